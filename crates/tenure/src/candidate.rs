@@ -3,9 +3,11 @@
 use std::any::Any;
 use std::future::Future;
 use std::ops::Deref;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+use futures_util::future::{Fuse, FusedFuture as _};
 use tenure_core::lease::candidate::EndReason;
 use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
@@ -17,7 +19,7 @@ use crate::config::Config;
 use crate::health::HealthCheck;
 use crate::leadership::Leadership;
 use crate::observe::{Observer, Source};
-use crate::runtime::{Command, DriverHandle};
+use crate::runtime::{Command, DriverHandle, TermCommand};
 use crate::task::TaskResult;
 use crate::term_guard::{TermGuard, run_task};
 
@@ -155,9 +157,11 @@ impl Candidate {
         F: FnMut(Leadership) -> Fut,
         Fut: Future<Output: TaskResult> + Send + 'static,
     {
-        tokio::pin!(shutdown);
+        let mut shutdown = pin!(shutdown.fuse());
         let _competing = self.competing.lock().await;
-        while let Next::GoOn(_) = self.one_term(shutdown.as_mut(), &mut task).await? {}
+        while !shutdown.is_terminated() {
+            self.one_term(shutdown.as_mut(), &mut task).await?;
+        }
         Ok(())
     }
 
@@ -177,12 +181,8 @@ impl Candidate {
         F: FnOnce(Leadership) -> Fut,
         Fut: Future<Output: TaskResult> + Send + 'static,
     {
-        tokio::pin!(shutdown);
         let _competing = self.competing.lock().await;
-        match self.one_term(shutdown, task).await? {
-            Next::GoOn(term) => Ok(Some(term)),
-            Next::ShutDown(term) => Ok(term),
-        }
+        self.one_term(pin!(shutdown.fuse()), task).await
     }
 
     /// Campaigns until this candidate leads, and returns the term as a guard. The term ends when the
@@ -205,9 +205,11 @@ impl Candidate {
     /// This does not end a campaign, and [`run_while_leader`](Self::run_while_leader) campaigns
     /// again. Those end with their `shutdown`, or when their future is dropped.
     pub async fn resign(&self) {
-        let (done, gone) = oneshot::channel();
-        if self.driver.command(Command::ResignAny(done)) {
-            let _ = gone.await;
+        let term = self.driver.terms.borrow().clone();
+        if let Some(term) = term {
+            let mut ended = term.ended.subscribe();
+            term.command(TermCommand::Resign(EndReason::Resigned));
+            until_ended(&mut ended).await;
         }
     }
 
@@ -232,9 +234,9 @@ impl Candidate {
 
     async fn one_term<S, F, Fut>(
         &self,
-        mut shutdown: Pin<&mut S>,
+        mut shutdown: Pin<&mut Fuse<S>>,
         task: F,
-    ) -> Result<Next, RunError>
+    ) -> Result<Option<TermSummary>, RunError>
     where
         S: Future<Output = ()>,
         F: FnOnce(Leadership) -> Fut,
@@ -243,8 +245,12 @@ impl Candidate {
         let guard = tokio::select! {
             biased;
             () = shutdown.as_mut() => {
-                self.settle().await;
-                return Ok(Next::ShutDown(None));
+                // The lease is released, and no campaign is left, before this returns.
+                let (done, settled) = oneshot::channel();
+                if self.driver.command(Command::Settle(done)) {
+                    let _ = settled.await;
+                }
+                return Ok(None);
             }
             guard = self.win() => guard?,
         };
@@ -258,12 +264,12 @@ impl Candidate {
             tokio::spawn(run_health_checks(leadership.clone(), check.clone(), clock));
         }
         let mut ended = leadership.term.ended.subscribe();
-        let (reason, shut_down) = tokio::select! {
+        let reason = tokio::select! {
             biased;
-            reason = until_ended(&mut ended) => (reason, false),
+            reason = until_ended(&mut ended) => reason,
             () = shutdown => {
                 leadership.end(EndReason::ShutDown);
-                (until_ended(&mut ended).await, true)
+                until_ended(&mut ended).await
             }
         };
         // The term has ended because the task has. Only if the thread has died may the task still run.
@@ -278,11 +284,7 @@ impl Candidate {
         if let Some(hook) = &self.driver.config.term_hook {
             hook.call(&term);
         }
-        Ok(if shut_down {
-            Next::ShutDown(Some(term))
-        } else {
-            Next::GoOn(term)
-        })
+        Ok(Some(term))
     }
 
     async fn win(&self) -> Result<TermGuard, RunError> {
@@ -294,20 +296,6 @@ impl Candidate {
         let won = won.await;
         std::mem::forget(give_up_on_drop);
         won.map_err(|_| RunError::DriverGone)?
-    }
-
-    /// Lets the driver's thread panic.
-    #[cfg(test)]
-    pub(crate) fn plant_panic(&self) {
-        self.driver.command(Command::Panic);
-    }
-
-    /// Waits until the lease is released and no campaign is left.
-    async fn settle(&self) {
-        let (done, settled) = oneshot::channel();
-        if self.driver.command(Command::Settle(done)) {
-            let _ = settled.await;
-        }
     }
 }
 
@@ -329,15 +317,6 @@ async fn run_health_checks(leadership: Leadership, check: HealthCheck, clock: Cl
     tracing::warn!(election = %leadership.election(), epoch = %leadership.epoch(), error = failure,
         "the health check has failed");
     leadership.end(EndReason::Unhealthy);
-}
-
-/// The outcome of one term.
-enum Next {
-    /// The term is over, and there may be another one.
-    GoOn(TermSummary),
-    /// `shutdown` has completed and must not be polled again. The term, if there was one, is over,
-    /// for any reason.
-    ShutDown(Option<TermSummary>),
 }
 
 /// The message of the task's panic, if it is text.

@@ -128,48 +128,37 @@ impl CandidateRuntime {
     }
 
     fn start_candidate_blocking(&self, config: Config) -> Result<Candidate, StartError> {
-        match config.strategy.clone() {
-            Strategy::Lease | Strategy::Static => self.start_lease_candidate(config),
-            #[cfg(feature = "azure")]
-            Strategy::AzureBlob(blob) => {
-                tracing::info!(election = %config.election, blob = %blob.url(), "the lease of a blob");
-                if let Some(warning) = blob.warning() {
-                    tracing::warn!(election = %config.election, "{warning}");
-                }
-                self.start_lease_candidate(config)
-            }
-            #[cfg(feature = "peers")]
-            Strategy::Bully(bully) => {
-                let (config, parts) = self.start_member(config, &bully)?;
-                Ok(self.peer_candidate(config, parts))
-            }
-            #[cfg(feature = "peers")]
-            Strategy::Both(bully) => {
-                let (config, parts) = self.start_member(config, &bully)?;
-                let backends = self.backends(&config)?;
-                Ok(self.joint_candidate(config, parts, backends))
+        #[cfg(feature = "azure")]
+        if let Strategy::AzureBlob(blob) = &config.strategy {
+            tracing::info!(election = %config.election, blob = %blob.url(), "the lease of a blob");
+            if let Some(warning) = blob.warning() {
+                tracing::warn!(election = %config.election, "{warning}");
             }
         }
-    }
-
-    fn start_lease_candidate(&self, config: Config) -> Result<Candidate, StartError> {
+        #[cfg(feature = "peers")]
+        if let Some(bully) = config.strategy.bully().cloned() {
+            let (config, parts) = self.start_member(config, &bully)?;
+            let backends = self.backends(&config)?;
+            return Ok(self.peer_candidate(config, parts, backends));
+        }
         let backends = self.backends(&config)?;
+        let backends = backends.unwrap_or_else(|| unreachable!("this strategy elects by a lease"));
         Ok(self.lease_candidate(config, backends))
     }
 
-    fn backends(&self, config: &Config) -> Result<Backends, StartError> {
-        let open = |clients| match backend::open(config, clients, &self.driver.clock) {
-            Ok(Some(backend)) => Ok(backend),
-            Ok(None) => unreachable!("this strategy elects by a lease"),
-            Err(error) => Err(error),
+    /// The lease service of a candidate, if its strategy needs one.
+    fn backends(&self, config: &Config) -> Result<Option<Backends>, StartError> {
+        let open = |clients| backend::open(config, clients, &self.driver.clock);
+        let Some(own) = open(&self.candidates)? else {
+            return Ok(None);
         };
-        let own = open(&self.candidates)?;
         // A store in memory has no connections, and is the candidate's own.
         let observed = match config.strategy {
-            Strategy::Static => own.clone(),
+            Strategy::Static => None,
             _ => open(&self.observers)?,
         };
-        Ok(Backends { own, observed })
+        let observed = observed.unwrap_or_else(|| own.clone());
+        Ok(Some(Backends { own, observed }))
     }
 
     pub(crate) fn lease_candidate(&self, config: Config, backends: Backends) -> Candidate {

@@ -70,14 +70,14 @@ impl Leadership {
     /// How long this process still leads if no further renewal succeeds.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.term.remaining()
+        self.term.until(&self.term.valid_until)
     }
 
     /// How long the task has until it is aborted. Each renewal that succeeds moves that, until the
     /// term is ending.
     #[must_use]
     pub fn time_to_stop(&self) -> Duration {
-        self.term.time_to_stop()
+        self.term.until(&self.term.stop_by)
     }
 
     /// Whether renewals are failing now. The term may still be saved.
@@ -101,7 +101,7 @@ impl Leadership {
     /// grace.
     pub async fn lost(&self) -> EndReason {
         self.term.lost.cancelled().await;
-        self.term.reason().unwrap_or(EndReason::Resigned)
+        *self.term.reason.get().unwrap_or(&EndReason::Resigned)
     }
 
     /// A token that is cancelled when the task must stop, for the parts that the task starts.
@@ -142,7 +142,7 @@ impl Leadership {
             return Err(over);
         }
         proclaimed.await.unwrap_or(Err(over))?;
-        self.term.set_proclaimed(metadata);
+        self.term.proclaimed.send_replace(Some(metadata));
         Ok(())
     }
 

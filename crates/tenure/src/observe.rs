@@ -63,6 +63,14 @@ pub enum Observed {
     Unknown(String),
 }
 
+impl Observed {
+    /// Whether this differs from the state before. Another reason for an unknown state is no change.
+    pub(crate) fn is_change(&self, last: &Self) -> bool {
+        let both_unknown = matches!((self, last), (Self::Unknown(_), Self::Unknown(_)));
+        self != last && !both_unknown
+    }
+}
+
 /// A stream of states of an election: first the current state, then each change. It never ends by
 /// itself. A slow reader skips intermediate states, and always gets to the current one.
 ///
@@ -230,12 +238,7 @@ async fn watch_lease(
                 Observed::Unknown(error.to_string())
             }
         };
-        // Another reason for an unknown state is not a change.
-        let still_unknown = matches!(
-            (&last, &observed),
-            (Some(Observed::Unknown(_)), Observed::Unknown(_))
-        );
-        if last.as_ref() != Some(&observed) && !still_unknown {
+        if last.as_ref().is_none_or(|last| observed.is_change(last)) {
             if changes.send(observed.clone()).await.is_err() {
                 return;
             }

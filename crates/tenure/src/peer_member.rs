@@ -20,23 +20,23 @@ use crate::runtime::LeaseChannel;
 use crate::runtime::peers::{Parts, PeerMachine, Peers};
 
 impl CandidateRuntime {
-    pub(crate) fn peer_candidate(&self, config: Config, parts: Parts) -> Candidate {
-        self.add_member(config, parts, None)
-    }
-
-    pub(crate) fn joint_candidate(
+    /// A candidate that is elected among peers, and competes for a lease, too, if it has a service.
+    pub(crate) fn peer_candidate(
         &self,
         config: Config,
         parts: Parts,
-        backends: Backends,
+        backends: Option<Backends>,
     ) -> Candidate {
+        if backends.is_none() {
+            return self.add_member(config, parts, None);
+        }
         let parts = Parts {
             machine: Joint::new(LeaseCandidate::new(config.timings), parts.machine),
             detector: parts.detector,
             transport: parts.transport,
             disk: parts.disk,
         };
-        self.add_member(config, parts, Some(backends))
+        self.add_member(config, parts, backends)
     }
 
     fn add_member<M: PeerMachine + 'static>(

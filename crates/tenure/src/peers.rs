@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, Url};
+use reqwest::Client;
 use tenure_core::{Epoch, Name, NodeId};
 use tokio::sync::watch;
 
@@ -69,11 +69,11 @@ impl PeersClient {
         peers: impl IntoIterator<Item = Peer>,
     ) -> Result<Self, HttpClientError> {
         let peers: Vec<Peer> = peers.into_iter().collect();
-        let uses_tls = peers.iter().any(|peer| peer.url.scheme() == "https");
         let client = http::plain_client().timeout(TIMEOUT);
-        let client = http::with_tls(client, &RootCertificates::system(), uses_tls)?;
+        let uses_tls = http::uses_tls(peers.iter().map(|peer| &peer.url));
+        let http = http::build(client, &RootCertificates::system(), uses_tls)?;
         Ok(Self {
-            http: client.build()?,
+            http,
             cluster,
             peers,
         })
@@ -91,8 +91,17 @@ impl PeersClient {
     }
 
     async fn ask(&self, peer: &Peer) -> Result<PeerView, AskError> {
-        let unreachable = |error: reqwest::Error| AskError::Unreachable(reason(&error));
-        let url = self.url(&peer.url);
+        let unreachable = |error: reqwest::Error| {
+            let in_time = format!("no answer within {TIMEOUT:?}");
+            let is_late = error.is_timeout();
+            AskError::Unreachable(if is_late {
+                in_time
+            } else {
+                innermost_cause(&error)
+            })
+        };
+        let path = format!("/v1/peers/{}/status", self.cluster);
+        let url = http::url_below(&peer.url, &path);
         let response = self.http.get(url).send().await.map_err(unreachable)?;
         let status = response.status();
         let body = http::read_body(response, MAX_ANSWER_BYTES).await;
@@ -108,13 +117,6 @@ impl PeersClient {
         } else {
             Err(AskError::Misdirected(view.status.node))
         }
-    }
-
-    fn url(&self, base: &Url) -> Url {
-        let mut url = base.clone();
-        let path = base.path().trim_end_matches('/');
-        url.set_path(&format!("{path}/v1/peers/{}/status", self.cluster));
-        url
     }
 }
 
@@ -133,13 +135,6 @@ pub fn agreement(asked: &[Asked]) -> Option<(NodeId, Epoch)> {
     let quorum = views().any(|view| view.status.quorum.is_some());
     let enough = !quorum || views().count() > asked.len() / 2;
     (enough && views().all(agrees)).then_some(led_by)
-}
-
-fn reason(error: &reqwest::Error) -> String {
-    if error.is_timeout() {
-        return format!("no answer within {TIMEOUT:?}");
-    }
-    innermost_cause(error)
 }
 
 /// How often an observer asks all members.
@@ -161,9 +156,7 @@ pub(crate) fn watch_members(
                 () = sender.closed() => return,
             };
             sender.send_if_modified(|state| {
-                // Another reason for an unknown state is not a change.
-                let is_unknown = |state: &Observed| matches!(state, Observed::Unknown(_));
-                let is_new = *state != observed && !(is_unknown(state) && is_unknown(&observed));
+                let is_new = observed.is_change(state);
                 *state = observed;
                 is_new
             });

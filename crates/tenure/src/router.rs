@@ -129,11 +129,11 @@ impl View {
     fn own(&self) -> Option<Leader> {
         let term = self.terms.borrow().clone()?;
         let config = &self.config;
-        (!term.remaining().is_zero()).then(|| {
+        (!term.until(&term.valid_until).is_zero()).then(|| {
             Leader::new(
                 config.candidate.to_string(),
                 term.epoch.get(),
-                term.proclaimed().unwrap_or_else(|| config.metadata.clone()),
+                (term.proclaimed.borrow().clone()).unwrap_or_else(|| config.metadata.clone()),
             )
         })
     }

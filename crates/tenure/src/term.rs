@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tenure_core::lease::candidate::EndReason;
@@ -24,21 +24,21 @@ pub(crate) struct TermState {
     /// For commands. The term does not keep its candidate.
     driver: Weak<DriverHandle>,
     /// Until when the term is valid, in nanoseconds of the clock; 0 once it is lost.
-    valid_until: AtomicU64,
+    pub(crate) valid_until: AtomicU64,
     /// When the task is aborted at the latest, likewise.
-    stop_by: AtomicU64,
+    pub(crate) stop_by: AtomicU64,
     /// When the task last reported progress, likewise.
     progress: AtomicU64,
     /// Cancelled when the task must stop.
     pub(crate) lost: CancellationToken,
-    reason: OnceLock<EndReason>,
+    pub(crate) reason: OnceLock<EndReason>,
     pub(crate) at_risk: watch::Sender<bool>,
     /// Set when the term is over and the lease is released.
     pub(crate) ended: watch::Sender<Option<EndReason>>,
     /// Cancelled when the task is aborted.
     pub(crate) aborted: CancellationToken,
     /// The metadata that the leader has published in this term.
-    proclaimed: Mutex<Option<BTreeMap<String, String>>>,
+    pub(crate) proclaimed: watch::Sender<Option<BTreeMap<String, String>>>,
 }
 
 impl TermState {
@@ -61,7 +61,7 @@ impl TermState {
             at_risk: watch::Sender::new(false),
             ended: watch::Sender::new(None),
             aborted: CancellationToken::new(),
-            proclaimed: Mutex::default(),
+            proclaimed: watch::Sender::default(),
         }
     }
 
@@ -81,17 +81,8 @@ impl TermState {
             .store(nanos(valid_until), Ordering::Release);
     }
 
-    /// How long the term is still valid, if nothing renews it.
-    pub(crate) fn remaining(&self) -> Duration {
-        self.until(&self.valid_until)
-    }
-
-    /// How long the task has until it is aborted.
-    pub(crate) fn time_to_stop(&self) -> Duration {
-        self.until(&self.stop_by)
-    }
-
-    fn until(&self, deadline: &AtomicU64) -> Duration {
+    /// The time until `deadline`, which is [`Self::valid_until`] or [`Self::stop_by`].
+    pub(crate) fn until(&self, deadline: &AtomicU64) -> Duration {
         Instant::from_nanos(deadline.load(Ordering::Acquire)).since(self.clock.now())
     }
 
@@ -107,27 +98,6 @@ impl TermState {
     pub(crate) fn cancel(&self, reason: EndReason) {
         let _ = self.reason.set(reason);
         self.lost.cancel();
-    }
-
-    pub(crate) fn reason(&self) -> Option<EndReason> {
-        self.reason.get().copied()
-    }
-
-    /// The store has taken the leader's metadata.
-    pub(crate) fn set_proclaimed(&self, metadata: BTreeMap<String, String>) {
-        let mut proclaimed = self
-            .proclaimed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *proclaimed = Some(metadata);
-    }
-
-    #[cfg(feature = "router")]
-    pub(crate) fn proclaimed(&self) -> Option<BTreeMap<String, String>> {
-        self.proclaimed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
     }
 
     /// Ends the term at once, for a driver that can't go on and renews no more.

@@ -10,6 +10,7 @@ use tenure_core::ElectionName;
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
 
+use super::error::Kind;
 use super::{BackendError, LeaseBackend, SharedBackend};
 use crate::candidate_runtime::StartError;
 use crate::config::Config;
@@ -86,12 +87,11 @@ impl LeaseBackend for AzureBlobBackend {
 
 impl From<BlobClientError> for BackendError {
     fn from(error: BlobClientError) -> Self {
-        if matches!(error, BlobClientError::Unreachable { .. }) {
-            Self::unreachable(error)
-        } else if error.is_transient() {
-            Self::transient(error)
-        } else {
-            Self::definite(error)
-        }
+        let kind = match &error {
+            BlobClientError::Unreachable { .. } => Kind::Unreachable,
+            error if error.is_transient() => Kind::Transient,
+            _ => Kind::Definite,
+        };
+        Self::new(kind, error)
     }
 }

@@ -15,6 +15,7 @@ use tenure_core::wire::{
 };
 use tenure_core::{CandidateId, ElectionName, Epoch};
 
+use super::error::Kind;
 use super::{BackendError, LeaseBackend, SharedBackend};
 use crate::config::Config;
 use crate::http::{HttpClientError, HttpClients, REQUEST_TIMEOUT};
@@ -194,11 +195,12 @@ impl HttpStore {
 
 impl From<StoreError> for BackendError {
     fn from(error: StoreError) -> Self {
-        match &error {
-            StoreError::Unreachable { .. } => Self::unreachable(error),
-            StoreError::Problem(problem) if !problem.code.is_transient() => Self::definite(error),
-            StoreError::Problem(_) | StoreError::NotAStore { .. } => Self::transient(error),
-        }
+        let kind = match &error {
+            StoreError::Unreachable { .. } => Kind::Unreachable,
+            StoreError::Problem(problem) if !problem.code.is_transient() => Kind::Definite,
+            StoreError::Problem(_) | StoreError::NotAStore { .. } => Kind::Transient,
+        };
+        Self::new(kind, error)
     }
 }
 

@@ -64,8 +64,7 @@ impl Client {
             .tcp_nodelay(true)
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(1);
-        let uses_tls = urls.into_iter().any(|url| url.scheme() == "https");
-        Ok(http::with_tls(client, &RootCertificates::system(), uses_tls)?.build()?)
+        http::build(client, &RootCertificates::system(), http::uses_tls(urls))
     }
 
     pub(super) fn new(
@@ -74,9 +73,7 @@ impl Client {
         queue: Arc<SendQueue>,
         (to, base): (NodeId, &Url),
     ) -> Self {
-        let mut url = base.clone();
-        let prefix = base.path().trim_end_matches('/');
-        url.set_path(&(prefix.to_owned() + &endpoint.message_path()));
+        let url = http::url_below(base, &endpoint.message_path());
         Self {
             fresh_since: endpoint.setup.clock.now(),
             http,
@@ -106,14 +103,15 @@ impl Client {
         let good_until = queued.made + setup.message_lifetime;
         for _ in 0..2 {
             if clock.now() > good_until {
-                self.endpoint.counters().expired += 1;
+                self.endpoint.count(|counters| counters.expired += 1);
                 return;
             }
             if self.attempt(&queued).await == Outcome::Done {
                 return;
             }
         }
-        self.endpoint.counters().refused_by_peers += 1;
+        self.endpoint
+            .count(|counters| counters.refused_by_peers += 1);
         let late = Trouble::Refused(PeerErrorCode::Late);
         self.log_trouble(late, "its answers are too slow to learn its time");
     }
@@ -136,7 +134,7 @@ impl Client {
             request = request.header(CONNECTION, "close");
             self.fresh_since = asked;
         }
-        self.endpoint.counters().sent += 1;
+        self.endpoint.count(|counters| counters.sent += 1);
         let answered = match request.send().await {
             Ok(response) => RawAnswer::read(response).await,
             Err(error) => Err(error),
@@ -176,7 +174,8 @@ impl Client {
         let expected = mac.of_answer(request, raw.status, &raw.body);
         let problem = || serde_json::from_slice::<PeerProblem>(&raw.body);
         if !Mac::is_good(expected.as_deref(), raw.mac.as_deref()) {
-            self.endpoint.counters().answers_unauthenticated += 1;
+            self.endpoint
+                .count(|counters| counters.answers_unauthenticated += 1);
             // An unauthenticated answer may carry a reason for the log; nothing else of it is
             // believed.
             let reason = problem().map_or_else(|_| "no reason".into(), |problem| problem.detail);
@@ -192,7 +191,7 @@ impl Client {
         }
         match serde_json::from_slice::<Answer>(&raw.body) {
             Ok(answer) if answer.member.node == self.to => {
-                self.endpoint.counters().answered += 1;
+                self.endpoint.count(|counters| counters.answered += 1);
                 self.trouble = None;
                 self.learn_time(answer.member);
                 self.endpoint.handle_answer(answer, asked);
@@ -214,7 +213,8 @@ impl Client {
             // Not a fault: its process is new to this one, or one of the two stood still.
             return Outcome::AskAgain;
         }
-        self.endpoint.counters().refused_by_peers += 1;
+        self.endpoint
+            .count(|counters| counters.refused_by_peers += 1);
         if matches!(
             problem.code,
             PeerErrorCode::OlderStart | PeerErrorCode::RunsTwice
@@ -236,7 +236,7 @@ impl Client {
 
     /// There was no answer, or none that a member gives.
     fn fail(&mut self, trouble: Trouble, detail: &str) -> Outcome {
-        self.endpoint.counters().failed += 1;
+        self.endpoint.count(|counters| counters.failed += 1);
         self.log_trouble(trouble, detail);
         Outcome::Done
     }

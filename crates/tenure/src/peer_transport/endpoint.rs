@@ -12,14 +12,15 @@ use super::inbox::{IncomingMessage, PeerEvent};
 use super::problem::{PeerErrorCode, Refusal};
 use super::replay_guard::ReplayGuard;
 use super::server::Setup;
-use super::status::Counters;
+use super::status::{Counters, PeerView, Status};
 
 /// This member, as its routes and its clients know it.
 #[derive(Debug)]
 pub(super) struct PeerEndpoint {
     pub(super) setup: Setup,
     pub(super) start: Start,
-    counters: Mutex<Counters>,
+    /// What the status route shows.
+    view: Mutex<PeerView>,
     replay_guard: Mutex<ReplayGuard>,
     events: mpsc::Sender<PeerEvent>,
 }
@@ -32,22 +33,28 @@ impl PeerEndpoint {
             instance: random >> 11,
         };
         Self {
+            view: Mutex::new(PeerView {
+                status: Status::of(setup.me, setup.incarnation),
+                counters: Counters::default(),
+            }),
             setup,
             start,
-            counters: Mutex::default(),
             replay_guard: Mutex::default(),
             events,
         }
     }
 
-    pub(super) fn counters(&self) -> MutexGuard<'_, Counters> {
-        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn view(&self) -> MutexGuard<'_, PeerView> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn count(&self, count: impl FnOnce(&mut Counters)) {
+        count(&mut self.view().counters);
     }
 
     /// Counts a request that this member refuses, or an answer that it does not believe.
     pub(super) fn count_refusal(&self, code: PeerErrorCode) {
-        let mut counters = self.counters();
-        *counters.refused.entry(code.as_str().into()).or_default() += 1;
+        self.count(|counters| *counters.refused.entry(code.as_str().into()).or_default() += 1);
     }
 
     fn replay_guard(&self) -> MutexGuard<'_, ReplayGuard> {
@@ -110,7 +117,7 @@ impl PeerEndpoint {
             reply: Some(response),
             good_until,
         }));
-        self.counters().taken += 1;
+        self.count(|counters| counters.taken += 1);
         Ok((from, answer))
     }
 

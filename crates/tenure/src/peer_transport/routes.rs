@@ -11,52 +11,39 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use serde::Serialize;
-use tokio::sync::watch;
 
 use super::caller::Caller;
 use super::endpoint::PeerEndpoint;
 use super::envelope::{Answer, MAX_REQUEST_BYTES, Payload};
 use super::mac::{MAC_HEADER, Mac};
 use super::problem::{PeerErrorCode, PeerProblem, Refusal};
-use super::status::{PeerView, Status};
 
 /// Shortest time for a body: over a bad line it comes in pieces.
 const MIN_BODY_TIME: Duration = Duration::from_secs(1);
 
-#[derive(Clone)]
-struct Shared {
-    endpoint: Arc<PeerEndpoint>,
-    status: watch::Receiver<Status>,
-}
-
-pub(super) fn router(endpoint: Arc<PeerEndpoint>, status: watch::Receiver<Status>) -> Router {
+pub(super) fn router(endpoint: Arc<PeerEndpoint>) -> Router {
     Router::new()
         .route("/v1/peers/{cluster}/message", post(message))
         .route("/v1/peers/{cluster}/status", get(show))
-        .with_state(Shared { endpoint, status })
+        .with_state(endpoint)
 }
 
-async fn show(State(shared): State<Shared>, Path(cluster): Path<String>) -> Response {
-    let endpoint = &shared.endpoint;
+async fn show(State(endpoint): State<Arc<PeerEndpoint>>, Path(cluster): Path<String>) -> Response {
     if let Err(refusal) = endpoint.check_cluster(&cluster) {
-        return refuse(endpoint, refusal, None);
+        return refuse(&endpoint, refusal, None);
     }
-    let shown = PeerView {
-        status: shared.status.borrow().clone(),
-        counters: endpoint.counters().clone(),
-    };
     let headers = [(CACHE_CONTROL, HeaderValue::from_static("no-store"))];
-    (headers, Json(shown)).into_response()
+    (headers, Json(&*endpoint.view())).into_response()
 }
 
 async fn message(
-    State(shared): State<Shared>,
+    State(endpoint): State<Arc<PeerEndpoint>>,
     Path(cluster): Path<String>,
     caller: Option<Extension<Caller>>,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let endpoint = &shared.endpoint;
+    let endpoint = &*endpoint;
     // The MAC of the request, once it was checked.
     let mut mac = None;
     let take = async {

@@ -25,7 +25,6 @@ use std::time::Duration;
 use axum::Router;
 use reqwest::Url;
 use tenure_core::{Incarnation, Name, NodeId, Random as _};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::client::Client;
@@ -68,9 +67,8 @@ pub(crate) struct Setup {
 /// Carries messages between this member and the others until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PeerServer {
-    endpoint: Arc<PeerEndpoint>,
+    pub(super) endpoint: Arc<PeerEndpoint>,
     queues: BTreeMap<NodeId, Arc<SendQueue>>,
-    status: watch::Sender<Status>,
     listening_on: Option<SocketAddr>,
     /// Aborted when this is dropped.
     tasks: JoinSet<()>,
@@ -106,7 +104,6 @@ impl PeerServer {
     pub(crate) fn start(setup: Setup) -> Result<(Self, Inbox), ListenError> {
         let http = Client::http(setup.peers.values())?;
         let (events, inbox) = inbox::channel(setup.clock.clone());
-        let (status, _) = watch::channel(Status::of(setup.me, setup.incarnation));
         let endpoint = Arc::new(PeerEndpoint::new(setup, OsRandom.next_u64(), events));
         let mut tasks = JoinSet::new();
         let mut queues = BTreeMap::new();
@@ -119,7 +116,6 @@ impl PeerServer {
         let mut server = Self {
             endpoint,
             queues,
-            status,
             listening_on: None,
             tasks,
         };
@@ -141,7 +137,7 @@ impl PeerServer {
         if let Some(queue) = self.queues.get(&to)
             && queue.push(payload, self.endpoint.setup.clock.now())
         {
-            self.endpoint.counters().replaced += 1;
+            self.endpoint.count(|counters| counters.replaced += 1);
         }
     }
 
@@ -152,13 +148,7 @@ impl PeerServer {
 
     /// Replaces what the status route shows.
     pub(crate) fn publish(&self, status: Status) {
-        self.status.send_replace(status);
-    }
-
-    /// The counters since the start.
-    #[cfg(test)]
-    pub(super) fn counters(&self) -> super::Counters {
-        self.endpoint.counters().clone()
+        self.endpoint.view().status = status;
     }
 
     /// Where it listens, if it does.
@@ -168,6 +158,6 @@ impl PeerServer {
 
     /// The routes of this member. Any runtime may serve them; messages go to the inbox.
     pub(crate) fn router(&self) -> Router {
-        routes::router(self.endpoint.clone(), self.status.subscribe())
+        routes::router(self.endpoint.clone())
     }
 }

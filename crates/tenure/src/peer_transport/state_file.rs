@@ -97,14 +97,12 @@ pub enum StateError {
         cluster: String,
     },
     /// A newer version has written it. Run that version.
-    #[error("{} has format {found}, and this version knows {known}", path.display())]
+    #[error("{} has format {found}, and this version knows {FORMAT}", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
         /// Its format.
         found: u32,
-        /// The newest format that is known.
-        known: u32,
     },
     /// The operating system refused: no permission, no space, a disk that fails. The earlier
     /// content is still there.
@@ -263,9 +261,6 @@ fn damaged(path: &Path, detail: String) -> StateError {
 }
 
 fn newer(path: &Path, found: u32) -> StateError {
-    StateError::Newer {
-        path: path.to_owned(),
-        found,
-        known: FORMAT,
-    }
+    let path = path.to_owned();
+    StateError::Newer { path, found }
 }

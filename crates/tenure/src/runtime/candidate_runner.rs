@@ -28,7 +28,6 @@ pub(super) struct CandidateRunner<S: StrategyIo> {
     /// For the terms that begin; the driver does not keep its candidates.
     handle: Weak<DriverHandle>,
     campaigner: Option<Campaigner>,
-    resigners: Vec<oneshot::Sender<()>>,
     settlers: Vec<oneshot::Sender<()>>,
     term: Option<Arc<TermState>>,
     /// Shows the term to the other parts of the library.
@@ -59,7 +58,6 @@ impl<S: StrategyIo> CandidateRunner<S> {
             io,
             handle: Arc::downgrade(handle),
             campaigner: None,
-            resigners: Vec::new(),
             settlers: Vec::new(),
             term: None,
             publish_term,
@@ -119,28 +117,22 @@ impl<S: StrategyIo> CandidateRunner<S> {
 
     fn handle_term_event(&mut self, event: TermEvent) {
         let (election, candidate) = (&self.config.election, &self.config.candidate);
-        match event {
-            TermEvent::Began(epoch) => self.begin(epoch),
-            TermEvent::AtRisk(at_risk) => {
-                if let Some(term) = &self.term {
-                    term.at_risk.send_replace(at_risk);
-                }
+        match (event, &self.term) {
+            (TermEvent::Began(epoch), _) => self.begin(epoch),
+            (TermEvent::AtRisk(at_risk), Some(term)) => {
+                term.at_risk.send_replace(at_risk);
             }
-            TermEvent::Cancel(reason) => {
-                if let Some(term) = &self.term {
-                    info!(%election, %candidate, epoch = %term.epoch, %reason, "stopping");
-                    term.cancel(reason);
-                }
+            (TermEvent::Cancel(reason), Some(term)) => {
+                info!(%election, %candidate, epoch = %term.epoch, %reason, "stopping");
+                term.cancel(reason);
             }
-            TermEvent::Abort => {
-                if let Some(term) = &self.term {
-                    warn!(%election, %candidate, epoch = %term.epoch,
-                        "the task has not stopped within the stop grace and is aborted");
-                    term.aborted.cancel();
-                }
+            (TermEvent::Abort, Some(term)) => {
+                warn!(%election, %candidate, epoch = %term.epoch,
+                    "the task has not stopped within the stop grace and is aborted");
+                term.aborted.cancel();
             }
-            TermEvent::Overrun => self.overrun(),
-            TermEvent::Ended(epoch, reason) => {
+            (TermEvent::Overrun, Some(term)) => self.overrun(term),
+            (TermEvent::Ended(epoch, reason), _) => {
                 info!(%election, %candidate, %epoch, %reason, "leadership lost");
                 if let Some(term) = self.term.take() {
                     term.update(None, None);
@@ -148,14 +140,14 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 }
                 self.publish_term.send_replace(None);
             }
-            TermEvent::Failed(why) => {
+            (TermEvent::Failed(why), _) => {
                 let why = RunError::from(why);
                 error!(%election, %candidate, "{why}");
                 if let Some(campaigner) = self.campaigner.take() {
                     let _ = campaigner.send(Err(why));
                 }
             }
-            TermEvent::LeaderSeen(leader) => {
+            (TermEvent::LeaderSeen(leader), _) => {
                 if self.last_leader != leader {
                     match &leader {
                         Some((leader, epoch)) => {
@@ -166,7 +158,8 @@ impl<S: StrategyIo> CandidateRunner<S> {
                     self.last_leader = leader;
                 }
             }
-            TermEvent::Withdrawn => {}
+            // A machine says the others only of a term that has begun.
+            _ => {}
         }
     }
 
@@ -192,8 +185,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
         }
     }
 
-    fn overrun(&self) {
-        let Some(term) = &self.term else { return };
+    fn overrun(&self, term: &TermState) {
         let (election, candidate) = (&self.config.election, &self.config.candidate);
         error!(%election, %candidate, epoch = %term.epoch,
             "the task is still running after it was aborted; others may lead soon");
@@ -222,14 +214,14 @@ impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
                 self.handle_term_event(event);
                 self.publish();
             }
-            if self.term.is_none() {
-                answer(&mut self.resigners);
-            }
             if !self.is_idle() {
                 return;
             }
             if self.campaigner.is_none() {
-                answer(&mut self.settlers);
+                for done in self.settlers.drain(..) {
+                    // The caller may have gone.
+                    let _ = done.send(());
+                }
                 return;
             }
             // A campaign was asked for now, or while the last term was still ending.
@@ -250,12 +242,6 @@ impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
                 // Only a campaign: a term belongs to the holder of its guard, and the task of an
                 // earlier one may still be stopping.
                 if self.standing() == Standing::Campaigning {
-                    self.resign(EndReason::Resigned);
-                }
-            }
-            Command::ResignAny(done) => {
-                self.resigners.push(done);
-                if self.term.is_some() {
                     self.resign(EndReason::Resigned);
                 }
             }
@@ -296,12 +282,5 @@ impl From<CampaignFailure> for RunError {
             CampaignFailure::Refused(why) => Self::Refused(why),
             CampaignFailure::Barred(why) => Self::Barred(why),
         }
-    }
-}
-
-fn answer(waiting: &mut Vec<oneshot::Sender<()>>) {
-    for done in waiting.drain(..) {
-        // The caller may have gone.
-        let _ = done.send(());
     }
 }

@@ -28,8 +28,6 @@ pub(crate) enum Command {
     Campaign(Campaigner),
     /// The caller that campaigned has gone. If a term has begun for it meanwhile, that was dropped.
     GiveUp,
-    /// End the current term, if there is one; answered when that is done.
-    ResignAny(oneshot::Sender<()>),
     /// Answered when nothing is held and no campaign is on.
     Settle(oneshot::Sender<()>),
     /// A command for this term, if it is still current.

@@ -33,12 +33,8 @@ pub(crate) struct LeaseChannel {
     in_flight: Option<AbortHandle>,
 }
 
-/// A request that is to be sent.
-pub(super) struct OutgoingRequest {
-    pub(super) attempt: u64,
-    pub(super) request: Request,
-    pub(super) timeout: Duration,
-}
+/// A request that is to be sent: the attempt, the request, and its timeout.
+pub(super) type OutgoingRequest = (u64, Request, Duration);
 
 impl LeaseChannel {
     pub(crate) const fn new(config: Arc<Config>, backend: SharedBackend) -> Self {
@@ -52,8 +48,8 @@ impl LeaseChannel {
 
     /// Whether it is about to send a renewal.
     pub(super) fn renews(&self) -> bool {
-        let is_renewal = |outgoing: &OutgoingRequest| matches!(outgoing.request, Request::Renew(_));
-        self.outbox.iter().any(is_renewal)
+        let mut requests = self.outbox.iter().map(|(_, request, _)| request);
+        requests.any(|request| matches!(request, Request::Renew(_)))
     }
 
     /// This request is under way. It replaces the last one.
@@ -72,11 +68,7 @@ impl LeaseChannel {
                 timeout,
             } => {
                 debug!(%election, %candidate, attempt, request = name(&request), "request");
-                self.outbox.push(OutgoingRequest {
-                    attempt,
-                    request,
-                    timeout,
-                });
+                self.outbox.push((attempt, request, timeout));
             }
             LeaseEffect::Retrying(why) => warn!(%election, %candidate, error = why, "retrying"),
         }

@@ -8,7 +8,6 @@ use tenure_core::{ElectionName, Instant};
 use tokio::task::JoinSet;
 
 use super::event_loop::Slots;
-use super::lease::{LeaseChannel, OutgoingRequest};
 use crate::backend::SharedBackend;
 use crate::store::MAX_RENEWALS;
 
@@ -42,37 +41,31 @@ impl Requests {
             let Some(channel) = candidate.io().channel() else {
                 continue;
             };
-            for outgoing in std::mem::take(&mut channel.outbox) {
-                if let Request::Renew(lease_id) = outgoing.request {
-                    add_to_batch(
-                        &mut batches,
-                        Renewal {
-                            slot,
-                            attempt: outgoing.attempt,
-                            backend: channel.backend.clone(),
-                            election: channel.config.election.clone(),
-                            lease_id,
-                            timeout: outgoing.timeout,
-                        },
-                    );
+            for (attempt, request, timeout) in std::mem::take(&mut channel.outbox) {
+                let backend = channel.backend.clone();
+                if let Request::Renew(lease_id) = request {
+                    let renewal = Renewal {
+                        slot,
+                        attempt,
+                        backend,
+                        election: channel.config.election.clone(),
+                        lease_id,
+                        timeout,
+                    };
+                    add_to_batch(&mut batches, renewal);
                     channel.set_in_flight(None);
                 } else {
-                    self.send_one(slot, channel, outgoing);
+                    let task = self.running.spawn(async move {
+                        let answer = backend.send(request, timeout).await;
+                        vec![(slot, attempt, answer)]
+                    });
+                    channel.set_in_flight(Some(task));
                 }
             }
         }
         for batch in batches {
             self.running.spawn(renew(batch));
         }
-    }
-
-    fn send_one(&mut self, slot: usize, channel: &mut LeaseChannel, outgoing: OutgoingRequest) {
-        let backend = channel.backend.clone();
-        let request = self.running.spawn(async move {
-            let answer = backend.send(outgoing.request, outgoing.timeout).await;
-            vec![(slot, outgoing.attempt, answer)]
-        });
-        channel.set_in_flight(Some(request));
     }
 
     /// The next answers; waits for ever while nothing is under way.

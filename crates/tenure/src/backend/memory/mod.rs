@@ -37,12 +37,13 @@ pub(crate) struct MemoryStore {
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(crate) struct State {
     leases: BTreeMap<ElectionName, MemoryLease>,
     revision: u64,
     is_cut_off: bool,
-    replies_to_lose: usize,
-    requests: u64,
+    pub(crate) replies_to_lose: usize,
+    /// The number of requests so far.
+    pub(crate) requests: u64,
 }
 
 impl MemoryStore {
@@ -65,15 +66,6 @@ impl MemoryStore {
     pub(crate) fn set_reachable(&self, is_reachable: bool) {
         self.lock().is_cut_off = !is_reachable;
         self.notify();
-    }
-
-    pub(crate) fn lose_replies(&self, count: usize) {
-        self.lock().replies_to_lose = count;
-    }
-
-    /// The number of requests so far.
-    pub(crate) fn requests(&self) -> u64 {
-        self.lock().requests
     }
 
     /// Executes an operation on a lease.
@@ -116,7 +108,7 @@ impl MemoryStore {
         terms.into_iter().flatten().rev().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

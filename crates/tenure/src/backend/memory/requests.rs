@@ -13,6 +13,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::sync::watch;
 
 use super::MemoryStore;
+use crate::backend::error::Kind;
 use crate::backend::{BackendError, LeaseBackend};
 use crate::config::{Config, Strategy};
 use crate::store::{LeaseView, Pong, Problem, StoreError};
@@ -145,7 +146,8 @@ impl LeaseBackend for MemoryBackend {
 }
 
 fn unreachable() -> BackendError {
-    BackendError::unreachable("the store is unreachable: the test has made it so")
+    let why = "the store is unreachable: the test has made it so";
+    BackendError::new(Kind::Unreachable, why)
 }
 
 impl MemoryBackend {

@@ -27,6 +27,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 const LIFETIME: Duration = Duration::from_secs(5);
 
+impl PeerServer {
+    fn counters(&self) -> Counters {
+        self.endpoint.view().counters.clone()
+    }
+}
+
 fn cluster() -> Name {
     "billing".parse().unwrap()
 }

@@ -59,8 +59,6 @@ pub(crate) struct Peers<M = PeerCandidate> {
     replies: Replies,
     metadata: Metadata,
     status: StatusReport,
-    /// The leader that observers were last shown.
-    shown: Option<(NodeId, Epoch)>,
     /// A term that is over, until its last messages have left.
     ended: Option<Ended>,
     /// Why this member may not take part any more.
@@ -103,33 +101,26 @@ impl<M: PeerMachine> Peers<M> {
         parts: Parts<M>,
         lease: Option<LeaseChannel>,
     ) -> (Self, watch::Receiver<Observed>) {
-        let Parts {
-            machine,
-            detector,
-            transport,
-            disk,
-        } = parts;
-        let node = machine.node();
+        let node = parts.machine.node();
         let me = node.settings().me();
         let status = Status {
             strategy: config.strategy.name().into(),
             ..Status::of(me, Incarnation(node.incarnation()))
         };
-        let (metadata, observed) =
-            Metadata::new(me, config.candidate.clone(), config.metadata.clone());
+        let metadata = Metadata::new(me, config.metadata.clone());
+        let observed = metadata.observed.subscribe();
         let peers = Self {
             me,
-            machine,
+            machine: parts.machine,
             lease,
             input: None,
-            detector,
+            detector: parts.detector,
             candidacy: Candidacy::default(),
-            transport,
-            persistence: Persistence::new(disk),
+            transport: parts.transport,
+            persistence: Persistence::new(parts.disk),
             replies: Replies::default(),
             metadata,
             status: StatusReport::new(status),
-            shown: None,
             ended: None,
             banned: None,
         };
@@ -172,7 +163,6 @@ impl<M: PeerMachine> Peers<M> {
             },
             Payload::Metadata(metadata) => {
                 self.metadata.receive(from, metadata);
-                self.metadata.show(self.machine.node().leader());
                 DetectorInput::Heard { from, incarnation }
             }
             Payload::Election(message) => {
@@ -239,10 +229,7 @@ impl<M: PeerMachine> Peers<M> {
         let node = self.machine.node();
         self.replies
             .flush(now, &self.transport, |to| node.holds_message_to(to));
-        if self.shown != node.leader() {
-            self.shown = node.leader();
-            self.metadata.show(self.shown);
-        }
+        self.metadata.show(node.leader());
         self.status.publish(
             now,
             self.machine.standing(now),
@@ -430,7 +417,6 @@ impl<M: PeerMachine> StrategyIo for Peers<M> {
         for other in others {
             self.send_metadata(other, epoch);
         }
-        self.metadata.show(leader);
         match &self.lease {
             Some(lease) => lease.proclaim(self.machine.lease_id(), metadata, done),
             None => drop(done.send(Ok(()))),

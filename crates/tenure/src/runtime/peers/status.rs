@@ -11,7 +11,7 @@ use crate::peer_transport::{PeerTransport, Status};
 
 /// The status as it was last published, and what it is made from.
 pub(super) struct StatusReport {
-    status: Status,
+    pub(super) status: Status,
     /// When each of the other members was last heard.
     heard: BTreeMap<NodeId, Instant>,
 }
@@ -74,10 +74,5 @@ impl StatusReport {
         };
         let others = node.settings().members().others(node.settings().me());
         others.filter(is_down).collect()
-    }
-
-    #[cfg(test)]
-    pub(super) const fn last(&self) -> &Status {
-        &self.status
     }
 }

@@ -42,9 +42,9 @@ fn the_status_of_a_leader_shows_silent_members() {
     };
     peers.machine.campaign(at(0), &mut OsRandom);
     run(&mut peers, 0, 5_000);
-    assert_eq!(peers.status.last().role, "leading");
+    assert_eq!(peers.status.status.role, "leading");
     assert_eq!(
-        peers.status.last().suspects,
+        peers.status.status.suspects,
         [NodeId(2)],
         "it was never heard"
     );
@@ -59,10 +59,10 @@ fn the_status_of_a_leader_shows_silent_members() {
     // Two renew intervals and the lifetime of a message.
     run(&mut peers, 5_000, 15_500);
     assert_eq!(
-        peers.status.last().suspects,
+        peers.status.status.suspects,
         [],
         "it was heard a moment ago"
     );
     run(&mut peers, 15_500, 15_800);
-    assert_eq!(peers.status.last().suspects, [NodeId(2)]);
+    assert_eq!(peers.status.status.suspects, [NodeId(2)]);
 }

@@ -166,6 +166,7 @@ impl Group {
                 transport: PeerTransport::Http(server.into(), inbox),
                 disk: Some(disk),
             },
+            None,
         ));
         self._runtimes.push(runtime);
         self._folders.push(folder);
