@@ -1,6 +1,5 @@
 //! The candidate: it campaigns, leads and resigns.
 
-use std::any::Any;
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::{Pin, pin};
@@ -321,12 +320,9 @@ async fn run_health_checks(leadership: Leadership, check: HealthCheck, clock: Cl
 
 /// The message of the task's panic, if it is text.
 fn panic_message(error: JoinError) -> Option<String> {
-    let panic: Box<dyn Any + Send> = error.try_into_panic().ok()?;
-    panic
-        .downcast::<String>()
-        .map(|message| *message)
-        .or_else(|panic| panic.downcast::<&str>().map(|message| message.to_string()))
-        .ok()
+    let panic = error.try_into_panic().ok()?;
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| Some((*panic.downcast_ref::<&str>()?).to_owned()))
 }
 
 async fn until_ended(ended: &mut tokio::sync::watch::Receiver<Option<EndReason>>) -> EndReason {

@@ -111,7 +111,7 @@ impl CandidateRuntime {
             clock: clock.clone(),
         };
         let (server, inbox) = self.driver.enter(|| PeerServer::start(setup))?;
-        if let Some(address) = server.listening_on() {
+        if let Some(address) = server.listening_on {
             tracing::info!(election = %config.election, %address, "listening for the other members");
         }
         let parts = Parts {

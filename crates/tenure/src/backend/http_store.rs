@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use reqwest::Method;
-use serde::Serialize;
 use tenure_core::lease::LeaseDuration;
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
@@ -18,8 +17,8 @@ use tenure_core::{CandidateId, ElectionName, Epoch};
 use super::error::Kind;
 use super::{BackendError, LeaseBackend, SharedBackend};
 use crate::config::Config;
-use crate::http::{HttpClientError, HttpClients, REQUEST_TIMEOUT};
-use crate::store::{Endpoint, Pong, StoreClient, StoreError, path};
+use crate::http::{HttpClientError, HttpClients};
+use crate::store::{Call, Endpoint, Pong, StoreClient, StoreError, path};
 
 #[derive(Debug)]
 struct HttpStore {
@@ -56,7 +55,8 @@ impl LeaseBackend for HttpStore {
     fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
             let releases = matches!(request, Request::Release { .. } | Request::HandOver { .. });
-            let answer = match request {
+            let path = |verb| path(&self.election, verb);
+            let call = match request {
                 Request::Acquire {
                     lease_id,
                     wait,
@@ -68,21 +68,21 @@ impl LeaseBackend for HttpStore {
                         min_epoch: min_epoch.map(|epoch| epoch.get().into()),
                         ..self.acquire.clone()
                     };
-                    self.post("/acquire", &body, timeout).await
+                    Call::post(path("/acquire"), &body)
                 }
                 Request::Renew(lease_id) => {
                     let body = RenewRequest {
                         lease_id: wire_id(lease_id),
                         duration_ms: None,
                     };
-                    self.post("/renew", &body, timeout).await
+                    Call::post(path("/renew"), &body)
                 }
                 Request::Release { lease_id, reason } => {
                     let body = ReleaseRequest {
                         lease_id: wire_id(lease_id),
                         reason: reason.map(|reason| reason.as_str().to_owned()),
                     };
-                    self.post("/release", &body, timeout).await
+                    Call::post(path("/release"), &body)
                 }
                 Request::HandOver {
                     lease_id,
@@ -94,9 +94,10 @@ impl LeaseBackend for HttpStore {
                         to: to.to_string(),
                         within_ms: within.into(),
                     };
-                    self.post("/handover", &body, timeout).await
+                    Call::post(path("/handover"), &body)
                 }
             };
+            let answer = self.store.ask_once(&Call { timeout, ..call }).await;
             match answer {
                 Ok(_) if releases => Answer::Released,
                 answer => answer_to_grant(answer),
@@ -119,8 +120,8 @@ impl LeaseBackend for HttpStore {
                 lease_id: wire_id(*lease_id),
             };
             let leases = renewals.iter().map(one).collect();
-            let body = Some(&RenewManyRequest { leases });
-            match (self.store.ask_once(Method::POST, &path, body, timeout)).await {
+            let call = Call::post(path, &RenewManyRequest { leases });
+            match self.store.ask_once(&Call { timeout, ..call }).await {
                 Ok(RenewManyReply { results }) if results.len() == renewals.len() => {
                     let each = results.into_iter().map(|result| match result {
                         RenewResult::View(view) => answer_to_grant(Ok(*view)),
@@ -149,12 +150,12 @@ impl LeaseBackend for HttpStore {
     ) -> BoxFuture<'_, Result<(), BackendError>> {
         Box::pin(async move {
             let lease_id = wire_id(lease_id);
-            let body = Some(&MetadataRequest { lease_id, metadata });
-            let path = path(&self.election, "/metadata");
-            let answer = self
-                .store
-                .ask_once(Method::PUT, &path, body, REQUEST_TIMEOUT);
-            let _: LeaseView = answer.await?;
+            let body = MetadataRequest { lease_id, metadata };
+            let call = Call {
+                method: Method::PUT,
+                ..Call::post(path(&self.election, "/metadata"), &body)
+            };
+            let _: LeaseView = self.store.ask_once(&call).await?;
             Ok(())
         })
     }
@@ -175,21 +176,6 @@ impl LeaseBackend for HttpStore {
     fn address(&self) -> String {
         let servers = self.store.endpoints.iter().map(ToString::to_string);
         servers.collect::<Vec<_>>().join(", ")
-    }
-}
-
-impl HttpStore {
-    async fn post(
-        &self,
-        verb: &str,
-        body: &impl Serialize,
-        timeout: Duration,
-    ) -> Result<LeaseView, StoreError> {
-        let path = path(&self.election, verb);
-        let answer = self
-            .store
-            .ask_once(Method::POST, &path, Some(body), timeout);
-        answer.await
     }
 }
 

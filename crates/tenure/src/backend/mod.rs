@@ -102,7 +102,7 @@ pub(crate) fn open(
         Strategy::Lease => http_store::open(config, clients)?,
         #[cfg(feature = "azure")]
         Strategy::AzureBlob(blob) => azure_blob::open(config, blob, clients)?,
-        Strategy::Static => memory::open(config, clock),
+        Strategy::Static => memory::MemoryStore::new(clock.clone()).backend(config),
         #[cfg(feature = "peers")]
         Strategy::Both(_) => http_store::open(config, clients)?,
         #[cfg(feature = "peers")]

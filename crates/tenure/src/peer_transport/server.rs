@@ -69,7 +69,8 @@ pub(crate) struct Setup {
 pub(crate) struct PeerServer {
     pub(super) endpoint: Arc<PeerEndpoint>,
     queues: BTreeMap<NodeId, Arc<SendQueue>>,
-    listening_on: Option<SocketAddr>,
+    /// Where it listens, if it does.
+    pub(crate) listening_on: Option<SocketAddr>,
     /// Aborted when this is dropped.
     tasks: JoinSet<()>,
 }
@@ -149,11 +150,6 @@ impl PeerServer {
     /// Replaces what the status route shows.
     pub(crate) fn publish(&self, status: Status) {
         self.endpoint.view().status = status;
-    }
-
-    /// Where it listens, if it does.
-    pub(crate) const fn listening_on(&self) -> Option<SocketAddr> {
-        self.listening_on
     }
 
     /// The routes of this member. Any runtime may serve them; messages go to the inbox.

@@ -30,6 +30,35 @@ pub struct StoreClient {
     current: Arc<AtomicUsize>,
 }
 
+/// A request, whatever the address.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    /// JSON.
+    pub(crate) body: Option<Vec<u8>>,
+    pub(crate) timeout: Duration,
+}
+
+impl Call {
+    pub(crate) const fn get(path: String) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            body: None,
+            timeout: REQUEST_TIMEOUT,
+        }
+    }
+
+    pub(crate) fn post(path: String, body: &impl Serialize) -> Self {
+        Self {
+            method: Method::POST,
+            // Text and numbers always make JSON.
+            body: serde_json::to_vec(body).ok(),
+            ..Self::get(path)
+        }
+    }
+}
+
 /// The answer to [`StoreClient::ping`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -122,7 +151,7 @@ impl StoreClient {
     ///
     /// [`StoreError`].
     pub async fn lease(&self, election: &ElectionName) -> Result<Option<LeaseView>, StoreError> {
-        known(self.get(&path(election, ""), REQUEST_TIMEOUT).await)
+        known(self.ask_any(&Call::get(path(election, ""))).await)
     }
 
     /// One lease, when its revision is greater than `after`, or as it is after `wait`.
@@ -137,8 +166,11 @@ impl StoreClient {
         wait: Duration,
     ) -> Result<Option<LeaseView>, StoreError> {
         let query = format!("?after={after}&wait_ms={}", wait.as_millis());
-        let path = path(election, &query);
-        known(self.get(&path, wait + REQUEST_TIMEOUT).await)
+        let call = Call {
+            timeout: wait + REQUEST_TIMEOUT,
+            ..Call::get(path(election, &query))
+        };
+        known(self.ask_any(&call).await)
     }
 
     /// One page of the leases of a namespace, with names that begin with `prefix` and sort after
@@ -161,7 +193,7 @@ impl StoreClient {
         if let Some(after) = after {
             path += &format!("&after={after}");
         }
-        self.get(&path, REQUEST_TIMEOUT).await
+        self.ask_any(&Call::get(path)).await
     }
 
     /// Breaks a lease. The holder learns of it with its next renewal. With a period shorter than the
@@ -175,7 +207,8 @@ impl StoreClient {
         election: &ElectionName,
         request: &BreakRequest,
     ) -> Result<LeaseView, StoreError> {
-        self.post(&path(election, "/break"), request).await
+        let call = Call::post(path(election, "/break"), request);
+        self.ask_any(&call).await
     }
 
     /// Hands a lease over to another candidate.
@@ -188,7 +221,8 @@ impl StoreClient {
         election: &ElectionName,
         request: &HandOverRequest,
     ) -> Result<LeaseView, StoreError> {
-        self.post(&path(election, "/handover"), request).await
+        let call = Call::post(path(election, "/handover"), request);
+        self.ask_any(&call).await
     }
 
     /// The terms of a lease, newest first, or `None` if it was never acquired.
@@ -197,7 +231,7 @@ impl StoreClient {
     ///
     /// [`StoreError`].
     pub async fn history(&self, election: &ElectionName) -> Result<Option<History>, StoreError> {
-        known(self.get(&path(election, "/history"), REQUEST_TIMEOUT).await)
+        known(self.ask_any(&Call::get(path(election, "/history"))).await)
     }
 
     /// Checks that the current address answers, and measures the round trip.
@@ -230,45 +264,24 @@ impl StoreClient {
     ///
     /// [`StoreError`].
     pub async fn limits(&self) -> Result<BTreeMap<String, u64>, StoreError> {
-        self.get("v1/limits", REQUEST_TIMEOUT).await
+        self.ask_any(&Call::get("v1/limits".into())).await
     }
 
     /// Gets a path of the current endpoint whose answer is not JSON. Returns the headers.
     async fn get_text(&self, path: &str) -> Result<HeaderMap, StoreError> {
         let index = self.current.load(Ordering::Relaxed);
-        let answer = self.send(index, Method::GET, path, None::<&()>, REQUEST_TIMEOUT);
-        answer.await.map(|(_, headers, _)| headers)
+        let (_, headers, _) = self.send(index, &Call::get(path.into())).await?;
+        Ok(headers)
     }
 
-    async fn get<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        timeout: Duration,
-    ) -> Result<T, StoreError> {
-        let get = |index| self.ask(index, Method::GET, path, None::<&()>, timeout);
-        self.try_all(get).await
-    }
-
-    async fn post<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &impl Serialize,
-    ) -> Result<T, StoreError> {
-        let post = |index| self.ask(index, Method::POST, path, Some(body), REQUEST_TIMEOUT);
-        self.try_all(post).await
+    async fn ask_any<T: DeserializeOwned>(&self, call: &Call) -> Result<T, StoreError> {
+        self.try_all(|index| self.ask(index, call)).await
     }
 
     /// Sends a request to the current endpoint, once. If that does not answer, or can't help now, the
     /// next request goes to the next endpoint.
-    pub(crate) async fn ask_once<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&impl Serialize>,
-        timeout: Duration,
-    ) -> Result<T, StoreError> {
-        self.try_current(|index| self.ask(index, method, path, body, timeout))
-            .await
+    pub(crate) async fn ask_once<T: DeserializeOwned>(&self, call: &Call) -> Result<T, StoreError> {
+        self.try_current(|index| self.ask(index, call)).await
     }
 
     /// Asks one endpoint after the other until one can answer.
@@ -339,15 +352,8 @@ impl StoreClient {
             .unwrap_or_else(|_| Err(self.unreachable(index, "no answer in time".into())))
     }
 
-    async fn ask<T: DeserializeOwned>(
-        &self,
-        index: usize,
-        method: Method,
-        path: &str,
-        body: Option<&impl Serialize>,
-        timeout: Duration,
-    ) -> Result<T, StoreError> {
-        let (status, _, bytes) = self.send(index, method, path, body, timeout).await?;
+    async fn ask<T: DeserializeOwned>(&self, index: usize, call: &Call) -> Result<T, StoreError> {
+        let (status, _, bytes) = self.send(index, call).await?;
         serde_json::from_slice(&bytes).map_err(|_| self.not_a_store(index, status))
     }
 
@@ -355,18 +361,16 @@ impl StoreClient {
     async fn send(
         &self,
         index: usize,
-        method: Method,
-        path: &str,
-        body: Option<&impl Serialize>,
-        timeout: Duration,
+        call: &Call,
     ) -> Result<(StatusCode, HeaderMap, Vec<u8>), StoreError> {
         let unreachable = |error| self.unreachable(index, innermost_cause(&error));
-        let url = self.url(index, path);
-        let mut request = self.http.request(method, url).timeout(timeout);
+        let request = (self.http).request(call.method.clone(), self.url(index, &call.path));
         // A lease may be named `events`: ask for it, and not for the events of its namespace.
-        request = request.header(ACCEPT, "application/json");
-        if let Some(body) = body {
-            request = request.json(body);
+        let request = request.header(ACCEPT, "application/json");
+        let mut request = request.timeout(call.timeout);
+        if let Some(body) = &call.body {
+            request = request.header(CONTENT_TYPE, "application/json");
+            request = request.body(body.clone());
         }
         let mut response = request.send().await.map_err(unreachable)?;
         let status = response.status();

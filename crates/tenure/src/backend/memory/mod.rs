@@ -22,11 +22,6 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::store::{LeaseView, TermView};
 
-/// The lease of the only candidate.
-pub(super) fn open(config: &Config, clock: &Clock) -> SharedBackend {
-    MemoryStore::new(clock.clone()).backend(config)
-}
-
 /// A lease store in memory.
 #[derive(Debug)]
 pub(crate) struct MemoryStore {

@@ -86,7 +86,7 @@ fn at(address: SocketAddr) -> Url {
 }
 
 fn listening_on(server: &PeerServer) -> SocketAddr {
-    server.listening_on().unwrap()
+    server.listening_on.unwrap()
 }
 
 /// Member 1, with member 2 at this address.

@@ -39,7 +39,6 @@ use metadata::Metadata;
 pub(crate) use persistence::Disk;
 use persistence::Persistence;
 use replies::Replies;
-use status::StatusReport;
 
 /// How often to look whether the last messages of a term have left.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
@@ -58,7 +57,10 @@ pub(crate) struct Peers<M = PeerCandidate> {
     persistence: Persistence,
     replies: Replies,
     metadata: Metadata,
-    status: StatusReport,
+    /// The status as it was last published.
+    status: Status,
+    /// When each of the other members was last heard.
+    heard: BTreeMap<NodeId, Instant>,
     /// A term that is over, until its last messages have left.
     ended: Option<Ended>,
     /// Why this member may not take part any more.
@@ -120,7 +122,8 @@ impl<M: PeerMachine> Peers<M> {
             persistence: Persistence::new(parts.disk),
             replies: Replies::default(),
             metadata,
-            status: StatusReport::new(status),
+            status,
+            heard: BTreeMap::new(),
             ended: None,
             banned: None,
         };
@@ -154,7 +157,7 @@ impl<M: PeerMachine> Peers<M> {
             self.replies
                 .open(from, reply, of_election.then_some(wait_until));
         }
-        self.status.heard(now, from);
+        self.heard.insert(from, now);
         let heard = match incoming.payload {
             Payload::Detector(message) => DetectorInput::Message {
                 from,
@@ -230,14 +233,7 @@ impl<M: PeerMachine> Peers<M> {
         self.replies
             .flush(now, &self.transport, |to| node.holds_message_to(to));
         self.metadata.show(node.leader());
-        self.status.publish(
-            now,
-            self.machine.standing(now),
-            node,
-            &*self.detector,
-            &self.transport,
-            self.metadata.of_leader(),
-        );
+        self.publish_status(now);
     }
 
     fn message_lifetime(&self) -> Duration {

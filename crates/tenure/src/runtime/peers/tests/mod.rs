@@ -42,12 +42,8 @@ fn the_status_of_a_leader_shows_silent_members() {
     };
     peers.machine.campaign(at(0), &mut OsRandom);
     run(&mut peers, 0, 5_000);
-    assert_eq!(peers.status.status.role, "leading");
-    assert_eq!(
-        peers.status.status.suspects,
-        [NodeId(2)],
-        "it was never heard"
-    );
+    assert_eq!(peers.status.role, "leading");
+    assert_eq!(peers.status.suspects, [NodeId(2)], "it was never heard");
     let message = IncomingMessage {
         from: NodeId(2),
         incarnation: Incarnation(1),
@@ -58,11 +54,7 @@ fn the_status_of_a_leader_shows_silent_members() {
     peers.handle_peers_input(at(5_000), PeersInput::Event(PeerEvent::Message(message)));
     // Two renew intervals and the lifetime of a message.
     run(&mut peers, 5_000, 15_500);
-    assert_eq!(
-        peers.status.status.suspects,
-        [],
-        "it was heard a moment ago"
-    );
+    assert_eq!(peers.status.suspects, [], "it was heard a moment ago");
     run(&mut peers, 15_500, 15_800);
-    assert_eq!(peers.status.status.suspects, [NodeId(2)]);
+    assert_eq!(peers.status.suspects, [NodeId(2)]);
 }
