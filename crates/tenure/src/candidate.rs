@@ -15,6 +15,7 @@ use tokio::task::JoinError;
 use crate::candidate_runtime::{CandidateRuntime, StartError};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::guarantee::Guarantee;
 use crate::health::HealthCheck;
 use crate::leadership::Leadership;
 use crate::observe::{Observer, Source};
@@ -61,7 +62,7 @@ pub enum RunError {
     #[error("the lease service refuses this candidate: {0}")]
     Refused(String),
     /// This member must not take part in the election among peers any more: another process has its
-    /// node number, or the epochs are used up. The text says which member noticed, and what to do.
+    /// node number, or the epochs are used up. The text names the member that noticed, and the remedy.
     #[error("this member takes no part in the election: {0}")]
     Barred(String),
     /// The candidate's thread has died: a bug in this library. The term, if any, has ended.
@@ -105,6 +106,12 @@ impl Candidate {
     #[must_use]
     pub fn id(&self) -> &CandidateId {
         &self.driver.config.candidate
+    }
+
+    /// The guarantee of this candidate's strategy.
+    #[must_use]
+    pub fn guarantee(&self) -> Guarantee {
+        self.driver.config.guarantee()
     }
 
     /// Runs `task` whenever this candidate leads, until `shutdown` completes.

@@ -80,6 +80,9 @@ pub enum StartError {
     Thread(#[source] io::Error),
 }
 
+/// A lease service as the candidate reaches it, and as its observers do.
+pub(crate) type Backends = (SharedBackend, SharedBackend);
+
 impl CandidateRuntime {
     /// Starts the thread.
     ///
@@ -158,33 +161,22 @@ impl CandidateRuntime {
             _ => open(&self.observers)?,
         };
         let observed = observed.unwrap_or_else(|| own.clone());
-        Ok(Some(Backends { own, observed }))
+        Ok(Some((own, observed)))
     }
 
-    pub(crate) fn lease_candidate(&self, config: Config, backends: Backends) -> Candidate {
+    pub(crate) fn lease_candidate(
+        &self,
+        config: Config,
+        (backend, observed): Backends,
+    ) -> Candidate {
         tracing::info!(election = %config.election, candidate = %config.candidate,
             strategy = config.strategy.name(), timings = %config.timings, "candidate");
         let config = Arc::new(config);
-        let io = LeaseStrategy::new(config.clone(), backends.own);
+        let io = LeaseStrategy::new(config.clone(), backend);
         let source = Source {
-            lease: Some(backends.observed),
+            lease: Some(observed),
             peers: None,
         };
         Candidate::new(self.driver.join(config, io), source)
-    }
-}
-
-/// A lease service, as a candidate and its observers reach it.
-pub(crate) struct Backends {
-    /// That of the candidate.
-    pub(crate) own: SharedBackend,
-    /// That of its observers.
-    pub(crate) observed: SharedBackend,
-}
-
-impl From<SharedBackend> for Backends {
-    fn from(own: SharedBackend) -> Self {
-        let observed = own.clone();
-        Self { own, observed }
     }
 }

@@ -110,8 +110,8 @@ impl Leadership {
         self.term.lost.child_token()
     }
 
-    /// Asks to end the term: the task is told to stop, and the lease is released when it has. The
-    /// store then grants the lease to the next waiter. Without effect after the term.
+    /// Asks to end the term: the task is notified, and the lease is released when the task has ended.
+    /// The store then grants the lease to the next waiter. Without effect after the term.
     pub fn resign(&self) {
         self.end(EndReason::Resigned);
     }

@@ -1,4 +1,4 @@
-//! Watching who leads an election.
+//! Watching the leader of an election.
 //!
 //! [`Candidate::observe`](crate::Candidate::observe) watches the election of a candidate.
 //! [`Observer::from_config`] watches an election of any strategy from another process, without a

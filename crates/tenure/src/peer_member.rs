@@ -46,9 +46,10 @@ impl CandidateRuntime {
         backends: Option<Backends>,
     ) -> Candidate {
         let config = Arc::new(config);
-        let (own, observed) = backends.map(|it| (it.own, it.observed)).unzip();
+        let (own, observed) = backends.unzip();
         let lease = own.map(|backend| LeaseChannel::new(config.clone(), backend));
-        let (peers, observed_peers) = Peers::new(&config, parts, lease);
+        let clock = self.driver.clock.clone();
+        let (peers, observed_peers) = Peers::new(&config, clock, parts, lease);
         let source = Source {
             lease: observed,
             peers: Some(observed_peers),
@@ -110,7 +111,10 @@ impl CandidateRuntime {
             listen: bully.listening_address(),
             clock: clock.clone(),
         };
-        let (server, inbox) = self.driver.enter(|| PeerServer::start(setup))?;
+        // The tasks of the server run on the thread of the candidates.
+        let runtime = self.driver.runtime.enter();
+        let (server, inbox) = PeerServer::start(setup)?;
+        drop(runtime);
         if let Some(address) = server.listening_on {
             tracing::info!(election = %config.election, %address, "listening for the other members");
         }

@@ -150,20 +150,20 @@ pub(crate) fn watch_members(
     let client = PeersClient::new(cluster, bully.peers.clone())?;
     let (sender, receiver) = watch::channel(Observed::Unknown("no member was asked yet".into()));
     tokio::spawn(async move {
-        loop {
-            let observed = tokio::select! {
-                asked = client.ask_all() => observed(&asked),
-                () = sender.closed() => return,
-            };
-            sender.send_if_modified(|state| {
-                let is_new = observed.is_change(state);
-                *state = observed;
-                is_new
-            });
-            tokio::select! {
-                () = tokio::time::sleep(OBSERVE_EVERY) => {}
-                () = sender.closed() => return,
+        let watch = async {
+            loop {
+                let observed = observed(&client.ask_all().await);
+                sender.send_if_modified(|state| {
+                    let is_new = observed.is_change(state);
+                    *state = observed;
+                    is_new
+                });
+                tokio::time::sleep(OBSERVE_EVERY).await;
             }
+        };
+        tokio::select! {
+            () = watch => {}
+            () = sender.closed() => {}
         }
     });
     Ok(receiver)
@@ -177,23 +177,15 @@ fn observed(asked: &[Asked]) -> Observed {
         .iter()
         .filter_map(|asked| asked.view.as_ref().ok())
         .collect();
+    let leads = |view: &PeerView| view.status.role == "leading";
+    let is_silent = |node| views.iter().all(|view| view.status.node != node);
+    let names_leader = |view: &&&PeerView| leads(view) || view.status.leader.is_some_and(is_silent);
+    let named = views.iter().filter(names_leader);
+    let leader = named.max_by_key(|view| (leads(view), view.status.epoch));
     let needs_majority = views.iter().any(|view| view.status.quorum.is_some());
-    let leads = |view: &&&PeerView| view.status.role == "leading";
-    let has_answered = |node| views.iter().any(|view| view.status.node == node);
-    let by_itself = views
-        .iter()
-        .filter(leads)
-        .max_by_key(|view| view.status.epoch);
-    let leader = by_itself.or_else(|| {
-        let by_others = views.iter().filter(|view| {
-            let leader = view.status.leader;
-            leader.is_some_and(|leader| !has_answered(leader))
-        });
-        by_others.max_by_key(|view| view.status.epoch)
-    });
     let has_majority = !needs_majority || views.len() > asked.len() / 2;
     match leader.and_then(|view| Some((view, view.status.leader?, view.status.epoch?))) {
-        Some((view, node, epoch)) if by_itself.is_some() || has_majority => Observed::Leader {
+        Some((view, node, epoch)) if leads(view) || has_majority => Observed::Leader {
             candidate: node.into(),
             epoch,
             metadata: view.status.metadata.clone(),

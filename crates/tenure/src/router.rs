@@ -200,13 +200,14 @@ async fn readyz(State(view): State<View>) -> (StatusCode, &'static str) {
 fn follow(mut observer: Observer) -> watch::Receiver<Observed> {
     let (sender, seen) = watch::channel(Observed::Unknown("not asked yet".into()));
     tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                observed = observer.next() => {
-                    sender.send_replace(observed);
-                }
-                () = sender.closed() => return,
+        let follow = async {
+            loop {
+                sender.send_replace(observer.next().await);
             }
+        };
+        tokio::select! {
+            () = follow => {}
+            () = sender.closed() => {}
         }
     });
     seen

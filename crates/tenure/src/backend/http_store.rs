@@ -100,7 +100,7 @@ impl LeaseBackend for HttpStore {
             let answer = self.store.ask_once(&Call { timeout, ..call }).await;
             match answer {
                 Ok(_) if releases => Answer::Released,
-                answer => answer_to_grant(answer),
+                answer => answer_to(answer),
             }
         })
     }
@@ -124,7 +124,7 @@ impl LeaseBackend for HttpStore {
             match self.store.ask_once(&Call { timeout, ..call }).await {
                 Ok(RenewManyReply { results }) if results.len() == renewals.len() => {
                     let each = results.into_iter().map(|result| match result {
-                        RenewResult::View(view) => answer_to_grant(Ok(*view)),
+                        RenewResult::View(view) => answer_to(Ok(*view)),
                         RenewResult::Problem(problem) => answer_to_problem(&problem),
                     });
                     each.collect()
@@ -133,7 +133,7 @@ impl LeaseBackend for HttpStore {
                     let mismatch = "the store answered with a different number of leases".into();
                     vec![Answer::Unknown(mismatch); renewals.len()]
                 }
-                Err(error) => vec![answer_to_error(error); renewals.len()],
+                Err(error) => vec![answer_to(Err(error)); renewals.len()],
             }
         })
     }
@@ -194,24 +194,16 @@ fn wire_id(lease_id: LeaseId) -> String {
     lease_id.to_wire().to_string()
 }
 
-fn answer_to_grant(answer: Result<LeaseView, StoreError>) -> Answer {
+fn answer_to(answer: Result<LeaseView, StoreError>) -> Answer {
     match answer {
         Ok(view) => match view.epoch.and_then(Epoch::new) {
             Some(epoch) => Answer::Held(epoch),
             None => Answer::Unknown("the store's answer has no epoch".into()),
         },
-        Err(error) => answer_to_error(error),
-    }
-}
-
-fn answer_to_error(error: StoreError) -> Answer {
-    match error {
-        StoreError::Problem(problem) => answer_to_problem(&problem),
+        Err(StoreError::Problem(problem)) => answer_to_problem(&problem),
         // A transport failure, or another server at this address for now (a proxy without its
         // backend, say).
-        StoreError::Unreachable { .. } | StoreError::NotAStore { .. } => {
-            Answer::Unknown(error.to_string())
-        }
+        Err(error) => Answer::Unknown(error.to_string()),
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Client {
     queue: Arc<SendQueue>,
     to: NodeId,
     url: Url,
-    /// The member's clock, once an answer has told its time.
+    /// The member's clock, from its last answer.
     clock: Option<PeerClock>,
     number: u64,
     fresh_since: Instant,

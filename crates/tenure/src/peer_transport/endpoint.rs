@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::age::{GoodUntil, time_ms};
 use super::envelope::{Answer, Answerer, Envelope, Payload, Start, VERSION, Versioned};
 use super::inbox::{IncomingMessage, PeerEvent};
-use super::problem::{PeerErrorCode, Refusal};
+use super::problem::{PeerErrorCode, PeerProblem};
 use super::replay_guard::ReplayGuard;
 use super::server::Setup;
 use super::status::{Counters, PeerView, Status};
@@ -19,7 +19,7 @@ use super::status::{Counters, PeerView, Status};
 pub(super) struct PeerEndpoint {
     pub(super) setup: Setup,
     pub(super) start: Start,
-    /// What the status route shows.
+    /// The body of the status route.
     view: Mutex<PeerView>,
     replay_guard: Mutex<ReplayGuard>,
     events: mpsc::Sender<PeerEvent>,
@@ -88,7 +88,7 @@ impl PeerEndpoint {
     pub(super) fn admit(
         &self,
         body: &[u8],
-    ) -> Result<(NodeId, oneshot::Receiver<Vec<Payload>>), Refusal> {
+    ) -> Result<(NodeId, oneshot::Receiver<Vec<Payload>>), PeerProblem> {
         let envelope = self.open(body)?;
         let (from, start) = (envelope.from, envelope.start());
         let good_until = self.check_age(&envelope)?;
@@ -105,7 +105,7 @@ impl PeerEndpoint {
                 mpsc::error::TrySendError::Full(()) => "too many messages wait for this member",
                 mpsc::error::TrySendError::Closed(()) => "this member has stopped",
             };
-            Refusal::new(PeerErrorCode::Unavailable, detail)
+            PeerProblem::new(PeerErrorCode::Unavailable, detail)
         })?;
         replay_guard.admit(from, start, envelope.number);
         let (response, answer) = oneshot::channel();
@@ -122,15 +122,16 @@ impl PeerEndpoint {
     }
 
     /// Reads a request for this member, from a member that may write to it.
-    fn open(&self, body: &[u8]) -> Result<Envelope, Refusal> {
-        let malformed =
-            |error: serde_json::Error| Refusal::new(PeerErrorCode::Malformed, error.to_string());
+    fn open(&self, body: &[u8]) -> Result<Envelope, PeerProblem> {
+        let malformed = |error: serde_json::Error| {
+            PeerProblem::new(PeerErrorCode::Malformed, error.to_string())
+        };
         // Another version may have other fields.
         let Versioned { version } = serde_json::from_slice(body).map_err(malformed)?;
         if version != VERSION {
             let detail =
                 format!("the message has version {version} and this member speaks {VERSION}");
-            return Err(Refusal::new(PeerErrorCode::VersionDiffers, detail));
+            return Err(PeerProblem::new(PeerErrorCode::VersionDiffers, detail));
         }
         let envelope: Envelope = serde_json::from_slice(body).map_err(malformed)?;
         let Setup {
@@ -141,7 +142,7 @@ impl PeerEndpoint {
         if from == *me {
             return Err(self.refuse_own_number(&envelope));
         }
-        let refuse = |code, detail| Err(Refusal::new(code, detail));
+        let refuse = |code, detail| Err(PeerProblem::new(code, detail));
         if to != *me {
             let detail = format!(
                 "the message is for member {to} and this is member {me}; member {from} has a wrong address"
@@ -161,17 +162,17 @@ impl PeerEndpoint {
     }
 
     /// A message with this member's own number: its own, which came back, or another process's.
-    fn refuse_own_number(&self, envelope: &Envelope) -> Refusal {
+    fn refuse_own_number(&self, envelope: &Envelope) -> PeerProblem {
         let (me, to) = (self.setup.me, envelope.to);
         // An older start may be this member's last one, of which a message was still under way.
         if envelope.instance == self.start.instance || envelope.incarnation < self.start.incarnation
         {
             let detail = format!("the address of member {to} leads back to member {me}");
-            return Refusal::new(PeerErrorCode::Misdirected, detail);
+            return PeerProblem::new(PeerErrorCode::Misdirected, detail);
         }
         let detail = format!("another process is member {me}, too");
         self.report_duplicate(me, PeerErrorCode::RunsTwice, &detail);
-        Refusal::new(PeerErrorCode::RunsTwice, detail)
+        PeerProblem::new(PeerErrorCode::RunsTwice, detail)
     }
 
     /// The start of this member of which two processes were heard. They learn it with every
@@ -193,9 +194,9 @@ impl PeerEndpoint {
         self.notify(PeerEvent::Duplicate(report));
     }
 
-    fn check_age(&self, envelope: &Envelope) -> Result<Instant, Refusal> {
+    fn check_age(&self, envelope: &Envelope) -> Result<Instant, PeerProblem> {
         let from = envelope.from;
-        let late = |detail| Err(Refusal::new(PeerErrorCode::Late, detail));
+        let late = |detail| Err(PeerProblem::new(PeerErrorCode::Late, detail));
         let Some(GoodUntil { instance, time_ms }) = envelope.good_until else {
             return late(format!("member {from} does not say how old its message is"));
         };
@@ -238,12 +239,12 @@ impl PeerEndpoint {
     }
 
     /// Refuses requests to another group.
-    pub(super) fn check_cluster(&self, cluster: &str) -> Result<(), Refusal> {
+    pub(super) fn check_cluster(&self, cluster: &str) -> Result<(), PeerProblem> {
         let own = &self.setup.cluster;
         if cluster == own.as_str() {
             return Ok(());
         }
         let detail = format!("this is a member of {own}, not of {cluster:?}");
-        Err(Refusal::new(PeerErrorCode::UnknownCluster, detail))
+        Err(PeerProblem::new(PeerErrorCode::UnknownCluster, detail))
     }
 }

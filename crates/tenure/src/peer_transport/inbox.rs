@@ -8,7 +8,7 @@ use crate::clock::Clock;
 
 /// How many events may wait for the driver. A driver that is so far behind would refuse most of
 /// them as too old.
-const CAPACITY: usize = 256;
+pub(super) const CAPACITY: usize = 256;
 
 /// An event from the other members.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) enum PeerEvent {
     /// its process is gone. A hint and no verdict, because it may be a proxy in between.
     Refused(NodeId),
     /// Another process has this member's number, or this one has an old state. It must not lead.
-    /// The text says which member noticed, and what to do.
+    /// The text names the member that noticed, and the remedy.
     Duplicate(String),
 }
 
@@ -42,16 +42,11 @@ pub(crate) struct IncomingMessage {
 /// the sender of the request no longer waits for it.
 pub(crate) type Reply = oneshot::Sender<Vec<Payload>>;
 
-/// Where events come out.
+/// The receiver of events.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    clock: Clock,
-    events: mpsc::Receiver<PeerEvent>,
-}
-
-pub(super) fn channel(clock: Clock) -> (mpsc::Sender<PeerEvent>, Inbox) {
-    let (sender, events) = mpsc::channel(CAPACITY);
-    (sender, Inbox { clock, events })
+    pub(super) clock: Clock,
+    pub(super) events: mpsc::Receiver<PeerEvent>,
 }
 
 impl Inbox {

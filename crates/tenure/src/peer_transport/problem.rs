@@ -67,21 +67,7 @@ impl PeerErrorCode {
     }
 }
 
-/// A refusal. The request has changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) code: PeerErrorCode,
-    pub(super) detail: String,
-}
-
-impl Refusal {
-    pub(super) fn new(code: PeerErrorCode, detail: impl Into<String>) -> Self {
-        let detail = detail.into();
-        Self { code, detail }
-    }
-}
-
-/// A refusal on the wire: RFC 9457 problem details.
+/// A refusal, as RFC 9457 problem details. The request has changed nothing.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct PeerProblem {
     #[serde(rename = "type")]
@@ -96,16 +82,15 @@ pub(crate) struct PeerProblem {
 }
 
 impl PeerProblem {
-    pub(super) fn new(refusal: Refusal, member: Option<Answerer>) -> Self {
-        let Refusal { code, detail } = refusal;
+    pub(super) fn new(code: PeerErrorCode, detail: impl Into<String>) -> Self {
         let (status, name, title) = code.row();
         Self {
             kind: format!("urn:tenure:problem:{name}"),
             title: title.into(),
             status,
-            detail,
+            detail: detail.into(),
             code,
-            member,
+            member: None,
         }
     }
 }

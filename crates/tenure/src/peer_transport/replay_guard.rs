@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tenure_core::{Incarnation, NodeId};
 
 use super::envelope::Start;
-use super::problem::{PeerErrorCode, Refusal};
+use super::problem::{PeerErrorCode, PeerProblem};
 
 /// The newest process of each member, and the number of its last request.
 #[derive(Debug, Default)]
@@ -24,10 +24,15 @@ impl ReplayGuard {
     ///
     /// A sender has one request on its way at a time, so a smaller number belongs to one that it
     /// has given up, or to a copy.
-    pub(super) fn check(&mut self, from: NodeId, start: Start, number: u64) -> Result<(), Refusal> {
+    pub(super) fn check(
+        &mut self,
+        from: NodeId,
+        start: Start,
+        number: u64,
+    ) -> Result<(), PeerProblem> {
         self.check_start(from, start)?;
         match self.0.get(&from) {
-            Some(known) if known.start == start && number <= known.number => Err(Refusal::new(
+            Some(known) if known.start == start && number <= known.number => Err(PeerProblem::new(
                 PeerErrorCode::Replayed,
                 format!(
                     "message {number} of member {from} is not newer than {}, which was taken",
@@ -42,19 +47,19 @@ impl ReplayGuard {
     ///
     /// If two processes are one start of this member, nothing tells which of them is right, so both
     /// are refused until the member is started again.
-    pub(super) fn check_start(&mut self, from: NodeId, start: Start) -> Result<(), Refusal> {
+    pub(super) fn check_start(&mut self, from: NodeId, start: Start) -> Result<(), PeerProblem> {
         let Some(known) = self.0.get_mut(&from) else {
             return Ok(());
         };
         let (now, had) = (start.incarnation, known.start.incarnation);
         if now < had {
             let detail = format!("start {now} of member {from} comes after its start {had}");
-            return Err(Refusal::new(PeerErrorCode::OlderStart, detail));
+            return Err(PeerProblem::new(PeerErrorCode::OlderStart, detail));
         }
         known.runs_twice |= now == had && start != known.start;
         if now == had && known.runs_twice {
             let detail = format!("two processes claim to be start {now} of member {from}");
-            return Err(Refusal::new(PeerErrorCode::RunsTwice, detail));
+            return Err(PeerProblem::new(PeerErrorCode::RunsTwice, detail));
         }
         Ok(())
     }

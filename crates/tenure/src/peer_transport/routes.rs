@@ -16,7 +16,7 @@ use super::caller::Caller;
 use super::endpoint::PeerEndpoint;
 use super::envelope::{Answer, MAX_REQUEST_BYTES, Payload};
 use super::mac::{MAC_HEADER, Mac};
-use super::problem::{PeerErrorCode, PeerProblem, Refusal};
+use super::problem::{PeerErrorCode, PeerProblem};
 
 /// Shortest time for a body: over a bad line it comes in pieces.
 const MIN_BODY_TIME: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ async fn message(
         let reply = tokio::time::timeout(endpoint.setup.message_lifetime, reply).await;
         Ok(reply.ok().and_then(Result::ok).unwrap_or_default())
     };
-    let taken: Result<Vec<Payload>, Refusal> = take.await;
+    let taken: Result<Vec<Payload>, PeerProblem> = take.await;
     match taken {
         Ok(payloads) => {
             let member = endpoint.answerer();
@@ -75,14 +75,14 @@ pub(super) fn body_time(endpoint: &PeerEndpoint) -> Duration {
     endpoint.setup.message_lifetime.max(MIN_BODY_TIME)
 }
 
-async fn read(body: Body, time: Duration) -> Result<Bytes, Refusal> {
+async fn read(body: Body, time: Duration) -> Result<Bytes, PeerProblem> {
     match tokio::time::timeout(time, to_bytes(body, MAX_REQUEST_BYTES)).await {
         Ok(Ok(body)) => Ok(body),
-        Ok(Err(_)) => Err(Refusal::new(
+        Ok(Err(_)) => Err(PeerProblem::new(
             PeerErrorCode::TooLarge,
             format!("the message has more than {MAX_REQUEST_BYTES} bytes, or was cut off"),
         )),
-        Err(_) => Err(Refusal::new(
+        Err(_) => Err(PeerProblem::new(
             PeerErrorCode::Malformed,
             format!("the message did not arrive within {time:?}"),
         )),
@@ -90,7 +90,11 @@ async fn read(body: Body, time: Duration) -> Result<Bytes, Refusal> {
 }
 
 /// The MAC of a request, if it is good; empty if the members have no key.
-fn check_mac(endpoint: &PeerEndpoint, headers: &HeaderMap, body: &[u8]) -> Result<String, Refusal> {
+fn check_mac(
+    endpoint: &PeerEndpoint,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<String, PeerProblem> {
     let mut macs = headers.get_all(MAC_HEADER).iter();
     let given = macs.next().map(|mac| mac.to_str().unwrap_or_default());
     let expected = endpoint
@@ -105,15 +109,15 @@ fn check_mac(endpoint: &PeerEndpoint, headers: &HeaderMap, body: &[u8]) -> Resul
         (_, None) => format!("the message has no MAC (header {MAC_HEADER})"),
         _ => "the MAC is wrong: another key, or the message was changed on its way".into(),
     };
-    Err(Refusal::new(PeerErrorCode::Unauthenticated, detail))
+    Err(PeerProblem::new(PeerErrorCode::Unauthenticated, detail))
 }
 
-fn refuse(endpoint: &PeerEndpoint, refusal: Refusal, mac: Option<&str>) -> Response {
+fn refuse(endpoint: &PeerEndpoint, mut refusal: PeerProblem, mac: Option<&str>) -> Response {
     endpoint.count_refusal(refusal.code);
     tracing::debug!(code = refusal.code.as_str(), "refused: {}", refusal.detail);
-    let problem = PeerProblem::new(refusal, mac.map(|_| endpoint.answerer()));
-    let (kind, body) = ("application/problem+json", json(&problem));
-    respond(endpoint, problem.status, kind, body, mac)
+    refusal.member = mac.map(|_| endpoint.answerer());
+    let (kind, body) = ("application/problem+json", json(&refusal));
+    respond(endpoint, refusal.status, kind, body, mac)
 }
 
 /// Text and numbers always make JSON.

@@ -14,7 +14,7 @@
 //! 4. On [`PeerEvent::Duplicate`](super::PeerEvent) stop leading, and report why.
 //!
 //! Messages may be lost. None is delivered after its lifetime, or twice. The driver never learns
-//! whether a message arrived: the machines send again what matters.
+//! whether a message arrived: the machines repeat each message that matters.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,6 +25,7 @@ use std::time::Duration;
 use axum::Router;
 use reqwest::Url;
 use tenure_core::{Incarnation, Name, NodeId, Random as _};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::client::Client;
@@ -36,7 +37,6 @@ use super::listener;
 use super::mac::Mac;
 use super::routes;
 use super::send_queue::SendQueue;
-use super::status::Status;
 use crate::clock::Clock;
 use crate::http::HttpClientError;
 use crate::random::OsRandom;
@@ -68,7 +68,7 @@ pub(crate) struct Setup {
 #[derive(Debug)]
 pub(crate) struct PeerServer {
     pub(super) endpoint: Arc<PeerEndpoint>,
-    queues: BTreeMap<NodeId, Arc<SendQueue>>,
+    pub(super) queues: BTreeMap<NodeId, Arc<SendQueue>>,
     /// Where it listens, if it does.
     pub(crate) listening_on: Option<SocketAddr>,
     /// Aborted when this is dropped.
@@ -104,8 +104,9 @@ impl PeerServer {
     /// Outside of a Tokio runtime.
     pub(crate) fn start(setup: Setup) -> Result<(Self, Inbox), ListenError> {
         let http = Client::http(setup.peers.values())?;
-        let (events, inbox) = inbox::channel(setup.clock.clone());
-        let endpoint = Arc::new(PeerEndpoint::new(setup, OsRandom.next_u64(), events));
+        let (sender, events) = mpsc::channel(inbox::CAPACITY);
+        let clock = setup.clock.clone();
+        let endpoint = Arc::new(PeerEndpoint::new(setup, OsRandom.next_u64(), sender));
         let mut tasks = JoinSet::new();
         let mut queues = BTreeMap::new();
         for (&id, url) in &endpoint.setup.peers {
@@ -129,7 +130,7 @@ impl PeerServer {
                 .tasks
                 .spawn(listener::serve(listener, router, server.endpoint.clone()));
         }
-        Ok((server, inbox))
+        Ok((server, Inbox { clock, events }))
     }
 
     /// Sends this, if it can be done within a message's lifetime from now. It replaces an older
@@ -140,16 +141,6 @@ impl PeerServer {
         {
             self.endpoint.count(|counters| counters.replaced += 1);
         }
-    }
-
-    /// Whether all messages have left, or are lost.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.queues.values().all(|queue| queue.is_idle())
-    }
-
-    /// Replaces what the status route shows.
-    pub(crate) fn publish(&self, status: Status) {
-        self.endpoint.view().status = status;
     }
 
     /// The routes of this member. Any runtime may serve them; messages go to the inbox.

@@ -39,45 +39,32 @@ pub(crate) struct StateFile {
     pub(crate) config_changed: bool,
 }
 
-/// Why a member's state can't be used. The member must not take part.
+/// Why a member's state can't be used. The member must not take part. The path is that of the
+/// directory or of the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
     /// The path is not a directory.
-    #[error("{} is not a directory", path.display())]
-    NotADirectory {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("{} is not a directory", .0.display())]
+    NotADirectory(PathBuf),
     /// Another process is this member. Each member needs a directory of its own.
-    #[error("{} is in use by another process", path.display())]
-    InUse {
-        /// The directory.
-        path: PathBuf,
-    },
+    #[error("{} is in use by another process", .0.display())]
+    InUse(PathBuf),
     /// There was a record, and it is gone. Bring it back. If it is lost for good, remove this
     /// member from the group and add another one with a new number and an empty directory.
     #[error(
         "{} is missing, and with it what this member has promised; bring it back, or give the member \
          a new number and an empty directory",
-        path.display()
+        .0.display()
     )]
-    Missing {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file is not what was written. Do as for [`Missing`](Self::Missing).
+    Missing(PathBuf),
+    /// The file is not as it was written, for this reason. Do as for [`Missing`](Self::Missing).
     #[error(
-        "{} is damaged ({detail}); bring it back as it was, or give the member a new number and an \
+        "{} is damaged ({}); bring it back as it was, or give the member a new number and an \
          empty directory",
-        path.display()
+        .0.display(), .1
     )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        detail: String,
-    },
+    Damaged(PathBuf, String),
     /// The state of another member. Set the right directory.
     #[error(
         "{} is the state of member {found_node} of {found_cluster}, and this is member {node} of \
@@ -96,29 +83,19 @@ pub enum StateError {
         /// The group of this member.
         cluster: String,
     },
-    /// A newer version has written it. Run that version.
-    #[error("{} has format {found}, and this version knows {FORMAT}", path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-    },
+    /// A newer version has written the file, in this format. Run that version.
+    #[error("{} has format {}, and this version knows {FORMAT}", .0.display(), .1)]
+    Newer(PathBuf, u32),
     /// The operating system refused: no permission, no space, a disk that fails. The earlier
     /// content is still there.
-    #[error("{}: {error}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The error of the operating system.
-        error: io::Error,
-    },
+    #[error("{}: {}", .0.display(), .1)]
+    Io(PathBuf, io::Error),
 }
 
 impl StateError {
     pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
-        move |error| Self::Io { path, error }
+        move |error| Self::Io(path, error)
     }
 }
 
@@ -160,7 +137,7 @@ impl StateFile {
         };
         let Some(bytes) = read(&path)? else {
             if is_marked {
-                return Err(StateError::Missing { path });
+                return Err(StateError::Missing(path));
             }
             return Ok(file);
         };
@@ -256,11 +233,9 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
 }
 
 fn damaged(path: &Path, detail: String) -> StateError {
-    let path = path.to_owned();
-    StateError::Damaged { path, detail }
+    StateError::Damaged(path.to_owned(), detail)
 }
 
 fn newer(path: &Path, found: u32) -> StateError {
-    let path = path.to_owned();
-    StateError::Newer { path, found }
+    StateError::Newer(path.to_owned(), found)
 }

@@ -20,7 +20,7 @@ use crate::random::OsRandom;
 use crate::term::TermState;
 use crate::term_guard::TermGuard;
 
-/// Runs one candidate: takes commands, and turns term events into what tasks and callers see.
+/// Runs one candidate: executes commands, and shows term events to tasks and callers.
 pub(super) struct CandidateRunner<S: StrategyIo> {
     config: Arc<Config>,
     clock: Clock,
@@ -37,7 +37,7 @@ pub(super) struct CandidateRunner<S: StrategyIo> {
     wanted: bool,
 }
 
-/// If the driver goes, for whatever reason, its terms are not renewed any more: they are over.
+/// If the driver ends, for any reason, nothing renews its terms any more: they are over.
 impl<S: StrategyIo> Drop for CandidateRunner<S> {
     fn drop(&mut self) {
         if let Some(term) = &self.term {
@@ -84,7 +84,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
         self.io.machine().task_ended(now, end, &mut OsRandom);
     }
 
-    /// Updates what the task sees of its term.
+    /// Updates the state that the task sees.
     fn publish(&mut self) {
         let standing = self.standing();
         if let Some(term) = &self.term {
@@ -100,16 +100,12 @@ impl<S: StrategyIo> CandidateRunner<S> {
     fn handle_term_command(&mut self, command: TermCommand) {
         match command {
             TermCommand::Resign(reason) => self.resign(reason),
-            TermCommand::HandOver(to) => match self.io.peer(to.clone()) {
-                Ok(peer) => {
-                    let now = self.clock.now();
-                    self.io.machine().hand_over(now, peer);
-                }
-                Err(why) => {
+            TermCommand::HandOver(to) => {
+                if let Err(why) = self.io.hand_over(self.clock.now(), to.clone()) {
                     let (election, candidate) = (&self.config.election, &self.config.candidate);
                     warn!(%election, %candidate, %to, "not handed over: {why}");
                 }
-            },
+            }
             TermCommand::Proclaim(metadata, done) => self.io.proclaim(metadata, done),
             TermCommand::TaskEnded(end) => self.task_ended(end),
         }
@@ -147,18 +143,16 @@ impl<S: StrategyIo> CandidateRunner<S> {
                     let _ = campaigner.send(Err(why));
                 }
             }
-            (TermEvent::LeaderSeen(leader), _) => {
-                if self.last_leader != leader {
-                    match &leader {
-                        Some((leader, epoch)) => {
-                            info!(%election, %candidate, %leader, %epoch, "following");
-                        }
-                        None => info!(%election, %candidate, "no leader"),
+            (TermEvent::LeaderSeen(leader), _) if self.last_leader != leader => {
+                match &leader {
+                    Some((leader, epoch)) => {
+                        info!(%election, %candidate, %leader, %epoch, "following");
                     }
-                    self.last_leader = leader;
+                    None => info!(%election, %candidate, "no leader"),
                 }
+                self.last_leader = leader;
             }
-            // A machine says the others only of a term that has begun.
+            // The same leader again, the end of a campaign, or an event without its term.
             _ => {}
         }
     }

@@ -76,7 +76,7 @@ impl EventLoop {
                         slot.io().handle_answer(self.clock.now(), attempt, answer);
                     }
                 },
-                number = receive(&mut self.slots) => self.handle_input(number),
+                () = receive(&mut self.slots) => {}
                 () = self.clock.sleep_from(now, wake) => self.handle_timeout(),
             }
         }
@@ -95,20 +95,13 @@ impl EventLoop {
         }
     }
 
-    fn handle_input(&mut self, number: usize) {
-        if let Some(slot) = self.slots.get_mut(&number) {
-            slot.io().handle_input(self.clock.now());
-        }
-    }
-
     fn handle_timeout(&mut self) {
         // After this thread stood still, the input that has come meanwhile is handled before time is:
         // a member that has sent a message is not down.
         for _ in 0..MAX_INPUTS {
-            let Some(number) = receive(&mut self.slots).now_or_never() else {
+            if receive(&mut self.slots).now_or_never().is_none() {
                 break;
-            };
-            self.handle_input(number);
+            }
         }
         self.slots
             .values_mut()
@@ -116,15 +109,13 @@ impl EventLoop {
     }
 }
 
-/// Waits for input for any candidate. May be dropped while it waits; no input is lost then.
-async fn receive(slots: &mut Slots) -> usize {
-    let receiving = slots.iter_mut().filter_map(|(&number, slot)| {
-        let received = slot.io().receive()?;
-        Some(received.map(move |()| number).boxed())
-    });
+/// Waits for input for any candidate, and handles it. May be dropped while it waits; no input is lost
+/// then.
+async fn receive(slots: &mut Slots) {
+    let receiving = slots.values_mut().filter_map(|slot| slot.io().receive());
     let receiving: Vec<_> = receiving.collect();
     if receiving.is_empty() {
         return std::future::pending().await;
     }
-    select_all(receiving).await.0
+    select_all(receiving).await;
 }

@@ -140,14 +140,14 @@ impl StrategyIo for LeaseStrategy {
         None
     }
 
-    fn peer(&self, candidate: CandidateId) -> Result<CandidateId, &'static str> {
-        if self.channel.backend.can_hand_over() {
-            Ok(candidate)
-        } else {
-            Err(
+    fn hand_over(&mut self, now: Instant, to: CandidateId) -> Result<(), &'static str> {
+        if !self.channel.backend.can_hand_over() {
+            return Err(
                 "this lease service can't hand a lease over to a chosen candidate; the term goes on",
-            )
+            );
         }
+        self.machine.hand_over(now, to);
+        Ok(())
     }
 
     fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: Proclaimer) {

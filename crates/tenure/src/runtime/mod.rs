@@ -46,7 +46,7 @@ pub(crate) struct Driver {
         not(feature = "peers"),
         expect(dead_code, reason = "members listen on it")
     )]
-    runtime: tokio::runtime::Handle,
+    pub(crate) runtime: tokio::runtime::Handle,
     /// How many candidates have joined.
     joined: Arc<AtomicUsize>,
     messages: mpsc::UnboundedSender<RuntimeMessage>,
@@ -79,13 +79,6 @@ impl Driver {
             joined: Arc::default(),
             messages,
         })
-    }
-
-    /// Calls `begin` in the thread's runtime, so that the tasks that it spawns run there.
-    #[cfg(feature = "peers")]
-    pub(crate) fn enter<T>(&self, begin: impl FnOnce() -> T) -> T {
-        let _runtime = self.runtime.enter();
-        begin()
     }
 
     /// Adds a candidate.

@@ -11,7 +11,7 @@ use super::event_loop::Slots;
 use crate::backend::SharedBackend;
 use crate::store::MAX_RENEWALS;
 
-/// An answer: the number of its candidate, the attempt, and what the store has answered.
+/// The number of a candidate, its attempt, and the answer of the store.
 pub(super) type StoreAnswer = (usize, u64, Answer);
 
 /// Requests under way.

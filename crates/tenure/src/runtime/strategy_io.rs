@@ -27,17 +27,15 @@ pub(crate) trait StrategyInput: Send {
     /// Lets the machine send its next renewal now, if that is due soon.
     fn renew_early(&mut self, now: Instant);
 
-    /// Waits for input and keeps it for [`StrategyInput::handle_input`]; `None` if there is never
-    /// any. May be dropped while it waits; no input is lost then.
+    /// Waits for other input and handles it; `None` if there is never any. May be dropped while it
+    /// waits; no input is lost then.
     fn receive(&mut self) -> Option<BoxFuture<'_, ()>> {
         None
     }
-
-    fn handle_input(&mut self, _now: Instant) {}
 }
 
-/// A machine with its input and output. It executes the machine's effects itself, and passes on what
-/// happens to the campaign and the term, which is the same for all strategies.
+/// A machine with its input and output. It executes the machine's effects itself, and passes on the
+/// events of the campaign and the term, which are the same for all strategies.
 pub(crate) trait StrategyIo: StrategyInput {
     /// The machine.
     type Machine: ElectionMachine;
@@ -47,11 +45,8 @@ pub(crate) trait StrategyIo: StrategyInput {
     /// Executes the machine's effects, up to the next term event.
     fn poll_term_event(&mut self, now: Instant) -> Option<TermEvent>;
 
-    /// The machine's name for this candidate, or why a term can't be handed over to it.
-    fn peer(
-        &self,
-        candidate: CandidateId,
-    ) -> Result<<Self::Machine as ElectionMachine>::Peer, &'static str>;
+    /// Hands the term over to this candidate, or returns why that is impossible.
+    fn hand_over(&mut self, now: Instant, to: CandidateId) -> Result<(), &'static str>;
 
     /// Publishes these metadata of the leader.
     fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: Proclaimer);

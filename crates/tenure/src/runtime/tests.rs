@@ -294,7 +294,7 @@ async fn a_candidate_by_lease_and_peers_has_one_epoch_in_both() {
             &network,
         );
         let backend = store.store.backend(&config);
-        (store.runtime).peer_candidate(config, parts, Some(backend.into()))
+        (store.runtime).peer_candidate(config, parts, Some((backend.clone(), backend)))
     };
     let members = [1, 2, 3].map(member);
     let elect = async |place: usize| {

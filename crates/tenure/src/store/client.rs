@@ -30,7 +30,7 @@ pub struct StoreClient {
     current: Arc<AtomicUsize>,
 }
 
-/// A request, whatever the address.
+/// A request without the address.
 pub(crate) struct Call {
     pub(crate) method: Method,
     pub(crate) path: String,

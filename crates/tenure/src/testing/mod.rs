@@ -86,10 +86,10 @@
 //! above): tokio then skips from timer to timer, and the store's time never moves.
 
 use std::sync::Arc;
-use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tenure_core::lease::Operation;
 use tenure_core::{CandidateId, ElectionName, Instant};
 use tokio::sync::watch;
@@ -162,7 +162,8 @@ impl TestStore {
             config.strategy.name()
         );
         let backend = self.store.backend(&config);
-        self.runtime.lease_candidate(config, backend.into())
+        let backends = (backend.clone(), backend);
+        self.runtime.lease_candidate(config, backends)
     }
 
     /// Moves the store's time on, in steps of at most 100 ms, and lets all candidates and tasks do
@@ -181,8 +182,7 @@ impl TestStore {
         let mut future = std::pin::pin!(future);
         let end = self.time.now() + LIMIT;
         loop {
-            let polled = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context)));
-            if let Poll::Ready(output) = polled.await {
+            if let Some(output) = future.as_mut().now_or_never() {
                 return output;
             }
             assert!(

@@ -9,10 +9,9 @@ mod requests;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_core::lease::candidate::Answer;
-use tenure_core::lease::{Change, Operation, Priority, Rejection, Waiting};
+use tenure_core::lease::{Change, Operation, Rejection};
 use tenure_core::{ElectionName, Instant, UnixMillis};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use lease::MemoryLease;
 pub(crate) use requests::MemoryBackend;
@@ -26,8 +25,8 @@ use crate::store::{LeaseView, TermView};
 #[derive(Debug)]
 pub(crate) struct MemoryStore {
     clock: Clock,
-    /// Counts changes of leases and of the network, for those who wait for one.
-    changes: watch::Sender<u64>,
+    /// Reports changes of leases and of the network to requests that wait.
+    changes: watch::Sender<()>,
     state: Mutex<State>,
 }
 
@@ -45,7 +44,7 @@ impl MemoryStore {
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             clock,
-            changes: watch::Sender::new(0),
+            changes: watch::Sender::default(),
             state: Mutex::default(),
         })
     }
@@ -60,7 +59,7 @@ impl MemoryStore {
 
     pub(crate) fn set_reachable(&self, is_reachable: bool) {
         self.lock().is_cut_off = !is_reachable;
-        self.notify();
+        self.changes.send_replace(());
     }
 
     /// Executes an operation on a lease.
@@ -107,27 +106,9 @@ impl MemoryStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn notify(&self) {
-        self.changes.send_modify(|changes| *changes += 1);
-    }
-
     /// Ends the term if time has ended it, and grants the lease to a waiter.
     fn expire(&self, election: &ElectionName) {
         self.change(election, |_, _, _| (false, ()));
-    }
-
-    /// Adds a waiter, behind those of better or equal priority.
-    fn join(
-        &self,
-        election: &ElectionName,
-        priority: Priority,
-        waiting: Waiting<oneshot::Sender<Answer>>,
-    ) {
-        // A request that this one replaces must learn of it, though the lease is unchanged.
-        self.change(election, |lease, _, _| {
-            let replaced = lease.lease.wait(priority, waiting);
-            (replaced.is_some(), ())
-        });
     }
 
     /// Changes a lease. Serves waiters before and after, and notifies watchers of a change.
@@ -147,7 +128,7 @@ impl MemoryStore {
             lease.revision = revision;
             state.revision = revision;
             drop(state);
-            self.notify();
+            self.changes.send_replace(());
         }
         Some(result)
     }

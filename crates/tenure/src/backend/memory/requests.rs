@@ -183,8 +183,11 @@ impl MemoryBackend {
             request: request.clone(),
             reply_to,
         };
-        self.store
-            .join(&self.config.election, self.config.priority, waiting);
+        // A request that this one replaces must learn of it, though the lease is unchanged.
+        self.store.change(&self.config.election, |lease, _, _| {
+            let replaced = lease.lease.wait(self.config.priority, waiting);
+            (replaced.is_some(), ())
+        });
         loop {
             self.store.expire(&self.config.election);
             match reply.try_recv() {
@@ -203,7 +206,7 @@ impl MemoryBackend {
     }
 
     /// Waits for a change, for the lease to lapse, or until `end`. Returns true at the end.
-    async fn is_over(&self, seen: &mut watch::Receiver<u64>, end: Instant) -> bool {
+    async fn is_over(&self, seen: &mut watch::Receiver<()>, end: Instant) -> bool {
         let clock = &self.store.clock;
         let lapse = {
             let state = self.store.lock();

@@ -271,14 +271,14 @@ async fn a_newer_message_replaces_a_waiting_one_of_its_kind() {
 #[tokio::test]
 async fn the_status_route_shows_the_published_status_and_the_counters() {
     let (two, _inbox) = PeerServer::start(setup(2)).unwrap();
-    two.publish(Status {
+    two.endpoint.view().status = Status {
         role: "following".into(),
         leader: Some(NodeId(3)),
         epoch: Epoch::new(7),
         suspects: vec![NodeId(1)],
         quorum: Some(true),
         ..Status::of(NodeId(2), Incarnation(4))
-    });
+    };
     let base = at(listening_on(&two));
     let shown: serde_json::Value = reqwest::get(format!("{base}v1/peers/billing/status"))
         .await

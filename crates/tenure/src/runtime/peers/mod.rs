@@ -26,6 +26,7 @@ use tracing::error;
 use super::command::Proclaimer;
 use super::lease::LeaseChannel;
 use super::strategy_io::{StrategyInput, StrategyIo};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::leadership::ProclaimError;
 use crate::observe::Observed;
@@ -40,17 +41,16 @@ pub(crate) use persistence::Disk;
 use persistence::Persistence;
 use replies::Replies;
 
-/// How often to look whether the last messages of a term have left.
+/// How often to check whether the last messages of a term have left.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A member's machine and failure detector, with their ways to the other members and to the disk.
+/// A member's machine and failure detector, with its connections to the other members and to the disk.
 pub(crate) struct Peers<M = PeerCandidate> {
     me: NodeId,
+    clock: Clock,
     machine: M,
     /// The requests to the lease service, if the machine needs a lease, too.
     lease: Option<LeaseChannel>,
-    /// Input that is not handled yet.
-    input: Option<PeersInput>,
     detector: Box<dyn Detector + Send>,
     candidacy: Candidacy,
     transport: PeerTransport,
@@ -59,7 +59,7 @@ pub(crate) struct Peers<M = PeerCandidate> {
     metadata: Metadata,
     /// The status as it was last published.
     status: Status,
-    /// When each of the other members was last heard.
+    /// When each of the other members sent its last message.
     heard: BTreeMap<NodeId, Instant>,
     /// A term that is over, until its last messages have left.
     ended: Option<Ended>,
@@ -76,21 +76,12 @@ pub(crate) struct Parts<M = PeerCandidate> {
     pub(crate) disk: Option<Disk>,
 }
 
-/// Input from outside of the process.
-#[derive(Debug)]
-pub(crate) enum PeersInput {
-    /// From the other members.
-    Event(PeerEvent),
-    /// A write has ended.
-    Written(io::Result<()>),
-}
-
 /// A term that is over, while its last messages are under way.
 #[derive(Clone, Copy)]
 struct Ended {
     epoch: Epoch,
     reason: EndReason,
-    /// When to look whether they have left.
+    /// When to check whether they have left.
     check_at: Instant,
     /// When they have left or are lost for sure.
     until: Instant,
@@ -100,6 +91,7 @@ impl<M: PeerMachine> Peers<M> {
     /// The member, and the leader that it sees.
     pub(crate) fn new(
         config: &Config,
+        clock: Clock,
         parts: Parts<M>,
         lease: Option<LeaseChannel>,
     ) -> (Self, watch::Receiver<Observed>) {
@@ -113,9 +105,9 @@ impl<M: PeerMachine> Peers<M> {
         let observed = metadata.observed.subscribe();
         let peers = Self {
             me,
+            clock,
             machine: parts.machine,
             lease,
-            input: None,
             detector: parts.detector,
             candidacy: Candidacy::default(),
             transport: parts.transport,
@@ -130,21 +122,17 @@ impl<M: PeerMachine> Peers<M> {
         (peers, observed)
     }
 
-    fn handle_peers_input(&mut self, now: Instant, input: PeersInput) {
-        match input {
-            PeersInput::Event(PeerEvent::Message(incoming)) => self.handle_message(now, incoming),
-            PeersInput::Event(PeerEvent::Refused(node)) => {
-                self.detector
-                    .handle_input(now, DetectorInput::Refused(node));
-            }
-            PeersInput::Event(PeerEvent::Duplicate(duplicate)) => {
-                self.ban(now, duplicate);
-            }
-            PeersInput::Written(written) => {
-                for _ in 0..self.persistence.handle_written(self.me, written) {
-                    self.machine.handle_peer_input(now, PeerInput::Persisted);
-                }
-            }
+    fn handle_event(&mut self, now: Instant, event: PeerEvent) {
+        match event {
+            PeerEvent::Message(incoming) => self.handle_message(now, incoming),
+            PeerEvent::Refused(node) => self.detect(now, DetectorInput::Refused(node)),
+            PeerEvent::Duplicate(duplicate) => self.ban(now, duplicate),
+        }
+    }
+
+    fn handle_written(&mut self, now: Instant, written: io::Result<()>) {
+        for _ in 0..self.persistence.handle_written(self.me, written) {
+            self.machine.handle_peer_input(now, PeerInput::Persisted);
         }
     }
 
@@ -174,7 +162,7 @@ impl<M: PeerMachine> Peers<M> {
                 DetectorInput::Heard { from, incarnation }
             }
         };
-        self.detector.handle_input(now, heard);
+        self.detect(now, heard);
     }
 
     /// Another process takes part under this member's number. Two processes that vote under one
@@ -207,15 +195,16 @@ impl<M: PeerMachine> Peers<M> {
                         // Only a machine that needs a lease makes requests for one.
                         (JointEffect::Store(_), None) => {}
                     },
-                    // The other members are told first, so that the next one leads at once: this
+                    // The other members learn of it first, so that the next one leads at once: this
                     // process may end when its task's end is known.
                     Output::Term(TermEvent::Ended(epoch, reason)) => {
                         self.metadata.end_term();
+                        let timings = self.machine.node().settings().timings();
                         self.ended = Some(Ended {
                             epoch,
                             reason,
                             check_at: now,
-                            until: now + self.message_lifetime(),
+                            until: now + timings.message_lifetime(),
                         });
                     }
                     Output::Term(event) => return Some(event),
@@ -227,17 +216,13 @@ impl<M: PeerMachine> Peers<M> {
         }
     }
 
-    /// Ends a turn: the replies leave, and observers and the status route see what has changed.
+    /// Ends a turn: the replies leave, and observers and the status route see all changes.
     fn end_turn(&mut self, now: Instant) {
         let node = self.machine.node();
         self.replies
             .flush(now, &self.transport, |to| node.holds_message_to(to));
         self.metadata.show(node.leader());
         self.publish_status(now);
-    }
-
-    fn message_lifetime(&self) -> Duration {
-        self.machine.node().settings().timings().message_lifetime()
     }
 
     /// The end of a term whose last messages have left.
@@ -247,9 +232,8 @@ impl<M: PeerMachine> Peers<M> {
             ended.check_at = (now + FLUSH_INTERVAL).min(ended.until);
             return None;
         }
-        let Ended { epoch, reason, .. } = *ended;
-        self.ended = None;
-        Some(TermEvent::Ended(epoch, reason))
+        let ended = self.ended.take()?;
+        Some(TermEvent::Ended(ended.epoch, ended.reason))
     }
 
     fn execute(&mut self, now: Instant, effect: PeerEffect) {
@@ -267,17 +251,15 @@ impl<M: PeerMachine> Peers<M> {
                 }
             }
             PeerEffect::Ask { node, round } => {
-                let ask = DetectorInput::Ask { node, ask: round };
-                self.detector.handle_input(now, ask);
+                self.detect(now, DetectorInput::Ask { node, ask: round });
             }
-            PeerEffect::Watch(node) => {
-                self.detector.handle_input(now, DetectorInput::Watch(node));
-            }
-            PeerEffect::Unwatch(node) => {
-                self.detector
-                    .handle_input(now, DetectorInput::Unwatch(node));
-            }
+            PeerEffect::Watch(node) => self.detect(now, DetectorInput::Watch(node)),
+            PeerEffect::Unwatch(node) => self.detect(now, DetectorInput::Unwatch(node)),
         }
+    }
+
+    fn detect(&mut self, now: Instant, input: DetectorInput) {
+        self.detector.handle_input(now, input);
     }
 
     /// Executes an output of the detector; whether there was one.
@@ -289,8 +271,7 @@ impl<M: PeerMachine> Peers<M> {
         };
         if self.candidacy != candidacy {
             self.candidacy = candidacy;
-            let input = DetectorInput::Candidacy(candidacy);
-            self.detector.handle_input(now, input);
+            self.detect(now, DetectorInput::Candidacy(candidacy));
         }
         let Some(output) = self.detector.poll_output() else {
             return false;
@@ -360,17 +341,13 @@ impl<M: PeerMachine> StrategyInput for Peers<M> {
 
     fn receive(&mut self) -> Option<BoxFuture<'_, ()>> {
         Some(Box::pin(async {
-            self.input = Some(tokio::select! {
-                event = self.transport.recv() => PeersInput::Event(event),
-                written = self.persistence.next_written() => PeersInput::Written(written),
-            });
+            tokio::select! {
+                event = self.transport.recv() => self.handle_event(self.clock.now(), event),
+                written = self.persistence.next_written() => {
+                    self.handle_written(self.clock.now(), written);
+                }
+            }
         }))
-    }
-
-    fn handle_input(&mut self, now: Instant) {
-        if let Some(input) = self.input.take() {
-            self.handle_peers_input(now, input);
-        }
     }
 }
 
@@ -382,19 +359,18 @@ impl<M: PeerMachine> StrategyIo for Peers<M> {
     }
 
     fn poll_term_event(&mut self, now: Instant) -> Option<TermEvent> {
-        let event = self.drain(now);
-        if event.is_none() {
+        self.drain(now).or_else(|| {
             self.end_turn(now);
-            return self.poll_ended(now);
-        }
-        event
+            self.poll_ended(now)
+        })
     }
 
-    fn peer(&self, candidate: CandidateId) -> Result<M::Peer, &'static str> {
-        let mut others = self.machine.node().settings().members().others(self.me);
-        let node = others.find(|&node| CandidateId::from(node) == candidate);
+    fn hand_over(&mut self, now: Instant, to: CandidateId) -> Result<(), &'static str> {
+        let members = self.machine.node().settings().members();
+        let node = (members.others(self.me)).find(|&node| CandidateId::from(node) == to);
         let node = node.ok_or("there is no such member")?;
-        Ok(M::peer(node, candidate))
+        self.machine.hand_over(now, M::peer(node, to));
+        Ok(())
     }
 
     fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: Proclaimer) {

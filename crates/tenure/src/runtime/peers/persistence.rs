@@ -54,8 +54,8 @@ impl Persistence {
         false
     }
 
-    /// Writes the newest record, unless a write is under way. The newest one holds what all older ones
-    /// say.
+    /// Writes the newest record, unless a write is under way. It contains the promises of all older
+    /// records.
     fn write(&mut self, after: Duration) {
         let Some(disk) = self.disk.clone() else {
             return;

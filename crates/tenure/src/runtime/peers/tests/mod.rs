@@ -27,7 +27,7 @@ fn one_of_two(now: Instant) -> Peers {
         transport: PeerTransport::Silent,
         disk: None,
     };
-    Peers::new(&config, parts, None).0
+    Peers::new(&config, Clock::system().unwrap(), parts, None).0
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn the_status_of_a_leader_shows_silent_members() {
         reply: None,
         good_until: at(6_000),
     };
-    peers.handle_peers_input(at(5_000), PeersInput::Event(PeerEvent::Message(message)));
+    peers.handle_event(at(5_000), PeerEvent::Message(message));
     // Two renew intervals and the lifetime of a message.
     run(&mut peers, 5_000, 15_500);
     assert_eq!(peers.status.suspects, [], "it was heard a moment ago");

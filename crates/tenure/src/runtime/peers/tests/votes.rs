@@ -15,7 +15,6 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::candidate::Candidate;
 use crate::candidate_runtime::CandidateRuntime;
-use crate::clock::Clock;
 use crate::config::Strategy;
 use crate::peer_transport::{Fingerprint, Mac, PeerServer, Setup, StateFile};
 use crate::{Timings, TimingsOptions};
