@@ -75,7 +75,7 @@
 //! | `tls` | https, by rustls and aws-lc (which needs a C compiler) |
 //! | `peers` | the strategies `bully` and `both`; members listen by axum |
 //! | `azure` | the strategy `azure-blob` |
-//! | `router` | `Candidate::router`: HTTP routes that show who leads, by axum |
+//! | `router` | `Candidate::router`: HTTP routes that show the leader, by axum |
 //! | `tower` | `fence::FenceLayer`: rejects stale requests in front of an HTTP service |
 //!
 //! # Platforms

@@ -24,13 +24,14 @@ fn log(change: &LeaseChange) {
     let holder = grant.map_or("", |grant| grant.holder.as_str());
     let epoch = grant.map_or(0, |grant| grant.epoch.get());
     let reason = change.cause.reason().unwrap_or("");
+    let kind = change.cause.kind().to_string();
     let what = match &change.cause {
         Cause::Deleted => return info!(namespace, lease, "deleted"),
         Cause::Requested(Change::HandedOver, _) => "handed over",
         Cause::Requested(Change::Renewed(_), _) => "renewed for another duration",
         Cause::Requested(Change::Changed, _) => "lease id changed",
         Cause::Requested(Change::MetadataSet, _) => "metadata set",
-        cause => cause.kind().as_str(),
+        _ => &kind,
     };
     match &change.cause {
         Cause::Requested(Change::Renewed(_) | Change::Changed | Change::MetadataSet, _) => {

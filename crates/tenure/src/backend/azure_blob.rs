@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use reqwest::Url;
 use tenure_azure::client::{AzureBlob, BlobCandidacy, BlobClient, BlobClientError, BlobLease};
 use tenure_core::ElectionName;
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
 
-use super::{BackendError, BoxFuture, LeaseBackend, SharedBackend};
+use super::error::Kind;
+use super::{BackendError, LeaseBackend, SharedBackend};
 use crate::candidate_runtime::StartError;
 use crate::config::Config;
 use crate::http::HttpClients;
@@ -86,12 +88,11 @@ impl LeaseBackend for AzureBlobBackend {
 
 impl From<BlobClientError> for BackendError {
     fn from(error: BlobClientError) -> Self {
-        if matches!(error, BlobClientError::Unreachable { .. }) {
-            Self::unreachable(error)
-        } else if error.is_transient() {
-            Self::transient(error)
-        } else {
-            Self::definite(error)
-        }
+        let kind = match &error {
+            BlobClientError::Unreachable { .. } => Kind::Unreachable,
+            error if error.is_transient() => Kind::Transient,
+            _ => Kind::Definite,
+        };
+        Self::new(kind, error)
     }
 }

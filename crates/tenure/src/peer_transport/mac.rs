@@ -46,19 +46,15 @@ pub struct PeerKeyError {
 }
 
 /// Authenticates messages: HMAC-SHA256, in hexadecimal digits.
+#[derive(Debug)]
 pub(crate) struct Mac(Option<hmac::Key>);
 
 impl Mac {
-    /// Authenticates with this key.
-    pub(crate) fn keyed(key: &PeerKey) -> Self {
-        Self(Some(hmac::Key::new(hmac::HMAC_SHA256, &key.0)))
-    }
-
-    /// Authenticates nothing: **any process that reaches this member can vote, and be elected.**
-    /// Only for a network in which that is wanted, and only when the configuration asks for it by
-    /// name.
-    pub(crate) const fn insecure() -> Self {
-        Self(None)
+    /// Authenticates with this key. Without one it authenticates nothing: **any process that reaches
+    /// this member can vote, and be elected.** Only for a network in which that is wanted, and only
+    /// when the configuration asks for it by name.
+    pub(crate) fn new(key: Option<&PeerKey>) -> Self {
+        Self(key.map(|key| hmac::Key::new(hmac::HMAC_SHA256, &key.0)))
     }
 
     /// The MAC of a request.
@@ -93,17 +89,6 @@ impl Mac {
         }
         context.update(body);
         Some(hex(context.sign().as_ref()))
-    }
-}
-
-impl fmt::Debug for Mac {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.0.is_some() {
-            "keyed"
-        } else {
-            "insecure"
-        };
-        f.debug_tuple("Mac").field(&kind).finish()
     }
 }
 

@@ -9,11 +9,12 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use serde_json::Value;
 use tempfile::TempDir;
+use tenure_core::election::ElectionMachine as _;
+use tokio::sync::oneshot;
 
 use super::*;
 use crate::candidate::Candidate;
 use crate::candidate_runtime::CandidateRuntime;
-use crate::clock::Clock;
 use crate::config::Strategy;
 use crate::peer_transport::{Fingerprint, Mac, PeerServer, Setup, StateFile};
 use crate::{Timings, TimingsOptions};
@@ -111,7 +112,7 @@ impl Group {
             let mut bully = Bully::new(NodeId(node), peers.clone());
             bully.message_lifetime = Some(message_lifetime);
             let config = Config::new("tests/job".parse().unwrap())
-                .with_timings(timings.unwrap())
+                .with_timings(timings.as_ref().unwrap().clone())
                 .with_candidate(NodeId(node).into())
                 .with_strategy(Strategy::Bully(bully.clone()));
             group.add(&bully, config, listener);
@@ -126,11 +127,10 @@ impl Group {
         let detection = bully.detection(&rules).unwrap();
         let fingerprint = Fingerprint::of(&rules, &detection);
         let cluster = config.election.name().clone();
-        let opened =
+        let mut file =
             StateFile::open(folder.path(), &cluster, bully.node.unwrap(), &fingerprint).unwrap();
-        let mut file = opened.file;
         let started = clock.started();
-        let mut machine = PeerCandidate::new(rules.clone(), opened.record, started);
+        let mut machine = PeerCandidate::new(rules.clone(), file.record(), started);
         let Some(Output::Effect(PeerEffect::Persist(first))) = machine.poll_output() else {
             panic!("a member's first output is its record")
         };
@@ -143,7 +143,7 @@ impl Group {
             fingerprint,
             peers: bully.others(),
             message_lifetime: rules.timings().message_lifetime(),
-            mac: Mac::insecure().into(),
+            mac: Mac::new(None).into(),
             listen: None,
             clock: clock.clone(),
         })
@@ -165,6 +165,7 @@ impl Group {
                 transport: PeerTransport::Http(server.into(), inbox),
                 disk: Some(disk),
             },
+            None,
         ));
         self._runtimes.push(runtime);
         self._folders.push(folder);
