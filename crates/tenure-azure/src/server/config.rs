@@ -1,13 +1,13 @@
 //! The configuration of the protocol.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::protocol::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use tenure_server::{LimitError, LimitSetting};
 
 use super::auth::Bearer;
 use super::blobs::StagedLimits;
@@ -102,29 +102,8 @@ pub enum AzureConfigError {
     )]
     BearerInTheOpen,
     /// A limit is outside of its range.
-    #[error("{name} is {value} and must be from {least} to {most}")]
-    Limit {
-        /// The field of [`AzureConfig`].
-        name: &'static str,
-        /// Its value.
-        value: usize,
-        /// The least value.
-        least: usize,
-        /// The greatest value.
-        most: usize,
-    },
-    /// A time is outside of its range.
-    #[error("{name} is {value:?} and must be from {least:?} to {most:?}")]
-    Time {
-        /// The field of [`AzureConfig`].
-        name: &'static str,
-        /// Its value.
-        value: Duration,
-        /// The least value.
-        least: Duration,
-        /// The greatest value.
-        most: Duration,
-    },
+    #[error(transparent)]
+    Limit(#[from] LimitError),
     /// The keys of bearer tokens are invalid.
     #[error("the key set of bearer tokens is invalid: {reason}")]
     KeySet {
@@ -134,19 +113,6 @@ pub enum AzureConfigError {
 }
 
 impl AzureConfig {
-    /// The range of [`max_blob_bytes`](Self::max_blob_bytes): a blob is one row of the database.
-    pub const BLOB_BYTES: RangeInclusive<usize> = 1024..=64 << 20;
-
-    /// The range of [`max_total_bytes`](Self::max_total_bytes): all of it is in memory.
-    pub const TOTAL_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
-
-    /// The range of [`max_uncommitted_bytes`](Self::max_uncommitted_bytes): all of it is in memory.
-    pub const UNCOMMITTED_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
-
-    /// The range of [`uncommitted_time`](Self::uncommitted_time): that of the service is a week.
-    pub const UNCOMMITTED_TIME: RangeInclusive<Duration> =
-        Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 60 * 60);
-
     /// The configuration with these accounts and the default limits.
     #[must_use]
     pub const fn new(accounts: Vec<ServedAccount>) -> Self {
@@ -163,6 +129,26 @@ impl AzureConfig {
         }
     }
 
+    /// The limits, by their names as settings. All of them bound memory; the uncommitted time is that
+    /// of the service at most, a week.
+    pub fn limits(&mut self) -> [(&'static str, LimitSetting<'_>); 4] {
+        use LimitSetting::{Count, Time};
+        let times = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 60 * 60);
+        let (blob, total) = (1024..=64 << 20, 1024..=1 << 30);
+        [
+            ("max_blob_bytes", Count(&mut self.max_blob_bytes, blob)),
+            (
+                "max_total_bytes",
+                Count(&mut self.max_total_bytes, total.clone()),
+            ),
+            (
+                "max_uncommitted_bytes",
+                Count(&mut self.max_uncommitted_bytes, total),
+            ),
+            ("uncommitted_time", Time(&mut self.uncommitted_time, times)),
+        ]
+    }
+
     /// Checks the configuration.
     ///
     /// # Errors
@@ -173,43 +159,19 @@ impl AzureConfig {
             return Err(AzureConfigError::NoAccount);
         }
         for (at, account) in self.accounts.iter().enumerate() {
+            let name = account.name.clone();
             if self.accounts[..at]
                 .iter()
-                .any(|earlier| earlier.name == account.name)
+                .any(|earlier| earlier.name == name)
             {
-                let name = account.name.clone();
                 return Err(AzureConfigError::Twice { name });
             }
         }
         if self.bearer.is_some() && !(self.over_tls || self.behind_tls) {
             return Err(AzureConfigError::BearerInTheOpen);
         }
-        let limits = [
-            ("max_blob_bytes", self.max_blob_bytes, Self::BLOB_BYTES),
-            ("max_total_bytes", self.max_total_bytes, Self::TOTAL_BYTES),
-            (
-                "max_uncommitted_bytes",
-                self.max_uncommitted_bytes,
-                Self::UNCOMMITTED_BYTES,
-            ),
-        ];
-        for (name, value, range) in limits {
-            if !range.contains(&value) {
-                return Err(AzureConfigError::Limit {
-                    name,
-                    value,
-                    least: *range.start(),
-                    most: *range.end(),
-                });
-            }
-        }
-        if !Self::UNCOMMITTED_TIME.contains(&self.uncommitted_time) {
-            return Err(AzureConfigError::Time {
-                name: "uncommitted_time",
-                value: self.uncommitted_time,
-                least: *Self::UNCOMMITTED_TIME.start(),
-                most: *Self::UNCOMMITTED_TIME.end(),
-            });
+        for (name, limit) in self.clone().limits() {
+            limit.check(name)?;
         }
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! The table `[serve]`: settings of the store.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 
-use humantime::format_duration;
 use serde_json::Value;
-use tenure::__cli::Settings;
+use tenure::__cli::{Scope, Settings};
 use tenure::config::ConfigError;
-use tenure_server::{EngineConfig, LimitSetting, Limits};
+use tenure_server::{EngineConfig, Limits};
 
-use super::table::{SettingsTable, lossy};
+use super::limits;
 
 /// The names of the engines.
 pub(crate) const ENGINES: [&str; 2] = [EMBEDDED, MEMORY];
@@ -17,18 +17,7 @@ const MEMORY: &str = "memory";
 const DEFAULT_LISTEN: &str = "127.0.0.1:7400";
 const DEFAULT_DATA_DIR: &str = "tenure-data";
 
-const KEYS: [&str; 3 + Limits::KEYS.len()] = {
-    let mut keys = ["listen"; 3 + Limits::KEYS.len()];
-    (keys[1], keys[2]) = ("data_dir", "engine");
-    keys.split_at_mut(3).1.copy_from_slice(&Limits::KEYS);
-    keys
-};
-
-pub(crate) const TABLE: SettingsTable = SettingsTable {
-    name: "serve",
-    prefix: "TENURE_",
-    keys: &KEYS,
-};
+pub(crate) const SCOPE: Scope = Scope::Table("serve");
 
 /// The checked settings of the store.
 #[derive(Debug)]
@@ -42,14 +31,7 @@ impl StoreSettings {
     pub(crate) fn new(settings: &Settings) -> Result<Self, ConfigError> {
         let listen = settings.with("listen", resolve)?;
         let mut limits = Limits::default();
-        for (key, limit) in limits.settings() {
-            match limit {
-                LimitSetting::Count(count, range) => {
-                    *count = settings.number(key, range)?.unwrap_or(*count);
-                }
-                LimitSetting::Time(time, _) => *time = settings.duration(key)?.unwrap_or(*time),
-            }
-        }
+        limits::read(settings, limits.settings())?;
         limits
             .check()
             .map_err(|error| settings.invalid(error.name(), error.to_string()))?;
@@ -63,20 +45,14 @@ impl StoreSettings {
 
     /// Each key with its value in effect.
     pub(crate) fn values(&self) -> Vec<(&'static str, Value)> {
-        let (engine, data_dir) = match &self.engine {
-            EngineConfig::Memory => (MEMORY, Value::Null),
-            EngineConfig::Embedded { data_dir } => (EMBEDDED, lossy(data_dir.as_os_str()).into()),
-        };
+        let data_dir = self.engine.data_dir().map(Path::to_string_lossy);
+        let engine = data_dir.as_ref().map_or(MEMORY, |_| EMBEDDED);
         let mut values = vec![
             ("listen", self.listen.to_string().into()),
-            ("data_dir", data_dir),
+            ("data_dir", data_dir.into()),
             ("engine", engine.into()),
         ];
-        let mut limits = self.limits.clone();
-        values.extend(limits.settings().map(|(key, limit)| match limit {
-            LimitSetting::Count(count, _) => (key, Value::from(*count)),
-            LimitSetting::Time(time, _) => (key, format_duration(*time).to_string().into()),
-        }));
+        values.extend(limits::values(self.limits.clone().settings()));
         values
     }
 }

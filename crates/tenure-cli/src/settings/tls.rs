@@ -1,29 +1,21 @@
 //! The table `[tls]`: the certificate of the store.
 
 use serde_json::Value;
-use tenure::__cli::Settings;
+use tenure::__cli::{Scope, Settings};
 use tenure::config::ConfigError;
 use tenure_server::Tls;
 
-use super::table::SettingsTable;
-
-pub(crate) const TABLE: SettingsTable = SettingsTable {
-    name: "tls",
-    prefix: "TENURE_TLS_",
-    keys: &["certificate", "key"],
-};
+pub(crate) const SCOPE: Scope = Scope::Table("tls");
 
 /// Opens the certificate and its key, if they are set.
 pub(crate) fn open(settings: &Settings) -> Result<Option<Tls>, ConfigError> {
-    let missing = |key, other| ConfigError::Missing {
-        key,
-        reason: format!("tls.{other} is set, and each needs the other"),
-    };
+    let missing =
+        |key, other| ConfigError::missing(key, format!("{other} is set, and each needs the other"));
     let (certificate, key) = match (file(settings, "certificate")?, file(settings, "key")?) {
         (None, None) => return Ok(None),
         (Some(certificate), Some(key)) => (certificate, key),
-        (Some(_), None) => return Err(missing("tls.key", "certificate")),
-        (None, Some(_)) => return Err(missing("tls.certificate", "key")),
+        (Some(_), None) => return Err(missing("tls.key", "tls.certificate")),
+        (None, Some(_)) => return Err(missing("tls.certificate", "tls.key")),
     };
     Tls::open(certificate, key)
         .map(Some)
@@ -33,8 +25,8 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<Tls>, ConfigError> {
 /// Each key with its value in effect; all values are checked.
 pub(crate) fn values(settings: &Settings) -> Result<Vec<(&'static str, Value)>, ConfigError> {
     open(settings)?;
-    let value = |key: &&'static str| Ok((*key, file(settings, key)?.into()));
-    TABLE.keys.iter().map(value).collect()
+    let value = |key| Ok((key, file(settings, key)?.into()));
+    settings.keys().map(value).collect()
 }
 
 /// The file that a key names, if any.

@@ -28,8 +28,8 @@ struct World {
 /// A member that starts for the first time.
 fn parts(bully: &Bully, config: &Config, clock: &Clock, network: &Network) -> Parts {
     let incarnation = Incarnation(1);
-    let rules = bully.rules(&config.timings).unwrap();
-    let detection = bully.detection(&rules).unwrap();
+    let plan = bully.plan(&config.timings).unwrap();
+    let (rules, detection) = (plan.settings, plan.detection);
     Parts {
         detector: detection.detector(&rules.group(incarnation)),
         machine: PeerCandidate::new(rules, HardState::default(), clock.started()),

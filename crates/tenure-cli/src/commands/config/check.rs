@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tenure::__cli::Settings;
+use tenure::__cli::{Scope, Settings};
 use tenure::config::{ElectionPlan, Origin, Strategy};
 
 use super::effective;
@@ -28,38 +28,41 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let (path, file) = (&self.file, self.file.display());
-        let mut settings = tenure::__cli::settings();
-        tenure::__cli::read_file(&mut settings, path)?;
+        let mut settings = Settings::of_file(Scope::Candidate, path)?;
         let has_credential = has_credential(&settings);
         if !has_credential {
             set_any_credential(&mut settings);
         }
-        let timings = tenure::__cli::timings_of(&settings)?;
         let config = tenure::__cli::from_settings(&with_any_election(&settings))?;
+        let (timings, strategy) = (config.timings(), config.strategy());
         // The election may be left to each program.
-        let election = settings.origin("election").map(|_| config.election());
-        let bully = config.strategy().bully();
-        let plan = bully.map(|bully| bully.plan(config.timings()));
-        let plan = plan.transpose().map_err(anyhow::Error::new)?;
-        let blob = match config.strategy() {
+        let election = settings
+            .origin("election")
+            .map(|_| config.election().to_string());
+        let plan = strategy
+            .bully()
+            .map(|bully| bully.plan(timings))
+            .transpose()?;
+        let blob = match strategy {
             Strategy::AzureBlob(blob) => Some(blob),
             _ => None,
         };
         // Only with a lease does the time without a leader follow from the timings alone.
-        let has_lease = !matches!(config.strategy(), Strategy::Bully(_) | Strategy::Static);
-        let store = serve::TABLE.read_file(path)?;
-        let warnings = StoreSettings::new(&store)?.limits.warnings();
-        let store = effective::store(&store)?;
-        tls::open(&tls::TABLE.read_file(path)?)?;
+        let has_lease = !matches!(strategy, Strategy::Bully(_) | Strategy::Static);
+        let store = Settings::of_file(serve::SCOPE, path)?;
+        let checked = StoreSettings::new(&store)?;
+        let warnings = checked.limits.warnings();
+        let store = effective::table(&store, checked.values());
+        tls::open(&Settings::of_file(tls::SCOPE, path)?)?;
         azure::check_file(path)?;
         if self.json {
-            let mut timings = output::timings(&timings);
+            let mut timings = output::timings(timings);
             if let (false, Some(timings)) = (has_lease, timings.as_object_mut()) {
                 timings.remove("worst_without_leader_ms");
             }
             return output::json(&json!({
                 "file": file.to_string(),
-                "election": election.map(ToString::to_string),
+                "election": election,
                 "timings": timings,
                 "peers": plan.as_ref().map(plan_json),
                 "blob": blob.filter(|_| has_credential).map(|blob| blob.url()),
@@ -67,14 +70,10 @@ impl Check {
                 "warnings": warnings,
             }));
         }
-        output::line(format_args!("{file}: valid"))?;
-        let election = election.map_or_else(
-            || "not set here: candidates need --election or TENURE_ELECTION".into(),
-            ToString::to_string,
-        );
-        output::line(format_args!("election   {election}"))?;
+        let unset = "not set here: candidates need --election or TENURE_ELECTION";
+        let mut facts = vec![("election", election.unwrap_or_else(|| unset.into()))];
         if has_lease {
-            output::line(format_args!("timings    {timings}"))?;
+            facts.push(("timings", timings.to_string()));
         }
         if let Some(blob) = blob {
             let place = if has_credential {
@@ -86,27 +85,28 @@ impl Check {
                     blob.path()
                 )
             };
-            output::line(format_args!("blob       {place}"))?;
-            if let Some(warning) = blob.warning() {
-                output::line(format_args!("warning    {warning}"))?;
-            }
+            facts.push(("blob", place));
+            facts.extend(
+                blob.warning()
+                    .map(|warning| ("warning", warning.to_string())),
+            );
         }
         let store = store
             .iter()
             .filter(|row| !row.value.is_null() && row.is_notable());
         let store = store.map(|row| format!("{} {}", row.key, effective::text(&row.value)));
-        let store = store.collect::<Vec<_>>().join(", ");
-        output::line(format_args!("store      {store}"))?;
-        for warning in warnings {
-            output::line(format_args!("warning    {warning}"))?;
+        facts.push(("store", store.collect::<Vec<_>>().join(", ")));
+        facts.extend(warnings.into_iter().map(|warning| ("warning", warning)));
+        output::line(format_args!("{file}: valid"))?;
+        for (name, fact) in facts {
+            output::line(format_args!("{name:<11}{fact}"))?;
         }
         if let Some(plan) = plan {
             output::line("peers")?;
-            for (name, fact) in plan.facts() {
-                output::line(format_args!("  {name:<9}  {fact}"))?;
-            }
-            for warning in &plan.warnings {
-                output::line(format_args!("  warning    {warning}"))?;
+            let warnings = plan.warnings.iter();
+            let warnings = warnings.map(|warning| ("warning", warning.clone()));
+            for (name, fact) in plan.facts().into_iter().chain(warnings) {
+                output::line(format_args!("  {name:<11}{fact}"))?;
             }
         }
         Ok(())
@@ -136,7 +136,9 @@ fn plan_json(plan: &ElectionPlan) -> Value {
 fn has_credential(settings: &Settings) -> bool {
     ["key", "sas", "connection_string"].iter().any(|name| {
         let key = format!("azure_blob.{name}");
-        settings.origin(&key).is_some() || settings.origin(&format!("{key}_file")).is_some()
+        [&key, &format!("{key}_file")]
+            .iter()
+            .any(|key| settings.origin(key).is_some())
     })
 }
 

@@ -6,8 +6,7 @@ use serde_json::{Map, Value, json};
 use tenure::__cli::Settings;
 use tenure::config::{ConfigError, Origin};
 
-use crate::settings::serve::StoreSettings;
-use crate::settings::{azure, tls, with_any_election};
+use crate::settings::with_any_election;
 
 /// A key with its value.
 #[derive(Clone, Debug)]
@@ -21,13 +20,9 @@ const DEFAULT: &str = "default";
 const DERIVED: &str = "follows from the others";
 
 impl SettingRow {
-    fn new(settings: &Settings, key: &'static str, value: Value, default: &str) -> Self {
-        let origin = settings.origin(key).map(Origin::to_string);
-        Self {
-            key,
-            value,
-            origin: origin.unwrap_or_else(|| default.into()),
-        }
+    fn new(key: &'static str, value: Value, origin: Option<&Origin>, default: &str) -> Self {
+        let origin = origin.map_or_else(|| default.into(), Origin::to_string);
+        Self { key, value, origin }
     }
 
     /// Whether the value says where the store is, or is not the default.
@@ -40,20 +35,20 @@ impl SettingRow {
 pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
     let config = tenure::__cli::from_settings(&with_any_election(settings))?;
     let timings = config.timings();
-    let is_set = |key| settings.origin(key).is_some();
-    let first = |key| settings.list(key).first().copied();
-    let row = |key: &&'static str| {
-        let (value, default) = match *key {
-            "election" if !is_set(key) => (Value::Null, "not set"),
-            "election" => (config.election().to_string().into(), ""),
-            "candidate" if !is_set(key) => ("host-pid-random".into(), "default, new at each start"),
-            "candidate" => (config.candidate().as_str().into(), ""),
+    let row = |key| {
+        let is_set = settings.origin(key).is_some();
+        let texts = settings.list(key);
+        let (value, default) = match key {
+            "election" if is_set => (config.election().to_string().into(), ""),
+            "election" => (Value::Null, "not set"),
+            "candidate" if is_set => (config.candidate().as_str().into(), ""),
+            "candidate" => ("host-pid-random".into(), "default, new at each start"),
             "servers" => {
                 let servers = config.servers().iter().map(ToString::to_string);
                 (servers.collect::<Vec<_>>().into(), DEFAULT)
             }
             "ca_file" => {
-                let file = first(key).filter(|file| !file.is_empty());
+                let file = texts.first().copied().filter(|file| !file.is_empty());
                 (file.into(), "default, the system's")
             }
             "priority" => (config.priority().into(), DEFAULT),
@@ -62,59 +57,39 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
             "renew_deadline" => (duration(timings.renew_deadline()), DERIVED),
             "stop_grace" => (duration(timings.stop_grace()), DERIVED),
             "cool_down" => (duration(timings.cool_down()), DEFAULT),
-            "progress_deadline" => {
-                let deadline = timings.progress_deadline();
-                (deadline.map_or(Value::Null, duration), DEFAULT)
-            }
+            "progress_deadline" => (timings.progress_deadline().map(duration).into(), DEFAULT),
             "lock_delay" => (duration(config.lock_delay()), DEFAULT),
             "on_overrun" => {
-                let value = first(key).unwrap_or("report");
+                let value = texts.first().copied().unwrap_or("report");
                 (value.into(), "default (exit for tenure run)")
             }
             "strategy" => (config.strategy().name().into(), DEFAULT),
-            "require_fencing" => {
-                let value = settings.flag(key)?.unwrap_or_default();
-                (value.into(), DEFAULT)
-            }
-            key if Settings::is_secret(key) && is_set(key) => ("(secret)".into(), ""),
-            // A key of one strategy has no effect with another one.
-            key if key.contains('.') && !is_set(key) => (Value::Null, DEFAULT),
-            // A key that this list does not have is shown as it was set.
-            key => (settings.list(key).into(), DEFAULT),
+            "require_fencing" => (settings.flag(key)?.unwrap_or_default().into(), DEFAULT),
+            // All others are those of one strategy. They have no effect with another one.
+            key if is_set && settings.is_secret(key) => ("(secret)".into(), ""),
+            _ => (is_set.then_some(texts).into(), DEFAULT),
         };
-        Ok(SettingRow::new(settings, key, value, default))
+        Ok(SettingRow::new(key, value, settings.origin(key), default))
     };
-    let rows = settings.keys().iter().map(row);
-    let mut rows = rows.collect::<Result<Vec<_>, ConfigError>>()?;
-    let metadata = settings.table("metadata")?;
+    let mut rows = settings
+        .keys()
+        .map(row)
+        .collect::<Result<Vec<_>, ConfigError>>()?;
+    let metadata = settings.metadata()?;
     let first = metadata.keys().next();
-    let origin = first.and_then(|first| settings.origin(&format!("metadata.{first}")));
-    let origin = origin.map_or_else(|| DEFAULT.into(), Origin::to_string);
-    rows.push(SettingRow {
-        key: "metadata",
+    let origin = first.and_then(|name| settings.origin(&format!("metadata.{name}")));
+    rows.push(SettingRow::new(
+        "metadata",
+        json!(metadata),
         origin,
-        value: json!(metadata),
-    });
+        DEFAULT,
+    ));
     Ok(rows)
 }
 
-/// The keys of the store; all values are checked.
-pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
-    Ok(rows(settings, StoreSettings::new(settings)?.values()))
-}
-
-/// The keys of the store's TLS; all values are checked.
-pub(super) fn tls(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
-    Ok(rows(settings, tls::values(settings)?))
-}
-
-/// The keys of the Azure Blob lease protocol, without secrets; all values are checked.
-pub(super) fn azure(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
-    Ok(rows(settings, azure::values(settings)?))
-}
-
-fn rows(settings: &Settings, values: Vec<(&'static str, Value)>) -> Vec<SettingRow> {
-    let row = |(key, value)| SettingRow::new(settings, key, value, DEFAULT);
+/// The keys of a table of the store.
+pub(super) fn table(settings: &Settings, values: Vec<(&'static str, Value)>) -> Vec<SettingRow> {
+    let row = |(key, value)| SettingRow::new(key, value, settings.origin(key), DEFAULT);
     values.into_iter().map(row).collect()
 }
 
@@ -141,10 +116,8 @@ pub(super) fn text(value: &Value) -> String {
         Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(", "),
         Value::Object(pairs) if pairs.is_empty() => "-".into(),
         Value::Object(pairs) => {
-            let pairs = pairs
-                .iter()
-                .map(|(key, value)| format!("{key}={}", text(value)));
-            pairs.collect::<Vec<_>>().join(", ")
+            let pair = |(key, value): (&String, &Value)| format!("{key}={}", text(value));
+            pairs.iter().map(pair).collect::<Vec<_>>().join(", ")
         }
         other => other.to_string(),
     }

@@ -1,11 +1,9 @@
 //! `tenure config example`.
 
 use clap::Args;
+use tenure::__cli::EXAMPLE;
 
 use crate::output;
-
-/// Every key with its default; a valid configuration itself.
-const EXAMPLE: &str = include_str!("example.toml");
 
 /// Print a commented file with every key and its default
 #[derive(Debug, Args)]
@@ -22,8 +20,9 @@ impl Example {
 mod tests {
     use super::super::effective;
     use super::*;
-    use crate::settings::serve;
+    use crate::settings::serve::{self, StoreSettings};
     use std::io::Write;
+    use tenure::__cli::{Scope, Settings};
 
     /// The example, and the example with every key that is commented out.
     fn files() -> [String; 2] {
@@ -40,10 +39,8 @@ mod tests {
         let rows = files().map(|text| {
             let mut file = tempfile::NamedTempFile::new().unwrap();
             file.write_all(text.as_bytes()).unwrap();
-            let mut candidate = tenure::__cli::settings();
-            tenure::__cli::read_file(&mut candidate, file.path()).unwrap();
-            assert!(candidate.origin("election").is_some());
-            (candidate, serve::TABLE.read_file(file.path()).unwrap())
+            let of_file = |scope| Settings::of_file(scope, file.path()).unwrap();
+            (of_file(Scope::Candidate), of_file(serve::SCOPE))
         });
         let [(candidate, store), (full_candidate, full_store)] = rows;
         for settings in [&full_candidate, &full_store] {
@@ -51,10 +48,9 @@ mod tests {
                 assert!(settings.origin(key).is_some(), "{key} is missing");
             }
         }
-        assert_eq!(
-            effective::values(&effective::store(&store).unwrap()),
-            effective::values(&effective::store(&full_store).unwrap())
-        );
+        assert!(candidate.origin("election").is_some());
+        let values = |store| StoreSettings::new(store).unwrap().values();
+        assert_eq!(values(&store), values(&full_store));
         let without = |settings| {
             let mut values = effective::values(&effective::candidate(settings).unwrap());
             for key in ["candidate", "progress_deadline", "metadata"] {

@@ -2,10 +2,12 @@
 
 use clap::Args;
 use serde_json::{Map, Value};
+use tenure::__cli::Settings;
 
 use super::effective;
 use crate::output;
-use crate::settings::{CandidateArgs, azure, serve, tls};
+use crate::settings::serve::{self, StoreSettings};
+use crate::settings::{CandidateArgs, azure, tls};
 
 /// Show the configuration in effect, and the origin of each value
 ///
@@ -24,9 +26,12 @@ impl Show {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let path = self.candidate.store.config.as_deref();
         let candidate = effective::candidate(&self.candidate.settings()?)?;
-        let store = effective::store(&serve::TABLE.read(path)?)?;
-        let tls = effective::tls(&tls::TABLE.read(path)?)?;
-        let azure = effective::azure(&azure::TABLE.read(path)?)?;
+        let store = Settings::load(serve::SCOPE, path)?;
+        let store = effective::table(&store, StoreSettings::new(&store)?.values());
+        let tls = Settings::load(tls::SCOPE, path)?;
+        let tls = effective::table(&tls, tls::values(&tls)?);
+        let azure = Settings::load(azure::SCOPE, path)?;
+        let azure = effective::table(&azure, azure::values(&azure)?);
         let tables = [
             ("candidate", candidate),
             ("serve", store),
