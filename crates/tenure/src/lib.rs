@@ -150,6 +150,6 @@ pub mod __cli {
     pub use crate::config::bully_settings::peers_of;
     pub use crate::config::load::{cluster_of, from_settings, roots_of, servers_of};
     pub use crate::config::settings::{
-        EXAMPLE, Scope, Settings, nearest, secret_variables, variables,
+        EXAMPLE, Scope, Settings, is_secret, nearest, secret_variables, variables,
     };
 }

@@ -1,53 +1,19 @@
 //! The table `[azure]`: the Azure Blob lease protocol of the store.
 
 use std::fs;
-use std::path::Path;
 
-use serde_json::Value;
-use tenure::__cli::{Scope, Settings};
+use tenure::__cli::Settings;
 use tenure::config::ConfigError;
 use tenure_azure::server::{AzureBearer, AzureConfig, AzureConfigError, ServedAccount};
 
-use super::{limits, tls};
-
-pub(crate) const SCOPE: Scope = Scope::Table("azure");
-
-/// Checks the table of a file, if the file has it.
-pub(crate) fn check_file(path: &Path) -> Result<(), ConfigError> {
-    let settings = Settings::of_file(SCOPE, path)?;
-    if settings.is_empty() {
-        return Ok(());
-    }
-    let mut config = config(&settings)?;
-    config.over_tls = !Settings::of_file(tls::SCOPE, path)?.is_empty();
-    // The accounts may be in the environment of the store.
-    if config.accounts.is_empty() {
-        return Ok(());
-    }
-    check(&settings, &config)
-}
-
-/// Each key with its value in effect, without the keys of accounts; all values are checked.
-pub(crate) fn values(settings: &Settings) -> Result<Vec<(&'static str, Value)>, ConfigError> {
-    let mut config = config(settings)?;
-    let names: Vec<&str> = config.accounts.iter().map(ServedAccount::name).collect();
-    let mut values = vec![("accounts", names.into())];
-    values.extend(limits::values(config.limits()));
-    values.extend([
-        ("behind_tls", config.behind_tls.into()),
-        ("bearer_keys", settings.text("bearer_keys")?.into()),
-        ("bearer_issuer", settings.text("bearer_issuer")?.into()),
-        ("bearer_audience", audience(settings)?.into()),
-    ]);
-    Ok(values)
-}
+use super::limits;
 
 /// The configuration of the protocol. [`check`] checks it when it is complete.
 pub(crate) fn config(settings: &Settings) -> Result<AzureConfig, ConfigError> {
-    let accounts = settings.items("accounts", account)?;
+    let accounts = settings.items("azure.accounts", account)?;
     let mut config = AzureConfig::new(accounts);
-    limits::read(settings, config.limits())?;
-    config.behind_tls = settings.flag("behind_tls")?.unwrap_or_default();
+    limits::read(settings, "azure", config.limits())?;
+    config.behind_tls = settings.flag("azure.behind_tls")?.unwrap_or_default();
     config.bearer = bearer(settings)?;
     Ok(config)
 }
@@ -61,12 +27,12 @@ fn account(text: &str) -> Result<ServedAccount, String> {
 }
 
 fn bearer(settings: &Settings) -> Result<Option<AzureBearer>, ConfigError> {
-    let Some(path) = settings.text("bearer_keys")? else {
+    let Some(path) = settings.text("azure.bearer_keys")? else {
         return Ok(None);
     };
-    let invalid = |error: String| settings.invalid("bearer_keys", error);
+    let invalid = |error: String| settings.invalid("azure.bearer_keys", error);
     let keys = fs::read_to_string(path).map_err(|error| invalid(error.to_string()))?;
-    let issuer = settings.text("bearer_issuer")?;
+    let issuer = settings.text("azure.bearer_issuer")?;
     let reason = "tokens are accepted from one issuer: set it to the value of their claim iss";
     let issuer = issuer.ok_or_else(|| ConfigError::missing("bearer_issuer", reason))?;
     AzureBearer::new(&keys, issuer, audience(settings)?)
@@ -74,8 +40,8 @@ fn bearer(settings: &Settings) -> Result<Option<AzureBearer>, ConfigError> {
         .map_err(|error| invalid(error.to_string()))
 }
 
-fn audience(settings: &Settings) -> Result<&str, ConfigError> {
-    let audience = settings.text("bearer_audience")?;
+pub(crate) fn audience(settings: &Settings) -> Result<&str, ConfigError> {
+    let audience = settings.text("azure.bearer_audience")?;
     Ok(audience.unwrap_or(AzureBearer::AUDIENCE))
 }
 
@@ -88,9 +54,9 @@ pub(crate) fn check(settings: &Settings, config: &AzureConfig) -> Result<(), Con
                               TENURE_AZURE_ACCOUNTS, each as NAME:KEY; or use --azure-dev";
                 return ConfigError::missing("accounts", reason);
             }
-            AzureConfigError::Limit(error) => error.name(),
-            AzureConfigError::BearerInTheOpen => "bearer_keys",
-            _ => "accounts",
+            AzureConfigError::Limit(error) => return limits::invalid(settings, "azure", error),
+            AzureConfigError::BearerInTheOpen => "azure.bearer_keys",
+            _ => "azure.accounts",
         };
         settings.invalid(key, error.to_string())
     })

@@ -4,14 +4,16 @@ use humantime::format_duration;
 use serde_json::Value;
 use tenure::__cli::Settings;
 use tenure::config::ConfigError;
-use tenure_server::LimitSetting;
+use tenure_server::{LimitError, LimitSetting};
 
-/// Sets limits to the values of their settings. A limit that is not set stays as it is.
+/// Sets limits to the values of their settings in this table. A limit that is not set stays as it is.
 pub(super) fn read<'a>(
     settings: &Settings,
+    table: &str,
     limits: impl IntoIterator<Item = (&'static str, LimitSetting<'a>)>,
 ) -> Result<(), ConfigError> {
-    for (key, limit) in limits {
+    for (name, limit) in limits {
+        let key = &format!("{table}.{name}");
         match limit {
             LimitSetting::Count(count, range) => {
                 *count = settings.number(key, range)?.unwrap_or(*count);
@@ -22,12 +24,21 @@ pub(super) fn read<'a>(
     Ok(())
 }
 
+/// The error for a limit outside of its range.
+pub(super) fn invalid(settings: &Settings, table: &str, error: &LimitError) -> ConfigError {
+    settings.invalid(&format!("{table}.{}", error.name()), error.to_string())
+}
+
 /// Each limit with its value in effect.
-pub(super) fn values<'a>(
+pub(crate) fn values<'a>(
+    table: &str,
     limits: impl IntoIterator<Item = (&'static str, LimitSetting<'a>)>,
-) -> impl Iterator<Item = (&'static str, Value)> {
-    limits.into_iter().map(|(key, limit)| match limit {
-        LimitSetting::Count(count, _) => (key, Value::from(*count)),
-        LimitSetting::Time(time, _) => (key, format_duration(*time).to_string().into()),
+) -> impl Iterator<Item = (String, Value)> {
+    limits.into_iter().map(move |(name, limit)| {
+        let value = match limit {
+            LimitSetting::Count(count, _) => Value::from(*count),
+            LimitSetting::Time(time, _) => format_duration(*time).to_string().into(),
+        };
+        (format!("{table}.{name}"), value)
     })
 }

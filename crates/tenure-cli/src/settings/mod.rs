@@ -2,9 +2,9 @@
 //! override both.
 
 mod flags;
-mod limits;
 
 pub(crate) mod azure;
+pub(crate) mod limits;
 pub(crate) mod serve;
 pub(crate) mod tls;
 

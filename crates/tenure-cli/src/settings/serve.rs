@@ -1,10 +1,8 @@
 //! The table `[serve]`: settings of the store.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
 
-use serde_json::Value;
-use tenure::__cli::{Scope, Settings};
+use tenure::__cli::Settings;
 use tenure::config::ConfigError;
 use tenure_server::{EngineConfig, Limits};
 
@@ -12,12 +10,10 @@ use super::limits;
 
 /// The names of the engines.
 pub(crate) const ENGINES: [&str; 2] = [EMBEDDED, MEMORY];
-const EMBEDDED: &str = "embedded";
-const MEMORY: &str = "memory";
+pub(crate) const EMBEDDED: &str = "embedded";
+pub(crate) const MEMORY: &str = "memory";
 const DEFAULT_LISTEN: &str = "127.0.0.1:7400";
 const DEFAULT_DATA_DIR: &str = "tenure-data";
-
-pub(crate) const SCOPE: Scope = Scope::Table("serve");
 
 /// The checked settings of the store.
 #[derive(Debug)]
@@ -29,31 +25,18 @@ pub(crate) struct StoreSettings {
 
 impl StoreSettings {
     pub(crate) fn new(settings: &Settings) -> Result<Self, ConfigError> {
-        let listen = settings.with("listen", resolve)?;
+        let listen = settings.with("serve.listen", resolve)?;
         let mut limits = Limits::default();
-        limits::read(settings, limits.settings())?;
+        limits::read(settings, "serve", limits.settings())?;
         limits
             .check()
-            .map_err(|error| settings.invalid(error.name(), error.to_string()))?;
+            .map_err(|error| limits::invalid(settings, "serve", &error))?;
         Ok(Self {
             listen: listen
                 .unwrap_or_else(|| DEFAULT_LISTEN.parse().expect("the default is an address")),
             engine: engine(settings)?,
             limits,
         })
-    }
-
-    /// Each key with its value in effect.
-    pub(crate) fn values(&self) -> Vec<(&'static str, Value)> {
-        let data_dir = self.engine.data_dir().map(Path::to_string_lossy);
-        let engine = data_dir.as_ref().map_or(MEMORY, |_| EMBEDDED);
-        let mut values = vec![
-            ("listen", self.listen.to_string().into()),
-            ("data_dir", data_dir.into()),
-            ("engine", engine.into()),
-        ];
-        values.extend(limits::values(self.limits.clone().settings()));
-        values
     }
 }
 
@@ -65,7 +48,7 @@ fn resolve(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn engine(settings: &Settings) -> Result<EngineConfig, ConfigError> {
-    let data_dir = settings.with("data_dir", |text| match text {
+    let data_dir = settings.with("serve.data_dir", |text| match text {
         "" => Err("must not be empty".into()),
         text if text.contains(char::REPLACEMENT_CHARACTER) => Err("must be UTF-8".into()),
         text => Ok(text.into()),
@@ -73,7 +56,7 @@ fn engine(settings: &Settings) -> Result<EngineConfig, ConfigError> {
     let embedded = EngineConfig::Embedded {
         data_dir: data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()),
     };
-    let engine = settings.with("engine", |text| match text {
+    let engine = settings.with("serve.engine", |text| match text {
         EMBEDDED => Ok(embedded.clone()),
         MEMORY => Ok(EngineConfig::Memory),
         _ => Err(format!("must be {EMBEDDED:?} or {MEMORY:?}")),

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use tenure::__cli::{Scope, Settings};
-use tenure::config::{ElectionPlan, Origin, Strategy};
+use tenure::config::{ConfigError, ElectionPlan, Origin, Strategy};
 
 use super::effective;
 use crate::output::{self, millis, tenths};
-use crate::settings::serve::{self, StoreSettings};
-use crate::settings::{azure, tls, with_any_election};
+use crate::settings::serve::StoreSettings;
+use crate::settings::{azure, with_any_election};
 
 /// Check a file, for candidates and for the store, and print what follows from it
 ///
@@ -49,12 +49,13 @@ impl Check {
         };
         // Only with a lease does the time without a leader follow from the timings alone.
         let has_lease = !matches!(strategy, Strategy::Bully(_) | Strategy::Static);
-        let store = Settings::of_file(serve::SCOPE, path)?;
-        let checked = StoreSettings::new(&store)?;
-        let warnings = checked.limits.warnings();
-        let store = effective::table(&store, checked.values());
-        tls::open(&Settings::of_file(tls::SCOPE, path)?)?;
-        azure::check_file(path)?;
+        let store = Settings::of_file(Scope::Store, path)?;
+        let warnings = StoreSettings::new(&store)?.limits.warnings();
+        let rows = effective::store(&store)?;
+        check_azure(&store)?;
+        let rows = rows
+            .iter()
+            .filter_map(|row| Some((row.key.strip_prefix("serve.")?, row)));
         if self.json {
             let mut timings = output::timings(timings);
             if let (false, Some(timings)) = (has_lease, timings.as_object_mut()) {
@@ -66,7 +67,7 @@ impl Check {
                 "timings": timings,
                 "peers": plan.as_ref().map(plan_json),
                 "blob": blob.filter(|_| has_credential).map(|blob| blob.url()),
-                "serve": effective::values(&store),
+                "serve": rows.map(|(key, row)| (key, row.value.clone())).collect::<Value>(),
                 "warnings": warnings,
             }));
         }
@@ -91,11 +92,9 @@ impl Check {
                     .map(|warning| ("warning", warning.to_string())),
             );
         }
-        let store = store
-            .iter()
-            .filter(|row| !row.value.is_null() && row.is_notable());
-        let store = store.map(|row| format!("{} {}", row.key, effective::text(&row.value)));
-        facts.push(("store", store.collect::<Vec<_>>().join(", ")));
+        let rows = rows.filter(|(_, row)| !row.value.is_null() && row.is_notable());
+        let rows = rows.map(|(key, row)| format!("{key} {}", effective::text(&row.value)));
+        facts.push(("store", rows.collect::<Vec<_>>().join(", ")));
         facts.extend(warnings.into_iter().map(|warning| ("warning", warning)));
         output::line(format_args!("{file}: valid"))?;
         for (name, fact) in facts {
@@ -129,6 +128,17 @@ fn plan_json(plan: &ElectionPlan) -> Value {
         "tolerated_drift_percent": tenths(timings.tolerated_drift_percent()),
         "warnings": plan.warnings,
     })
+}
+
+/// Checks the table `[azure]`, if the file has it.
+fn check_azure(settings: &Settings) -> Result<(), ConfigError> {
+    let mut config = azure::config(settings)?;
+    config.over_tls = settings.has_table("tls");
+    // The accounts may be in the environment of the store.
+    if config.accounts.is_empty() {
+        return Ok(());
+    }
+    azure::check(settings, &config)
 }
 
 /// Whether the settings have a credential of the storage account; it may be left to the

@@ -1,17 +1,21 @@
 //! Each key with its value in effect and its origin.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
-use tenure::__cli::Settings;
+use serde_json::{Value, json};
+use tenure::__cli::{Settings, is_secret};
 use tenure::config::{ConfigError, Origin};
+use tenure_azure::server::ServedAccount;
 
-use crate::settings::with_any_election;
+use crate::settings::serve::{self, StoreSettings};
+use crate::settings::{azure, limits, tls, with_any_election};
 
 /// A key with its value.
 #[derive(Clone, Debug)]
 pub(super) struct SettingRow {
-    pub(super) key: &'static str,
+    pub(super) key: String,
     pub(super) value: Value,
     pub(super) origin: String,
 }
@@ -20,14 +24,25 @@ const DEFAULT: &str = "default";
 const DERIVED: &str = "follows from the others";
 
 impl SettingRow {
-    fn new(key: &'static str, value: Value, origin: Option<&Origin>, default: &str) -> Self {
-        let origin = origin.map_or_else(|| default.into(), Origin::to_string);
-        Self { key, value, origin }
+    fn new(key: &str, value: Value, origin: Option<&Origin>, default: &str) -> Self {
+        Self {
+            key: key.into(),
+            value,
+            origin: origin.map_or_else(|| default.into(), Origin::to_string),
+        }
     }
 
     /// Whether the value says where the store is, or is not the default.
     pub(super) fn is_notable(&self) -> bool {
-        matches!(self.key, "listen" | "data_dir" | "engine") || self.origin != DEFAULT
+        matches!(
+            self.key.as_str(),
+            "serve.listen" | "serve.data_dir" | "serve.engine"
+        ) || self.origin != DEFAULT
+    }
+
+    /// The value with its origin.
+    pub(super) fn json(&self) -> Value {
+        json!({"value": self.value, "origin": self.origin})
     }
 }
 
@@ -66,7 +81,7 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
             "strategy" => (config.strategy().name().into(), DEFAULT),
             "require_fencing" => (settings.flag(key)?.unwrap_or_default().into(), DEFAULT),
             // All others are those of one strategy. They have no effect with another one.
-            key if is_set && settings.is_secret(key) => ("(secret)".into(), ""),
+            key if is_set && is_secret(key) => ("(secret)".into(), ""),
             _ => (is_set.then_some(texts).into(), DEFAULT),
         };
         Ok(SettingRow::new(key, value, settings.origin(key), default))
@@ -87,25 +102,36 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
     Ok(rows)
 }
 
-/// The keys of a table of the store.
-pub(super) fn table(settings: &Settings, values: Vec<(&'static str, Value)>) -> Vec<SettingRow> {
-    let row = |(key, value)| SettingRow::new(key, value, settings.origin(key), DEFAULT);
-    values.into_iter().map(row).collect()
-}
-
-/// Values by key.
-pub(super) fn values(rows: &[SettingRow]) -> Map<String, Value> {
-    let pair = |row: &SettingRow| (row.key.to_owned(), row.value.clone());
-    rows.iter().map(pair).collect()
-}
-
-/// Values and origins by key.
-pub(super) fn with_origins(rows: &[SettingRow]) -> Value {
-    let pair = |row: &SettingRow| {
-        let value = json!({"value": row.value, "origin": row.origin});
-        (row.key.to_owned(), value)
+/// The keys of the store, without secrets; all values are checked.
+pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
+    let mut serve = StoreSettings::new(settings)?;
+    let mut azure = azure::config(settings)?;
+    tls::open(settings)?;
+    let data_dir = serve.engine.data_dir().map(Path::to_string_lossy);
+    let engine = data_dir.as_ref().map_or(serve::MEMORY, |_| serve::EMBEDDED);
+    let accounts: Vec<&str> = azure.accounts.iter().map(ServedAccount::name).collect();
+    let mut values: BTreeMap<String, Value> = [
+        ("serve.listen", serve.listen.to_string().into()),
+        ("serve.data_dir", data_dir.into()),
+        ("serve.engine", engine.into()),
+        ("azure.accounts", accounts.into()),
+        ("azure.behind_tls", azure.behind_tls.into()),
+        ("azure.bearer_audience", azure::audience(settings)?.into()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into();
+    values.extend(limits::values("serve", serve.limits.settings()));
+    values.extend(limits::values("azure", azure.limits()));
+    let row = |key| {
+        let file = || {
+            settings
+                .text(key)
+                .map(|file| file.filter(|file| !file.is_empty()).into())
+        };
+        let value = values.remove(key).map_or_else(file, Ok)?;
+        Ok(SettingRow::new(key, value, settings.origin(key), DEFAULT))
     };
-    rows.iter().map(pair).collect()
+    settings.keys().map(row).collect()
 }
 
 /// A value for people.

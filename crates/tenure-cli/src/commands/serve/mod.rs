@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use tenure::__cli::Settings;
+use tenure::__cli::{Scope, Settings};
 use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::{Azure, AzureConfig, ServedAccount};
 use tenure_server::{EngineConfig, Server, Store, StoreConfig, Tls};
@@ -66,16 +66,20 @@ impl Serve {
         if let Some(parent) = self.parent {
             parent::end_with(parent)?;
         }
+        let settings = self.settings()?;
         let StoreSettings {
             listen,
             engine,
             limits,
-        } = self.settings()?;
+        } = StoreSettings::new(&settings)?;
         for warning in limits.warnings() {
             warn!("{warning}");
         }
-        let tls = self.tls()?;
-        let azure = self.azure(listen, tls.is_some())?;
+        let tls = tls::open(&settings)?;
+        if let Some(key) = tls::file(&settings, "tls.key")? {
+            permissions::check_key(key.as_ref());
+        }
+        let azure = self.azure(&settings, listen, tls.is_some())?;
         if !listen.ip().is_loopback() {
             warn!(%listen, "every client that reaches this address can take and break leases: the store has \
                 no authentication");
@@ -116,33 +120,24 @@ impl Serve {
         })
     }
 
-    fn settings(&self) -> Result<StoreSettings, ConfigError> {
-        let mut settings = Settings::load(serve::SCOPE, self.config.as_deref())?;
-        settings.set_flag("listen", &self.listen);
-        settings.set_flag("engine", &self.engine);
+    fn settings(&self) -> Result<Settings, ConfigError> {
+        let mut settings = Settings::load(Scope::Store, self.config.as_deref())?;
+        settings.set_flag("serve.listen", &self.listen);
+        settings.set_flag("serve.engine", &self.engine);
         let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);
-        settings.set_flag("data_dir", &data_dir.map(Cow::into_owned));
-        StoreSettings::new(&settings)
-    }
-
-    fn tls(&self) -> Result<Option<Tls>, ConfigError> {
-        let mut settings = Settings::load(tls::SCOPE, self.config.as_deref())?;
-        settings.set_flag("certificate", &self.tls_certificate);
-        settings.set_flag("key", &self.tls_key);
-        let tls = tls::open(&settings)?;
-        if let Some(key) = tls::file(&settings, "key")? {
-            permissions::check_key(key.as_ref());
-        }
-        Ok(tls)
+        settings.set_flag("serve.data_dir", &data_dir.map(Cow::into_owned));
+        settings.set_flag("tls.certificate", &self.tls_certificate);
+        settings.set_flag("tls.key", &self.tls_key);
+        Ok(settings)
     }
 
     /// The configuration of the Azure Blob lease protocol, if a flag or a setting enables it.
     fn azure(
         &self,
+        settings: &Settings,
         listen: SocketAddr,
         over_tls: bool,
     ) -> Result<Option<AzureConfig>, ConfigError> {
-        let settings = Settings::load(azure::SCOPE, self.config.as_deref())?;
         if self.azure_dev && !listen.ip().is_loopback() {
             return Err(ConfigError::Invalid {
                 origin: Origin::Flag("--azure-dev".into()),
@@ -152,15 +147,15 @@ impl Serve {
                     .into(),
             });
         }
-        if !(self.azure || self.azure_dev) && settings.is_empty() {
+        if !(self.azure || self.azure_dev) && !settings.has_table("azure") {
             return Ok(None);
         }
-        let mut config = azure::config(&settings)?;
+        let mut config = azure::config(settings)?;
         config.over_tls = over_tls;
         if self.azure_dev {
             config.accounts.push(ServedAccount::development());
         }
-        azure::check(&settings, &config)?;
+        azure::check(settings, &config)?;
         Ok(Some(config))
     }
 }

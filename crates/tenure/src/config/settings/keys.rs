@@ -54,36 +54,22 @@ static KEYS: LazyLock<Vec<String>> = LazyLock::new(|| {
 pub enum Scope {
     /// Those of a candidate.
     Candidate,
-    /// Those of this table of the store. Their names are without the table.
-    Table(&'static str),
+    /// Those of the store.
+    Store,
 }
 
 impl Scope {
     /// The keys of this scope.
     pub(super) fn keys(self) -> impl Iterator<Item = &'static str> + Clone {
-        KEYS.iter().filter_map(move |key| self.local(key))
+        let keys = KEYS.iter().map(String::as_str);
+        keys.filter(move |key| self.owns(key))
     }
 
-    /// The name in this scope of a key of the file; `None` if the key belongs to another scope.
-    pub(super) fn local(self, key: &str) -> Option<&str> {
-        let table = key.split_once('.');
-        match self {
-            Self::Candidate => {
-                let is_of_store = table.is_some_and(|(table, _)| STORE_TABLES.contains(&table));
-                (!is_of_store).then_some(key)
-            }
-            Self::Table(name) => table
-                .filter(|&(table, _)| table == name)
-                .map(|(_, key)| key),
-        }
-    }
-
-    /// The name in the file of a key of this scope.
-    fn global(self, key: &str) -> String {
-        match self {
-            Self::Candidate => key.into(),
-            Self::Table(table) => format!("{table}.{key}"),
-        }
+    /// Whether a key of this name is of this scope, if there is such a key.
+    pub(super) fn owns(self, key: &str) -> bool {
+        let table = key.split_once('.').map(|(table, _)| table);
+        let is_of_store = table.is_some_and(|table| STORE_TABLES.contains(&table));
+        is_of_store == (self == Self::Store)
     }
 
     /// Whether this scope has this key.
@@ -92,26 +78,34 @@ impl Scope {
         is_metadata || self.keys().any(|known| known == key)
     }
 
-    /// Whether the value of this key is a secret, which must not be shown.
-    pub(super) fn is_secret(self, key: &str) -> bool {
-        SECRETS.contains(&self.global(key).as_str())
-    }
-
     /// The environment variables of this scope, each with its key.
     pub(super) fn variables(self) -> BTreeMap<String, &'static str> {
-        let keys = self.keys().map(|key| (variable(&self.global(key)), key));
+        let keys = self.keys().map(|key| (variable(key), key));
         let alias = (self == Self::Candidate).then(|| (variable(ALIAS.0), ALIAS.1));
         keys.chain(alias).collect()
     }
+}
 
-    /// The command-line flag of this key.
-    pub(super) fn flag(self, key: &str) -> String {
-        let key = match self.global(key) {
-            key if key == ALIAS.1 => ALIAS.0.into(),
-            key => key.replace("serve.", "").replace("bully.", ""),
-        };
-        format!("--{}", key.replace(['.', '_'], "-"))
-    }
+/// Whether the value of this key is a secret, which must not be shown.
+#[must_use]
+pub fn is_secret(key: &str) -> bool {
+    SECRETS.contains(&key)
+}
+
+/// The key as messages show it: without the table of the store.
+pub(super) fn shown(key: &str) -> &str {
+    let in_table = key.split_once('.');
+    let in_table = in_table.filter(|(table, _)| STORE_TABLES.contains(table));
+    in_table.map_or(key, |(_, key)| key)
+}
+
+/// The command-line flag of a key.
+pub(super) fn flag(key: &str) -> String {
+    let name = if key == ALIAS.1 { ALIAS.0 } else { key };
+    let table = ["serve.", "bully."]
+        .into_iter()
+        .find_map(|table| name.strip_prefix(table));
+    format!("--{}", table.unwrap_or(name).replace(['.', '_'], "-"))
 }
 
 /// The key that is spelled like this.

@@ -18,7 +18,7 @@ use crate::store::Endpoint;
 use setting::Setting;
 
 pub use error::{ConfigError, Origin};
-pub use keys::{EXAMPLE, Scope, secret_variables, variables};
+pub use keys::{EXAMPLE, Scope, is_secret, secret_variables, variables};
 
 /// Settings by key, each with its origin. Read the sources in rising order of precedence: later
 /// ones override earlier ones.
@@ -132,7 +132,7 @@ impl Settings {
     pub fn set_flag<'a>(&mut self, key: &str, values: impl IntoIterator<Item = &'a String>) {
         let mut values = values.into_iter().peekable();
         if values.peek().is_some() {
-            self.set(key, values, Origin::Flag(self.scope.flag(key)));
+            self.set(key, values, Origin::Flag(keys::flag(key)));
         }
     }
 
@@ -158,10 +158,11 @@ impl Settings {
         self.scope.keys()
     }
 
-    /// Whether any key is set.
+    /// Whether any key of this table is set.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
+    pub fn has_table(&self, table: &str) -> bool {
+        let mut keys = self.values.keys().filter_map(|key| key.split_once('.'));
+        keys.any(|(known, _)| known == table)
     }
 
     /// The place of a key, if it was set.
@@ -336,12 +337,6 @@ impl Settings {
         Ok(inline.or(in_file))
     }
 
-    /// Whether the value of this key is a secret, which must not be shown.
-    #[must_use]
-    pub fn is_secret(&self, key: &str) -> bool {
-        self.scope.is_secret(key)
-    }
-
     /// The first of these keys that was set, or the first of all.
     #[must_use]
     pub fn first_set(&self, keys: &[&'static str]) -> &'static str {
@@ -362,11 +357,11 @@ impl Settings {
     #[must_use]
     pub fn invalid(&self, key: &str, reason: String) -> ConfigError {
         let (origin, value) = match self.get(key) {
-            Some(setting) if self.is_secret(key) => (setting.origin.clone(), "(secret)".into()),
+            Some(setting) if is_secret(key) => (setting.origin.clone(), "(secret)".into()),
             Some(setting) => (setting.origin.clone(), setting.shown.clone()),
             None => (Origin::Flag("(default)".into()), String::new()),
         };
-        let key = key.into();
+        let key = keys::shown(key).into();
         ConfigError::Invalid {
             origin,
             key,
@@ -377,10 +372,12 @@ impl Settings {
 
     /// Sets a key of a file, if it is one of this scope.
     fn insert_of_file(&mut self, key: &str, setting: Setting) -> Result<(), ConfigError> {
-        let Some(key) = self.scope.local(keys::of_spelling(key)) else {
+        let key = keys::of_spelling(key);
+        if !self.scope.owns(key) {
             return Ok(());
-        };
-        let (origin, value) = (setting.origin.clone(), setting.shown.clone());
+        }
+        let Setting { origin, shown, .. } = &setting;
+        let (origin, value) = (origin.clone(), shown.clone());
         if self.scope.contains(key) {
             self.insert(key, setting)
         } else if keys::is_table(key) {
@@ -394,8 +391,14 @@ impl Settings {
             })
         } else {
             let metadata = (self.scope == Scope::Candidate).then_some(keys::METADATA);
-            let hint = hint(key, self.scope.keys().chain(metadata));
-            let key = key.into();
+            let name = keys::shown(key);
+            let table = &key[..key.len() - name.len()];
+            let known = self
+                .scope
+                .keys()
+                .filter_map(|known| known.strip_prefix(table));
+            let hint = hint(name, known.chain(metadata));
+            let key = name.into();
             Err(ConfigError::UnknownKey { origin, key, hint })
         }
     }

@@ -289,16 +289,17 @@ fn a_section_has_its_own_keys() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     fs::write(&path, "election = \"a\"\n[serve]\nlisten = \"x\"\n").unwrap();
-    let store = Scope::Table("serve");
-    let settings = Settings::of_file(store, &path).unwrap();
-    assert_eq!(settings.list("listen"), ["x"]);
+    let settings = Settings::of_file(Scope::Store, &path).unwrap();
+    assert_eq!(settings.list("serve.listen"), ["x"]);
     assert!(matches!(
-        settings.origin("listen"),
+        settings.origin("serve.listen"),
         Some(Origin::File { line: 3, .. })
     ));
 
     fs::write(&path, "[serve]\nlisen = \"x\"\n").unwrap();
-    let error = Settings::of_file(store, &path).unwrap_err().to_string();
+    let error = Settings::of_file(Scope::Store, &path)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains(":2: unknown key lisen; did you mean listen?"),
         "{error}"
