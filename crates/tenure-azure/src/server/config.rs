@@ -64,12 +64,9 @@ pub struct AzureBearer(pub(super) Bearer);
 pub enum AzureConfigError {
     /// The name of the account is invalid.
     #[error(
-        "account {name:?} must have 3 to 24 lower-case letters and digits, and not be a path of the store"
+        "account {0:?} must have 3 to 24 lower-case letters and digits, and not be a path of the store"
     )]
-    Name {
-        /// The name.
-        name: String,
-    },
+    Name(String),
     /// The account has no key, or more than two.
     #[error("account {name} has {count} keys and must have one or two")]
     Keys {
@@ -87,11 +84,8 @@ pub enum AzureConfigError {
         number: usize,
     },
     /// The account is duplicate.
-    #[error("account {name} is duplicate")]
-    Twice {
-        /// The account.
-        name: String,
-    },
+    #[error("account {0} is duplicate")]
+    Twice(String),
     /// There is no account.
     #[error("there is no account: no client could use the protocol")]
     NoAccount,
@@ -105,11 +99,8 @@ pub enum AzureConfigError {
     #[error(transparent)]
     Limit(#[from] LimitError),
     /// The keys of bearer tokens are invalid.
-    #[error("the key set of bearer tokens is invalid: {reason}")]
-    KeySet {
-        /// The reason.
-        reason: String,
-    },
+    #[error("the key set of bearer tokens is invalid: {0}")]
+    KeySet(String),
 }
 
 impl AzureConfig {
@@ -164,7 +155,7 @@ impl AzureConfig {
                 .iter()
                 .any(|earlier| earlier.name == name)
             {
-                return Err(AzureConfigError::Twice { name });
+                return Err(AzureConfigError::Twice(name));
             }
         }
         if self.bearer.is_some() && !(self.over_tls || self.behind_tls) {
@@ -205,7 +196,7 @@ impl ServedAccount {
     ) -> Result<Self, AzureConfigError> {
         let name = name.to_owned();
         if !is_account(&name) {
-            return Err(AzureConfigError::Name { name });
+            return Err(AzureConfigError::Name(name));
         }
         let key = |(at, text): (usize, &str)| {
             let bytes = BASE64_STANDARD.decode(text.trim()).ok();
@@ -252,7 +243,7 @@ impl AzureBearer {
     pub fn new(key_set: &str, issuer: &str, audience: &str) -> Result<Self, AzureConfigError> {
         Bearer::new(key_set, issuer, audience)
             .map(Self)
-            .map_err(|reason| AzureConfigError::KeySet { reason })
+            .map_err(AzureConfigError::KeySet)
     }
 
     /// The audience of Azure's own tokens for storage.

@@ -54,7 +54,6 @@ pub(crate) fn check(settings: &Settings, config: &AzureConfig) -> Result<(), Con
                               TENURE_AZURE_ACCOUNTS, each as NAME:KEY; or use --azure-dev";
                 return ConfigError::missing("accounts", reason);
             }
-            AzureConfigError::Limit(error) => return limits::invalid(settings, "azure", error),
             AzureConfigError::BearerInTheOpen => "azure.bearer_keys",
             _ => "azure.accounts",
         };

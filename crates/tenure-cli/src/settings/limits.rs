@@ -4,29 +4,27 @@ use humantime::format_duration;
 use serde_json::Value;
 use tenure::__cli::Settings;
 use tenure::config::ConfigError;
-use tenure_server::{LimitError, LimitSetting};
+use tenure_server::LimitSetting;
 
-/// Sets limits to the values of their settings in this table. A limit that is not set stays as it is.
+/// Sets limits to the values of their settings in this table. A limit that is not set stays as it
+/// is.
 pub(super) fn read<'a>(
     settings: &Settings,
     table: &str,
     limits: impl IntoIterator<Item = (&'static str, LimitSetting<'a>)>,
 ) -> Result<(), ConfigError> {
-    for (name, limit) in limits {
+    for (name, mut limit) in limits {
         let key = &format!("{table}.{name}");
-        match limit {
+        match &mut limit {
             LimitSetting::Count(count, range) => {
-                *count = settings.number(key, range)?.unwrap_or(*count);
+                **count = settings.number(key, range.clone())?.unwrap_or(**count);
             }
-            LimitSetting::Time(time, _) => *time = settings.duration(key)?.unwrap_or(*time),
+            LimitSetting::Time(time, _) => **time = settings.duration(key)?.unwrap_or(**time),
         }
+        let checked = limit.check(name);
+        checked.map_err(|error| settings.invalid(key, error.to_string()))?;
     }
     Ok(())
-}
-
-/// The error for a limit outside of its range.
-pub(super) fn invalid(settings: &Settings, table: &str, error: &LimitError) -> ConfigError {
-    settings.invalid(&format!("{table}.{}", error.name()), error.to_string())
 }
 
 /// Each limit with its value in effect.

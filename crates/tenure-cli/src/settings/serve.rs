@@ -28,9 +28,6 @@ impl StoreSettings {
         let listen = settings.with("serve.listen", resolve)?;
         let mut limits = Limits::default();
         limits::read(settings, "serve", limits.settings())?;
-        limits
-            .check()
-            .map_err(|error| limits::invalid(settings, "serve", &error))?;
         Ok(Self {
             listen: listen
                 .unwrap_or_else(|| DEFAULT_LISTEN.parse().expect("the default is an address")),

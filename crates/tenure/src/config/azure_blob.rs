@@ -6,12 +6,9 @@ use super::{AzureAccount, AzureBlob, AzureBlobError};
 
 const URL: &str = "azure_blob.url";
 const ACCOUNT: &str = "azure_blob.account";
-const KEY: [&str; 2] = ["azure_blob.key", "azure_blob.key_file"];
-const SAS: [&str; 2] = ["azure_blob.sas", "azure_blob.sas_file"];
-const CONNECTION_STRING: [&str; 2] = [
-    "azure_blob.connection_string",
-    "azure_blob.connection_string_file",
-];
+const KEY: &str = "azure_blob.key";
+const SAS: &str = "azure_blob.sas";
+const CONNECTION_STRING: &str = "azure_blob.connection_string";
 const CONTAINER: &str = "azure_blob.container";
 const BLOB: &str = "azure_blob.blob";
 
@@ -50,14 +47,14 @@ pub(super) fn of_settings(settings: &Settings, config: &Config) -> Result<AzureB
 /// The account with its credential: a key, a signature or a connection string.
 fn account(settings: &Settings) -> Result<AzureAccount, ConfigError> {
     let mut credentials = Vec::new();
-    for keys in [KEY, SAS, CONNECTION_STRING] {
-        let text = settings.secret(keys[0], keys[1], |bytes| {
+    for kind in [KEY, SAS, CONNECTION_STRING] {
+        let secret = settings.secret(kind, |bytes| {
             let text = std::str::from_utf8(bytes).map_err(|_| "must be text".to_owned())?;
             Ok(text.trim().to_owned())
         })?;
-        credentials.extend(text.map(|text| (keys, settings.first_set(&keys), text)));
+        credentials.extend(secret.map(|(of, text)| (kind, of, text)));
     }
-    let (keys, of, credential) = match &credentials[..] {
+    let (kind, of, credential) = match &credentials[..] {
         [credential] => credential,
         [(_, first, _), (_, second, _), ..] => {
             return Err(settings.one_too_many(second, first));
@@ -66,12 +63,12 @@ fn account(settings: &Settings) -> Result<AzureAccount, ConfigError> {
             let reason = "name a credential of the account: a key (key, key_file), a shared access signature \
                           (sas, sas_file) or a connection_string (connection_string_file) in [azure_blob]; \
                           in the environment such as TENURE_AZURE_BLOB_KEY";
-            return Err(ConfigError::missing(KEY[0], reason));
+            return Err(ConfigError::missing(KEY, reason));
         }
     };
     let (url, name) = (settings.text(URL)?, settings.text(ACCOUNT)?);
     let named = |reason| name.ok_or_else(|| ConfigError::missing(ACCOUNT, reason));
-    let account = match *keys {
+    let account = match *kind {
         KEY => {
             let account =
                 AzureAccount::with_key(named("name the storage account of this key")?, credential);

@@ -57,9 +57,10 @@ pub(super) fn bully(
         text.parse()
             .map_err(|_| "must be an address and a port, such as 0.0.0.0:7500".into())
     })?;
-    bully.key = settings.secret("bully.key", "bully.key_file", |bytes| {
+    let key = settings.secret("bully.key", |bytes| {
         PeerKey::new(bytes.trim_ascii()).map_err(|error| error.to_string())
     })?;
+    bully.key = key.map(|(_, key)| key);
     let state_dir = settings.with("bully.state_dir", |text| match text {
         "" => Err("is empty: name a folder, such as /var/lib/tenure-peer".into()),
         text => Ok(text.into()),

@@ -87,43 +87,37 @@ impl ElectionPlan {
         } else {
             "not required; any number may be away".into()
         };
+        // The bounds have the times of an election.
+        let term = timings.term();
+        let schedule = format!(
+            "lease {:?}, renewed every {:?}, given up {:?} and stopped {:?} after the last renewal; messages \
+             live {:?}, hold-down {:?}",
+            term.lease_duration(),
+            term.renew_interval(),
+            term.renew_deadline(),
+            term.hard_stop(),
+            timings.message_lifetime(),
+            timings.hold_down(),
+        );
         let mut facts = vec![
             ("members", format!("{}, best first", best_first.join(", "))),
             ("majority", majority),
             ("guarantee", self.settings.guarantee().to_string()),
-            ("timings", schedule(timings)),
+            ("timings", schedule),
             ("detection", self.detection.to_string()),
             ("bounds", self.bounds.to_string()),
         ];
         if quorum {
-            facts.push(("safety", safety(timings)));
+            let safety = format!(
+                "clock drift of {:.1} % is tolerated between members; a member that restarts keeps its votes \
+                 for {:?}",
+                timings.tolerated_drift_percent(),
+                timings.quarantine()
+            );
+            facts.push(("safety", safety));
         }
         facts
     }
-}
-
-/// The times of a term and of messages. `bounds` has the times of an election.
-fn schedule(timings: &GroupTimings) -> String {
-    let term = timings.term();
-    format!(
-        "lease {:?}, renewed every {:?}, given up {:?} and stopped {:?} after the last renewal; messages \
-         live {:?}, hold-down {:?}",
-        term.lease_duration(),
-        term.renew_interval(),
-        term.renew_deadline(),
-        term.hard_stop(),
-        timings.message_lifetime(),
-        timings.hold_down(),
-    )
-}
-
-fn safety(timings: &GroupTimings) -> String {
-    format!(
-        "clock drift of {:.1} % is tolerated between members; a member that restarts keeps its votes for \
-         {:?}",
-        timings.tolerated_drift_percent(),
-        timings.quarantine()
-    )
 }
 
 /// One line, for the log.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tenure::__cli::{Scope, Settings};
+use tenure::__cli::{Scope, Settings, from_settings};
 use tenure::config::{ConfigError, ElectionPlan, Origin, Strategy};
 
 use super::effective;
@@ -25,15 +25,27 @@ pub(super) struct Check {
     json: bool,
 }
 
+/// The key that an error names if there is no credential of the storage account.
+const CREDENTIAL: &str = "azure_blob.key";
+
 impl Check {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let (path, file) = (&self.file, self.file.display());
         let mut settings = Settings::of_file(Scope::Candidate, path)?;
-        let has_credential = has_credential(&settings);
-        if !has_credential {
-            set_any_credential(&mut settings);
+        let read = |settings: &Settings| from_settings(&with_any_election(settings));
+        let mut config = read(&settings);
+        // The credential of a storage account may be left to the environment.
+        let missing =
+            matches!(&config, Err(ConfigError::Missing { key, .. }) if *key == CREDENTIAL);
+        if missing {
+            for (key, value) in [(CREDENTIAL, "AAAA"), ("azure_blob.account", "some")] {
+                if settings.origin(key).is_none() {
+                    settings.set(key, [value], Origin::Flag("(environment)".into()));
+                }
+            }
+            config = read(&settings);
         }
-        let config = tenure::__cli::from_settings(&with_any_election(&settings))?;
+        let config = config?;
         let (timings, strategy) = (config.timings(), config.strategy());
         // The election may be left to each program.
         let election = settings
@@ -66,7 +78,7 @@ impl Check {
                 "election": election,
                 "timings": timings,
                 "peers": plan.as_ref().map(plan_json),
-                "blob": blob.filter(|_| has_credential).map(|blob| blob.url()),
+                "blob": blob.filter(|_| !missing).map(|blob| blob.url()),
                 "serve": rows.map(|(key, row)| (key, row.value.clone())).collect::<Value>(),
                 "warnings": warnings,
             }));
@@ -77,14 +89,14 @@ impl Check {
             facts.push(("timings", timings.to_string()));
         }
         if let Some(blob) = blob {
-            let place = if has_credential {
-                blob.url().to_string()
-            } else {
+            let place = if missing {
                 format!(
                     "{}; no credential is set here: candidates need one in TENURE_AZURE_BLOB_KEY, _SAS or \
                      _CONNECTION_STRING",
                     blob.path()
                 )
+            } else {
+                blob.url().to_string()
             };
             facts.push(("blob", place));
             facts.extend(
@@ -139,23 +151,4 @@ fn check_azure(settings: &Settings) -> Result<(), ConfigError> {
         return Ok(());
     }
     azure::check(settings, &config)
-}
-
-/// Whether the settings have a credential of the storage account; it may be left to the
-/// environment.
-fn has_credential(settings: &Settings) -> bool {
-    ["key", "sas", "connection_string"].iter().any(|name| {
-        let key = format!("azure_blob.{name}");
-        [&key, &format!("{key}_file")]
-            .iter()
-            .any(|key| settings.origin(key).is_some())
-    })
-}
-
-fn set_any_credential(settings: &mut Settings) {
-    for (key, value) in [("azure_blob.key", "AAAA"), ("azure_blob.account", "some")] {
-        if settings.origin(key).is_none() {
-            settings.set(key, [value], Origin::Flag("(environment)".into()));
-        }
-    }
 }

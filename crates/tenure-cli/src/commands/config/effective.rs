@@ -21,14 +21,13 @@ pub(super) struct SettingRow {
 }
 
 const DEFAULT: &str = "default";
-const DERIVED: &str = "follows from the others";
 
 impl SettingRow {
-    fn new(key: &str, value: Value, origin: Option<&Origin>, default: &str) -> Self {
+    fn new(key: &str, value: Value, origin: Option<&Origin>) -> Self {
         Self {
             key: key.into(),
             value,
-            origin: origin.map_or_else(|| default.into(), Origin::to_string),
+            origin: origin.map_or_else(|| default_origin(key).into(), Origin::to_string),
         }
     }
 
@@ -50,55 +49,41 @@ impl SettingRow {
 pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
     let config = tenure::__cli::from_settings(&with_any_election(settings))?;
     let timings = config.timings();
-    let row = |key| {
-        let is_set = settings.origin(key).is_some();
-        let texts = settings.list(key);
-        let (value, default) = match key {
-            "election" if is_set => (config.election().to_string().into(), ""),
-            "election" => (Value::Null, "not set"),
-            "candidate" if is_set => (config.candidate().as_str().into(), ""),
-            "candidate" => ("host-pid-random".into(), "default, new at each start"),
-            "servers" => {
-                let servers = config.servers().iter().map(ToString::to_string);
-                (servers.collect::<Vec<_>>().into(), DEFAULT)
-            }
-            "ca_file" => {
-                let file = texts.first().copied().filter(|file| !file.is_empty());
-                (file.into(), "default, the system's")
-            }
-            "priority" => (config.priority().into(), DEFAULT),
-            "lease_duration" => (duration(timings.lease_duration()), DEFAULT),
-            "renew_interval" => (duration(timings.renew_interval()), DERIVED),
-            "renew_deadline" => (duration(timings.renew_deadline()), DERIVED),
-            "stop_grace" => (duration(timings.stop_grace()), DERIVED),
-            "cool_down" => (duration(timings.cool_down()), DEFAULT),
-            "progress_deadline" => (timings.progress_deadline().map(duration).into(), DEFAULT),
-            "lock_delay" => (duration(config.lock_delay()), DEFAULT),
-            "on_overrun" => {
-                let value = texts.first().copied().unwrap_or("report");
-                (value.into(), "default (exit for tenure run)")
-            }
-            "strategy" => (config.strategy().name().into(), DEFAULT),
-            "require_fencing" => (settings.flag(key)?.unwrap_or_default().into(), DEFAULT),
-            // All others are those of one strategy. They have no effect with another one.
-            key if is_set && is_secret(key) => ("(secret)".into(), ""),
-            _ => (is_set.then_some(texts).into(), DEFAULT),
-        };
-        Ok(SettingRow::new(key, value, settings.origin(key), default))
-    };
-    let mut rows = settings
-        .keys()
-        .map(row)
-        .collect::<Result<Vec<_>, ConfigError>>()?;
+    let is_set = |key| settings.origin(key).is_some();
+    let election = is_set("election").then(|| config.election().to_string());
+    let candidate = is_set("candidate").then(|| config.candidate().as_str());
+    let servers: Vec<String> = config.servers().iter().map(ToString::to_string).collect();
+    let ca_file = settings.text("ca_file")?.filter(|file| !file.is_empty());
+    let on_overrun = settings.text("on_overrun")?.unwrap_or("report");
+    let require_fencing = settings.flag("require_fencing")?.unwrap_or_default();
+    let values = [
+        ("election", json!(election)),
+        ("candidate", candidate.unwrap_or("host-pid-random").into()),
+        ("servers", json!(servers)),
+        ("ca_file", json!(ca_file)),
+        ("priority", config.priority().into()),
+        ("lease_duration", duration(timings.lease_duration())),
+        ("renew_interval", duration(timings.renew_interval())),
+        ("renew_deadline", duration(timings.renew_deadline())),
+        ("stop_grace", duration(timings.stop_grace())),
+        ("cool_down", duration(timings.cool_down())),
+        (
+            "progress_deadline",
+            timings.progress_deadline().map(duration).into(),
+        ),
+        ("lock_delay", duration(config.lock_delay())),
+        ("on_overrun", on_overrun.into()),
+        ("strategy", config.strategy().name().into()),
+        ("require_fencing", require_fencing.into()),
+    ];
+    let mut rows = rows(
+        settings,
+        values.map(|(key, value)| (key.into(), value)).into(),
+    );
     let metadata = settings.metadata()?;
     let first = metadata.keys().next();
     let origin = first.and_then(|name| settings.origin(&format!("metadata.{name}")));
-    rows.push(SettingRow::new(
-        "metadata",
-        json!(metadata),
-        origin,
-        DEFAULT,
-    ));
+    rows.push(SettingRow::new("metadata", json!(metadata), origin));
     Ok(rows)
 }
 
@@ -110,28 +95,54 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
     let data_dir = serve.engine.data_dir().map(Path::to_string_lossy);
     let engine = data_dir.as_ref().map_or(serve::MEMORY, |_| serve::EMBEDDED);
     let accounts: Vec<&str> = azure.accounts.iter().map(ServedAccount::name).collect();
-    let mut values: BTreeMap<String, Value> = [
+    let values = [
         ("serve.listen", serve.listen.to_string().into()),
         ("serve.data_dir", data_dir.into()),
         ("serve.engine", engine.into()),
         ("azure.accounts", accounts.into()),
         ("azure.behind_tls", azure.behind_tls.into()),
         ("azure.bearer_audience", azure::audience(settings)?.into()),
-    ]
-    .map(|(key, value)| (key.to_owned(), value))
-    .into();
+    ];
+    let mut values: BTreeMap<String, Value> = values.map(|(key, value)| (key.into(), value)).into();
+    for key in [
+        "tls.certificate",
+        "tls.key",
+        "azure.bearer_keys",
+        "azure.bearer_issuer",
+    ] {
+        let text = settings.text(key)?.filter(|text| !text.is_empty());
+        values.insert(key.into(), text.into());
+    }
     values.extend(limits::values("serve", serve.limits.settings()));
     values.extend(limits::values("azure", azure.limits()));
+    Ok(rows(settings, values))
+}
+
+/// The keys of these settings with their values in effect. The other keys are those of one
+/// strategy. They have no effect with another one, so they are shown as they were set.
+fn rows(settings: &Settings, mut values: BTreeMap<String, Value>) -> Vec<SettingRow> {
     let row = |key| {
-        let file = || {
-            settings
-                .text(key)
-                .map(|file| file.filter(|file| !file.is_empty()).into())
-        };
-        let value = values.remove(key).map_or_else(file, Ok)?;
-        Ok(SettingRow::new(key, value, settings.origin(key), DEFAULT))
+        let origin = settings.origin(key);
+        let value = values.remove(key).unwrap_or_else(|| match origin {
+            Some(_) if is_secret(key) => "(secret)".into(),
+            Some(_) => settings.list(key).into(),
+            None => Value::Null,
+        });
+        SettingRow::new(key, value, origin)
     };
     settings.keys().map(row).collect()
+}
+
+/// The origin of a value that was not set.
+fn default_origin(key: &str) -> &'static str {
+    match key {
+        "election" => "not set",
+        "candidate" => "default, new at each start",
+        "ca_file" => "default, the system's",
+        "renew_interval" | "renew_deadline" | "stop_grace" => "follows from the others",
+        "on_overrun" => "default (exit for tenure run)",
+        _ => DEFAULT,
+    }
 }
 
 /// A value for people.

@@ -316,7 +316,7 @@ impl Settings {
         texts.collect()
     }
 
-    /// A secret, inline or in a file.
+    /// A secret, inline or in the file of `key_file`, with the key that was set.
     ///
     /// # Errors
     ///
@@ -324,17 +324,18 @@ impl Settings {
     pub fn secret<T>(
         &self,
         key: &str,
-        key_file: &str,
         read: impl Fn(&[u8]) -> Result<T, String>,
-    ) -> Result<Option<T>, ConfigError> {
+    ) -> Result<Option<(String, T)>, ConfigError> {
+        let key_file = format!("{key}_file");
         let inline = self.with(key, |text| read(text.as_bytes()))?;
-        let in_file = self.with(key_file, |path| {
+        let in_file = self.with(&key_file, |path| {
             read(&std::fs::read(path).map_err(|error| format!("can't read it: {error}"))?)
         })?;
-        if inline.is_some() && in_file.is_some() {
-            return Err(self.one_too_many(key_file, key));
+        match (inline, in_file) {
+            (Some(_), Some(_)) => Err(self.one_too_many(&key_file, key)),
+            (Some(secret), None) => Ok(Some((key.into(), secret))),
+            (None, secret) => Ok(secret.map(|secret| (key_file, secret))),
         }
-        Ok(inline.or(in_file))
     }
 
     /// The first of these keys that was set, or the first of all.
