@@ -90,8 +90,8 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
 /// The keys of the store, without secrets; all values are checked.
 pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
     let mut serve = StoreSettings::new(settings)?;
-    let mut azure = azure::config(settings)?;
     tls::open(settings)?;
+    let mut azure = azure::config(settings)?;
     let data_dir = serve.engine.data_dir().map(Path::to_string_lossy);
     let engine = data_dir.as_ref().map_or(serve::MEMORY, |_| serve::EMBEDDED);
     let accounts: Vec<&str> = azure.accounts.iter().map(ServedAccount::name).collect();
