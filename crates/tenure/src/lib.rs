@@ -148,9 +148,8 @@ pub use tenure_core::{
 pub mod __cli {
     #[cfg(feature = "peers")]
     pub use crate::config::bully_settings::peers_of;
-    pub use crate::config::load::{
-        cluster_of, from_settings, read_environment, read_file, roots_of, secret_variables,
-        servers_of, settings, timings_of, variables,
+    pub use crate::config::load::{cluster_of, from_settings, roots_of, servers_of};
+    pub use crate::config::settings::{
+        EXAMPLE, Scope, Settings, is_secret, nearest, secret_variables, variables,
     };
-    pub use crate::config::settings::{Settings, nearest};
 }

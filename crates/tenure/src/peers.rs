@@ -214,7 +214,9 @@ mod tests {
         };
         let counters = Counters::default();
         Asked {
-            peer: Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap(),
+            peer: format!("{node}=http://127.0.0.1:1")
+                .parse::<Peer>()
+                .unwrap(),
             view: Ok(PeerView { status, counters }),
         }
     }

@@ -70,6 +70,7 @@ impl FromStr for DetectBy {
 
 /// The settings of the failure detection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DetectionOptions {
     /// The kind of detector.
     pub by: DetectBy,

@@ -7,9 +7,7 @@ use tenure_core::bully::{
     GroupGuarantee, GroupSettings, GroupTimings, HardState, Member, Membership, PeerCandidate,
     Started,
 };
-use tenure_core::detector::{
-    AskOptions, DetectBy, Detection, DetectionOptions, Group, OptionsError,
-};
+use tenure_core::detector::{AskOptions, DetectBy, Detection, Group, OptionsError};
 use tenure_core::election::joint::Joint;
 use tenure_core::lease::candidate::LeaseCandidate;
 use tenure_core::{Incarnation, Instant, NodeId};
@@ -191,10 +189,8 @@ impl Cluster {
             DetectorKind::Of(by) => by,
             DetectorKind::AttendanceRing => DetectBy::default(),
         };
-        let options = DetectionOptions {
-            by,
-            ..self.contestant.detection
-        };
+        let mut options = self.contestant.detection;
+        options.by = by;
         let detection = Detection::new(&options, self.timings.message_lifetime())?;
         if let DetectorKind::Of(_) = kind {
             return Ok(SimDetector::Library(detection.detector(group)));

@@ -95,11 +95,9 @@ impl Contestant {
     /// If the library refuses timings with this lease duration.
     #[must_use]
     pub fn with_lease(self, lease_duration: Duration) -> Self {
-        let options = TimingsOptions {
-            lease_duration: Some(lease_duration),
-            cool_down: Some(lease_duration / 3),
-            ..TimingsOptions::default()
-        };
+        let mut options = TimingsOptions::default();
+        options.lease_duration = Some(lease_duration);
+        options.cool_down = Some(lease_duration / 3);
         Self {
             term: Timings::new(&options).expect("a lease of a second or more"),
             ..self

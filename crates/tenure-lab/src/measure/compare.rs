@@ -169,22 +169,14 @@ pub(crate) fn new_world(
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::detector::DetectionOptions;
-
     use super::*;
 
     /// Followers watch their leader: the interval says how many heartbeats there are.
     #[test]
     fn the_simulation_uses_the_settings_of_the_detector() {
         let at_rest = |interval| {
-            let contestant = Contestant::of_name("bully").expect("a contestant");
-            let contestant = Contestant {
-                detection: DetectionOptions {
-                    interval: Some(Duration::from_millis(interval)),
-                    ..contestant.detection
-                },
-                ..contestant
-            };
+            let mut contestant = Contestant::of_name("bully").expect("a contestant");
+            contestant.detection.interval = Some(Duration::from_millis(interval));
             let comparison = Comparison {
                 contestants: vec![contestant],
                 scenarios: vec![Scenario::of_name("kill-leader").expect("a scenario")],

@@ -29,8 +29,8 @@ struct World {
 /// A member that starts for the first time.
 fn parts(bully: &Bully, config: &Config, clock: &Clock, network: &Network) -> Parts {
     let incarnation = Incarnation(1);
-    let rules = bully.rules(&config.timings).unwrap();
-    let detection = bully.detection(&rules).unwrap();
+    let plan = bully.plan(&config.timings).unwrap();
+    let (rules, detection) = (plan.settings, plan.detection);
     Parts {
         detector: detection.detector(&rules.group(incarnation)),
         machine: PeerCandidate::new(rules, HardState::default(), clock.started()),
@@ -45,7 +45,11 @@ impl World {
         let clock = Clock::Manual(time.clone());
         let runtime = CandidateRuntime::start_with(clock.clone()).unwrap();
         let peers: Vec<Peer> = (1..=members)
-            .map(|node| Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap())
+            .map(|node| {
+                format!("{node}=http://127.0.0.1:1")
+                    .parse::<Peer>()
+                    .unwrap()
+            })
             .collect();
         let member = |node| {
             let mut bully = Bully::new(NodeId(node), peers.clone());
@@ -280,7 +284,11 @@ async fn a_candidate_by_lease_and_peers_has_one_epoch_in_both() {
     let (store, network) = (TestStore::start().unwrap(), Network::default());
     let election: tenure_core::ElectionName = "tests/job".parse().unwrap();
     let peers: Vec<Peer> = (1..=3)
-        .map(|node| Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap())
+        .map(|node| {
+            format!("{node}=http://127.0.0.1:1")
+                .parse::<Peer>()
+                .unwrap()
+        })
         .collect();
     let member = |node| {
         let bully = Bully::new(NodeId(node), peers.clone());

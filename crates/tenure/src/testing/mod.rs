@@ -15,7 +15,7 @@
 //! ```
 //! use std::time::Duration;
 //! use tenure::testing::TestStore;
-//! use tenure::{Config, EndReason, Leadership, TimingsOptions};
+//! use tenure::{Config, EndReason, Leadership};
 //!
 //! /// The task under test: a unit of work every 200 ms, each with a progress report.
 //! async fn work(leadership: Leadership) {
@@ -31,9 +31,8 @@
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let store = TestStore::start()?;
 //!     let config = Config::new("billing/nightly".parse()?)
-//!         .with_adjusted_timings(|timings| TimingsOptions {
-//!             progress_deadline: Some(Duration::from_secs(1)),
-//!             ..timings
+//!         .with_adjusted_timings(|timings| {
+//!             timings.progress_deadline = Some(Duration::from_secs(1));
 //!         })?;
 //!     let candidate = store.candidate(config);
 //!     let mut term = tokio::spawn(async move {

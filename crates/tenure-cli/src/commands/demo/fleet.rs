@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::ValueEnum;
 use nix::sys::signal::Signal;
+use tenure::__cli::{Scope, Settings};
 use tenure::config::{Origin, Peer};
 
 use crate::processes::{self, Network, Process, in_background, start_store, this_program};
@@ -141,7 +142,7 @@ impl Fleet {
 
     /// The longest time without a leader after a leader that could not release its lease.
     pub(super) fn worst_without_leader(&self) -> anyhow::Result<Duration> {
-        let mut settings = tenure::__cli::settings();
+        let mut settings = Settings::new(Scope::Candidate);
         for (key, value) in self.settings(Worker(1)) {
             settings.set(key, [value], Origin::Environment(key.into()));
         }

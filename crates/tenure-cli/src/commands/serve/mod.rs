@@ -2,22 +2,23 @@
 
 mod open_files;
 
+use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use tenure::config::ConfigError;
-use tenure_azure::server::{Azure, AzureConfig};
+use tenure::__cli::{Scope, Settings};
+use tenure::config::{ConfigError, Origin};
+use tenure_azure::server::{Azure, AzureConfig, ServedAccount};
 use tenure_server::{EngineConfig, Server, Store, StoreConfig, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
-use crate::settings::azure::{self, Accounts};
-use crate::settings::serve::{self as table, StoreSettings};
-use crate::settings::{lossy, set_flag, tls};
+use crate::settings::serve::{self, StoreSettings};
+use crate::settings::{azure, tls};
 use crate::{output, parent, permissions, runtime};
 
 /// Serve a lease store
@@ -33,7 +34,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Storage of leases: on disk, or in memory (lost at exit, for development) [default: embedded]
-    #[arg(long, value_parser = table::ENGINES)]
+    #[arg(long, value_parser = serve::ENGINES)]
     engine: Option<String>,
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
@@ -65,16 +66,20 @@ impl Serve {
         if let Some(parent) = self.parent {
             parent::end_with(parent)?;
         }
+        let settings = self.settings()?;
         let StoreSettings {
             listen,
             engine,
             limits,
-        } = self.settings()?;
+        } = StoreSettings::new(&settings)?;
         for warning in limits.warnings() {
             warn!("{warning}");
         }
-        let tls = self.tls()?;
-        let azure = self.azure(listen, tls.is_some())?;
+        let tls = tls::open(&settings)?;
+        if let Some(key) = tls::file(&settings, "tls.key")? {
+            permissions::check_key(key.as_ref());
+        }
+        let azure = self.azure(&settings, listen, tls.is_some())?;
         if !listen.ip().is_loopback() {
             warn!(%listen, "every client that reaches this address can take and break leases: the store has \
                 no authentication");
@@ -116,45 +121,43 @@ impl Serve {
         })
     }
 
-    fn settings(&self) -> Result<StoreSettings, ConfigError> {
-        let mut settings = table::TABLE.read(self.config.as_deref())?;
-        let data_dir = self.data_dir.as_ref();
-        let data_dir = data_dir.map(|folder| lossy(folder.as_os_str()));
-        set_flag(&mut settings, "listen", "--listen", &self.listen);
-        set_flag(&mut settings, "engine", "--engine", &self.engine);
-        set_flag(&mut settings, "data_dir", "--data-dir", &data_dir);
-        StoreSettings::new(&settings)
+    fn settings(&self) -> Result<Settings, ConfigError> {
+        let mut settings = Settings::load(Scope::Store, self.config.as_deref())?;
+        settings.set_flag("serve.listen", &self.listen);
+        settings.set_flag("serve.engine", &self.engine);
+        let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);
+        settings.set_flag("serve.data_dir", &data_dir.map(Cow::into_owned));
+        settings.set_flag("tls.certificate", &self.tls_certificate);
+        settings.set_flag("tls.key", &self.tls_key);
+        Ok(settings)
     }
 
-    fn tls(&self) -> Result<Option<Tls>, ConfigError> {
-        let mut settings = tls::TABLE.read(self.config.as_deref())?;
-        let certificate = &self.tls_certificate;
-        set_flag(
-            &mut settings,
-            "certificate",
-            "--tls-certificate",
-            certificate,
-        );
-        set_flag(&mut settings, "key", "--tls-key", &self.tls_key);
-        let tls = tls::open(&settings)?;
-        if let Some(key) = tls::file(&settings, "key")? {
-            permissions::check_key(key.as_ref());
-        }
-        Ok(tls)
-    }
-
+    /// The configuration of the Azure Blob lease protocol, if a flag or a setting enables it.
     fn azure(
         &self,
+        settings: &Settings,
         listen: SocketAddr,
         over_tls: bool,
     ) -> Result<Option<AzureConfig>, ConfigError> {
-        let settings = azure::TABLE.read(self.config.as_deref())?;
-        let accounts = match (self.azure, self.azure_dev) {
-            (_, true) => Accounts::Development,
-            (true, false) => Accounts::OfSettings,
-            (false, false) => Accounts::IfSet,
-        };
-        azure::open(&settings, accounts, listen, over_tls)
+        if self.azure_dev && !listen.ip().is_loopback() {
+            return Err(ConfigError::Invalid {
+                origin: Origin::Flag("--azure-dev".into()),
+                key: "listen".into(),
+                value: listen.to_string(),
+                reason: "the key of the development account is public: it needs a loopback address"
+                    .into(),
+            });
+        }
+        if !(self.azure || self.azure_dev) && !settings.has_table("azure") {
+            return Ok(None);
+        }
+        let mut config = azure::config(settings)?;
+        config.over_tls = over_tls;
+        if self.azure_dev {
+            config.accounts.push(ServedAccount::development());
+        }
+        azure::check(settings, &config)?;
+        Ok(Some(config))
     }
 }
 

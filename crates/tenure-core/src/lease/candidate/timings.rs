@@ -16,7 +16,18 @@ pub const MIN_RENEW_INTERVAL: Duration = Duration::from_millis(100);
 pub const TICK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The options of a user; omitted ones follow from the lease duration.
+///
+/// ```
+/// use core::time::Duration;
+/// use tenure_core::lease::candidate::{Timings, TimingsOptions};
+///
+/// let mut options = TimingsOptions::default();
+/// options.lease_duration = Some(Duration::from_secs(6));
+/// assert_eq!(Timings::new(&options)?.renew_interval(), Duration::from_secs(2));
+/// # Ok::<(), tenure_core::lease::candidate::TimingsError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TimingsOptions {
     /// How long the store keeps the lease without a renewal. Default 15 s. Longer: fewer requests
     /// and longer outages of the store are survived; shorter: another leader sooner after a crash.
@@ -132,6 +143,19 @@ impl Timings {
             cool_down,
             progress_deadline: options.progress_deadline,
         })
+    }
+
+    /// The options that these timings follow from, with all derived values filled in.
+    #[must_use]
+    pub const fn options(&self) -> TimingsOptions {
+        TimingsOptions {
+            lease_duration: Some(self.lease_duration),
+            renew_interval: Some(self.renew_interval),
+            renew_deadline: Some(self.renew_deadline),
+            stop_grace: Some(self.stop_grace),
+            cool_down: Some(self.cool_down),
+            progress_deadline: self.progress_deadline,
+        }
     }
 
     /// How long the store keeps the lease without a renewal.

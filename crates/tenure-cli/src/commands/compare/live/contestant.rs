@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use tenure::__cli::{Scope, Settings};
 use tenure::Config;
 use tenure::config::{Peer, Strategy};
 use tenure_core::bully::GroupGuarantee;
@@ -121,8 +122,7 @@ fn of_file(file: &Path) -> anyhow::Result<LiveContestant> {
     let mut settings: Table = text.parse().with_context(|| name.clone())?;
     let mut priorities = Vec::new();
     if let Some(bully) = strategy.bully() {
-        let mut read = tenure::__cli::settings();
-        tenure::__cli::read_file(&mut read, file)?;
+        let read = Settings::of_file(Scope::Candidate, file)?;
         let mut peers = tenure::__cli::peers_of(&read)?;
         peers.sort_by_key(|peer| peer.node());
         priorities.extend(peers.iter().map(|peer| peer.priority()));

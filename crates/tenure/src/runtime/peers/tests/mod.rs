@@ -12,11 +12,11 @@ use crate::config::{Bully, Peer};
 
 /// Member 1 of two without a quorum. The other one sends nothing by itself.
 fn one_of_two(now: Instant) -> Peers {
-    let peer = |node| Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap();
+    let peer = |node| Peer::new(NodeId(node), "http://127.0.0.1:1").unwrap();
     let bully = Bully::new(NodeId(1), [1, 2].map(peer));
     let config = Config::new("tests/job".parse().unwrap());
-    let rules = bully.rules(&config.timings).unwrap();
-    let detection = bully.detection(&rules).unwrap();
+    let plan = bully.plan(&config.timings).unwrap();
+    let (rules, detection) = (plan.settings, plan.detection);
     let started = Started {
         at: now,
         wall: UnixMillis::new(0),

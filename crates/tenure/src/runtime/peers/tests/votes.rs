@@ -86,10 +86,9 @@ async fn record(
 
 impl Group {
     async fn start(message_lifetime: Duration) -> Self {
-        let timings = Timings::new(&TimingsOptions {
-            lease_duration: Some(Duration::from_secs(60)),
-            ..TimingsOptions::default()
-        });
+        let mut timings = TimingsOptions::default();
+        timings.lease_duration = Some(Duration::from_secs(60));
+        let timings = Timings::new(&timings);
         let mut listeners = Vec::new();
         for _ in 0..3 {
             listeners.push(tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
@@ -98,7 +97,7 @@ impl Group {
         let peers = (1..)
             .zip(addresses)
             .map(|(node, address): (u32, SocketAddr)| {
-                Peer::parse(&format!("{node}=http://{address}")).unwrap()
+                Peer::new(NodeId(node), &format!("http://{address}")).unwrap()
             });
         let peers: Vec<Peer> = peers.collect();
         let mut group = Self {
@@ -110,7 +109,7 @@ impl Group {
         };
         for (node, listener) in (1..).zip(listeners) {
             let mut bully = Bully::new(NodeId(node), peers.clone());
-            bully.message_lifetime = Some(message_lifetime);
+            bully.timings.message_lifetime = Some(message_lifetime);
             let config = Config::new("tests/job".parse().unwrap())
                 .with_timings(timings.as_ref().unwrap().clone())
                 .with_candidate(NodeId(node).into())
@@ -123,8 +122,8 @@ impl Group {
     fn add(&mut self, bully: &Bully, config: Config, listener: tokio::net::TcpListener) {
         let clock = Clock::system().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let rules = bully.rules(&config.timings).unwrap();
-        let detection = bully.detection(&rules).unwrap();
+        let plan = bully.plan(&config.timings).unwrap();
+        let (rules, detection) = (plan.settings, plan.detection);
         let fingerprint = Fingerprint::of(&rules, &detection);
         let cluster = config.election.name().clone();
         let mut file =
