@@ -69,14 +69,6 @@ struct Links {
     rng: Rng,
 }
 
-/// Nothing is late and nothing is lost.
-const AT_ONCE: Link = Link {
-    latency: Latency::Constant(Duration::ZERO),
-    loss: 0,
-    repeats: 0,
-    late: (0, Duration::ZERO),
-};
-
 impl Proxy {
     /// Starts one in front of this address, on the runtime that this is called on.
     ///
@@ -91,8 +83,8 @@ impl Proxy {
             lose_replies: AtomicUsize::new(0),
             cut_replies: AtomicUsize::new(0),
             links: Mutex::new(Links {
-                requests: AT_ONCE,
-                replies: AT_ONCE,
+                requests: Link::AT_ONCE,
+                replies: Link::AT_ONCE,
                 // Real processes do nothing twice alike, so it is enough that proxies differ.
                 rng: Rng::new(address.port().into(), 0),
             }),
@@ -149,7 +141,7 @@ impl Proxy {
     pub fn delay(&self, requests: Duration, replies: Duration) {
         let late = |delay| Link {
             latency: Latency::Constant(delay),
-            ..AT_ONCE
+            ..Link::AT_ONCE
         };
         self.link(late(requests), late(replies));
     }
@@ -160,11 +152,6 @@ impl Proxy {
     pub fn link(&self, requests: Link, replies: Link) {
         let mut links = self.shared.links();
         (links.requests, links.replies) = (requests, replies);
-    }
-
-    /// From now on everything arrives at once.
-    pub fn link_at_once(&self) {
-        self.link(AT_ONCE, AT_ONCE);
     }
 
     /// How much has passed so far.
@@ -347,13 +334,13 @@ mod tests {
             assert!(begun.elapsed() >= Duration::from_millis(100));
             let lossy = Link {
                 loss: 1_000_000,
-                ..AT_ONCE
+                ..Link::AT_ONCE
             };
-            for (requests, replies) in [(lossy, AT_ONCE), (AT_ONCE, lossy)] {
+            for (requests, replies) in [(lossy, Link::AT_ONCE), (Link::AT_ONCE, lossy)] {
                 proxy.link(requests, replies);
                 assert_eq!(asks(&proxy).await, None);
             }
-            proxy.link_at_once();
+            proxy.link(Link::AT_ONCE, Link::AT_ONCE);
             assert_eq!(asks(&proxy).await, Some(*b"ping"));
             let half_of_it = async {
                 let mut stream = TcpStream::connect(proxy.address()).await?;

@@ -51,8 +51,6 @@ pub enum Setting {
         candidates: u32,
         /// How many runs of each contestant in each scenario.
         runs: u32,
-        /// Whether the network was made of proxies, and not of network namespaces.
-        proxies: bool,
         /// How much longer than in the simulation times were, with the longest lease.
         scale: f64,
     },

@@ -55,21 +55,16 @@ impl Report {
             Setting::Live {
                 candidates,
                 runs,
-                proxies,
                 scale,
             } => format!(
                 "Live: {candidates} candidates as real processes on one machine, in real time; {} of each \
-                 contestant in each scenario. The network between them consists of {}. The leader writes every \
+                 contestant in each scenario. The network between them consists of proxies. The leader writes every \
                  few milliseconds to a receiver that checks epochs, and all times are those of its writes. The \
                  times in the descriptions of scenarios are scaled to the lease duration: by {scale:.2} for \
                  the longest lease.",
                 match runs {
                     1 => "one run".into(),
                     runs => format!("{runs} runs"),
-                },
-                match proxies {
-                    true => "proxies",
-                    false => "network namespaces",
                 }
             ),
         }
@@ -83,16 +78,10 @@ impl Report {
                  bytes are means over whole runs; at rest means before the first fault. Bytes are those of \
                  message bodies, without request headers."
             }
-            Setting::Live { proxies: true, .. } => {
+            Setting::Live { .. } => {
                 "Messages are requests and responses on all links, and those of an election are all that pass \
                  while there is no leader; bytes include headers. CPU at rest is that of the store, the \
                  candidates and their watchdogs together, in percent of one processor."
-            }
-            Setting::Live { .. } => {
-                "Messages are requests and responses on all links (packets that end a write), and those of an \
-                 election are all that pass while there is no leader; bytes are those of all packets. CPU at \
-                 rest is that of the store, the candidates and their watchdogs together, in percent of one \
-                 processor."
             }
         }
     }

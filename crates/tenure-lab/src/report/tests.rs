@@ -116,7 +116,6 @@ fn a_page_of_real_processes_has_their_processor_time_and_no_more_than_was_measur
     let setting = Setting::Live {
         candidates: 7,
         runs: 1,
-        proxies: true,
         scale: 0.2,
     };
     let measured = live.zip(simulated.timelines).collect();

@@ -42,14 +42,22 @@ pub struct Link {
     pub late: (u32, Duration),
 }
 
+impl Link {
+    /// Nothing is late and nothing is lost.
+    pub const AT_ONCE: Self = Self {
+        latency: Latency::Constant(Duration::ZERO),
+        loss: 0,
+        repeats: 0,
+        late: (0, Duration::ZERO),
+    };
+}
+
 impl Default for Link {
     /// A quiet local network: 0.5 to 1.5 ms, without losses.
     fn default() -> Self {
         Self {
             latency: Latency::Uniform(Duration::from_micros(500), Duration::from_micros(1_500)),
-            loss: 0,
-            repeats: 0,
-            late: (0, Duration::ZERO),
+            ..Self::AT_ONCE
         }
     }
 }

@@ -56,11 +56,20 @@ impl TrafficLog {
         };
         let before = sum(self.0.partition_point(|(at, _)| *at < from));
         let after = sum(self.0.partition_point(|(at, _)| *at <= until));
-        TrafficSum {
-            election: after.election - before.election,
-            election_bytes: after.election_bytes - before.election_bytes,
-            messages: after.messages - before.messages,
-            bytes: after.bytes - before.bytes,
+        after - before
+    }
+}
+
+impl Sub for TrafficSum {
+    type Output = Self;
+
+    /// What was counted since an earlier sum.
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            election: self.election.saturating_sub(earlier.election),
+            election_bytes: self.election_bytes.saturating_sub(earlier.election_bytes),
+            messages: self.messages.saturating_sub(earlier.messages),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
         }
     }
 }

@@ -3,20 +3,21 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use tenure_lab::fault::Target;
+use anyhow::bail;
+use tenure_lab::fault::{Fault, Target};
 use tenure_lab::measure::RunResult;
 use tenure_lab::report::Timeline;
 use tenure_lab::scenario::Scenario;
-use tenure_lab::sim::{Time, Traffic};
+use tenure_lab::sim::{Time, Traffic, TrafficSum};
 
 use super::contestant::LiveContestant;
 use super::cpu_time::cpu_time;
 use super::figures::{MAX_PAUSE, RunTimes, figures};
-use super::process_set::{Ended, ProcessSet};
-use super::script::{self, Action};
+use super::processes::LiveProcesses;
+use super::script;
 use super::timeline;
 use super::traffic_log::TrafficLog;
-use crate::processes::{Interrupt, NetworkKind, STORE, TrafficCount, now};
+use crate::processes::{Interrupt, STORE, now};
 
 /// How long processes may take to start on a busy machine, beside an election.
 const START: Duration = Duration::from_secs(20);
@@ -30,11 +31,10 @@ const SLACK: Duration = Duration::from_secs(1);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Runs strategies with this number of candidates in this kind of network.
+/// Runs strategies with this number of candidates.
 #[derive(Debug)]
 pub(super) struct LiveRunner {
     pub(super) candidates: u32,
-    pub(super) network: NetworkKind,
     pub(super) interrupt: Interrupt,
 }
 
@@ -63,12 +63,12 @@ impl LiveRunner {
         &self,
         contestant: &LiveContestant,
         scenario: &Scenario,
-        ended: &mut Ended,
+        ended: &mut usize,
     ) -> anyhow::Result<LiveRun> {
         let run = RunInProgress {
             runner: self,
             contestant,
-            processes: ProcessSet::new(contestant, self.candidates, self.network, ended)?,
+            processes: LiveProcesses::new(contestant, self.candidates, ended)?,
             traffic: TrafficLog::default(),
             faults: Vec::new(),
             is_led: false,
@@ -77,10 +77,19 @@ impl LiveRunner {
     }
 }
 
+/// A step of a scenario.
+enum Step {
+    Inject(Fault),
+    /// Starts this process, if it does not run.
+    Start(u32),
+    /// Ends the freeze of this process.
+    Thaw(u32),
+}
+
 struct RunInProgress<'a> {
     runner: &'a LiveRunner,
     contestant: &'a LiveContestant,
-    processes: ProcessSet<'a>,
+    processes: LiveProcesses<'a>,
     traffic: TrafficLog,
     /// The times of the faults.
     faults: Vec<Duration>,
@@ -90,7 +99,7 @@ struct RunInProgress<'a> {
 impl RunInProgress<'_> {
     fn run(mut self, scenario: &Scenario) -> anyhow::Result<LiveRun> {
         let begun = now();
-        self.record_traffic(begun)?;
+        self.record_traffic(begun);
         for number in 1..=self.runner.candidates {
             self.poll()?;
             self.processes.start(number)?;
@@ -106,16 +115,16 @@ impl RunInProgress<'_> {
         }
         let at_rest = self.measure_at_rest()?;
         let scale = script::scale(self.contestant.lease_duration);
-        let actions = script::actions(scenario, scale).unwrap_or_default();
-        if !actions.is_empty() {
-            self.inject(actions)?;
+        let faults = script::faults(scenario, scale).unwrap_or_default();
+        if !faults.is_empty() {
+            self.inject(faults)?;
         }
         let times = RunTimes {
             begun,
             settled,
             ended: now(),
         };
-        let total = self.record_traffic(times.ended)?;
+        let total = self.record_traffic(times.ended);
         let writes = self.processes.receiver.writes();
         let figures = figures(&writes, &times);
         let at = |time: Time| begun + time.since(Time::default());
@@ -138,10 +147,10 @@ impl RunInProgress<'_> {
         })
     }
 
-    fn record_traffic(&mut self, at: Duration) -> anyhow::Result<TrafficCount> {
-        let total = self.processes.network.traffic()?;
+    fn record_traffic(&mut self, at: Duration) -> TrafficSum {
+        let total = self.processes.set.network.traffic();
         self.traffic.record(at, total);
-        Ok(total)
+        total
     }
 
     /// Makes the best candidate the leader: stops other leaders cleanly and restarts them. Returns
@@ -157,7 +166,7 @@ impl RunInProgress<'_> {
             };
             self.processes.stop(leader)?;
             let deadline = now() + START;
-            while self.processes.is_running(leader)? && now() < deadline {
+            while self.processes.set.is_running(leader)? && now() < deadline {
                 self.poll()?;
             }
             self.wait(MAX_PAUSE)?;
@@ -168,9 +177,9 @@ impl RunInProgress<'_> {
 
     fn measure_at_rest(&mut self) -> anyhow::Result<AtRest> {
         self.wait(SETTLE)?;
-        let (cpu, traffic, since) = (cpu_time(), self.processes.network.traffic()?, now());
+        let (cpu, traffic, since) = (cpu_time(), self.processes.set.network.traffic(), now());
         self.wait(REST)?;
-        let (later, traffic_later) = (cpu_time(), self.processes.network.traffic()?);
+        let (later, traffic_later) = (cpu_time(), self.processes.set.network.traffic());
         let secs = (now() - since).as_secs_f64();
         let used = cpu.zip(later);
         let used = used.and_then(|(earlier, later)| later.checked_sub(earlier));
@@ -184,23 +193,24 @@ impl RunInProgress<'_> {
     }
 
     /// Injects all faults, and waits for the next leader for as long as an election may take.
-    fn inject(&mut self, actions: Vec<(Duration, Action)>) -> anyhow::Result<()> {
+    fn inject(&mut self, faults: Vec<(Duration, Fault)>) -> anyhow::Result<()> {
         let begun = now();
-        let due = actions.into_iter().map(|(at, action)| (begun + at, action));
-        let mut due: Vec<_> = due.collect();
+        let due = faults.into_iter();
+        let mut due: Vec<_> = due
+            .map(|(at, fault)| (begun + at, Step::Inject(fault)))
+            .collect();
         let worst = self.contestant.worst_without_leader + SLACK;
         let mut last = begun;
         loop {
             self.poll()?;
             self.processes.collect()?;
             let at = now();
-            let next = due.iter().position(|(when, _)| *when <= at);
-            if let Some(next) = next {
-                let (_, action) = due.remove(next);
+            if let Some(next) = due.iter().position(|(when, _)| *when <= at) {
+                let (_, step) = due.remove(next);
                 self.faults.push(at);
-                self.record_traffic(at)?;
-                let follow_up = self.execute(action)?;
-                due.extend(follow_up.map(|(after, action)| (at + after, action)));
+                self.record_traffic(at);
+                let follow_up = self.execute(step)?;
+                due.extend(follow_up.map(|(after, step)| (at + after, step)));
                 last = at;
                 continue;
             }
@@ -227,7 +237,7 @@ impl RunInProgress<'_> {
         let is_led = last.is_some_and(|write| now().saturating_sub(write.at) <= MAX_PAUSE);
         if is_led != self.is_led {
             self.is_led = is_led;
-            self.record_traffic(now())?;
+            self.record_traffic(now());
         }
         Ok(())
     }
@@ -246,49 +256,54 @@ impl RunInProgress<'_> {
         })
     }
 
-    /// Executes an action; returns the action that follows, and after how long.
-    fn execute(&mut self, action: Action) -> anyhow::Result<Option<(Duration, Action)>> {
-        match action {
-            Action::Kill(who, restart_after) => {
+    /// Executes a step; returns the step that follows, and after how long.
+    fn execute(&mut self, step: Step) -> anyhow::Result<Option<(Duration, Step)>> {
+        let fault = match step {
+            Step::Inject(fault) => fault,
+            Step::Start(number) => return self.processes.start(number).map(|()| None),
+            Step::Thaw(number) => return self.processes.thaw(number).map(|()| None),
+        };
+        match fault {
+            Fault::Crash {
+                who,
+                machine,
+                back_after,
+            } => {
                 if let Some(number) = self.number_of(who)? {
+                    if machine {
+                        self.processes.set.network.cut_off(&[number]);
+                    }
                     self.processes.kill(number);
-                    return Ok(restart_after.map(|after| (after, Action::Start(number))));
+                    return Ok(back_after.map(|after| (after, Step::Start(number))));
                 }
             }
-            Action::PowerOff(who) => {
-                if let Some(number) = self.number_of(who)? {
-                    self.processes.network.cut_off(&[number])?;
-                    self.processes.kill(number);
-                }
-            }
-            Action::Stop(who, restart_after) => {
+            Fault::Leave(who, back_after) => {
                 if let Some(number) = self.number_of(who)? {
                     self.processes.stop(number)?;
-                    return Ok(restart_after.map(|after| (after, Action::Start(number))));
+                    return Ok(back_after.map(|after| (after, Step::Start(number))));
                 }
             }
-            Action::Start(number) => self.processes.start(number)?,
-            Action::Freeze(who, time) => {
+            Fault::Freeze(who, time) => {
                 if let Some(number) = self.number_of(who)? {
                     self.processes.freeze(number)?;
-                    return Ok(Some((time, Action::Thaw(number))));
+                    return Ok(Some((time, Step::Thaw(number))));
                 }
             }
-            Action::Thaw(number) => self.processes.thaw(number)?,
-            Action::Cut(side) => {
+            Fault::Part(side) => {
                 let mut numbers = Vec::new();
                 for who in side {
                     numbers.extend(self.number_of(who)?);
                 }
-                self.processes.network.cut_off(&numbers)?;
+                self.processes.set.network.cut_off(&numbers);
             }
-            Action::CutOneWay(from, to) => {
+            Fault::CutOneWay(from, to) => {
                 if let (Some(from), Some(to)) = (self.number_of(from)?, self.number_of(to)?) {
-                    self.processes.network.cut_one_way(from, to)?;
+                    self.processes.set.network.cut_one_way(from, to);
                 }
             }
-            Action::Slow(link) => self.processes.network.slow(link)?,
-            Action::Heal => self.processes.network.heal()?,
+            Fault::Links(link) => self.processes.set.network.slow(link),
+            Fault::Heal => self.processes.set.network.heal(),
+            other => bail!("no real process can have this fault: {other}"),
         }
         Ok(None)
     }

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use tenure_lab::sim::TrafficSum;
 
-use crate::processes::TrafficCount;
-
 /// Readings of the counters. The runner reads them when leadership begins or ends, and before each
 /// fault, so there is a reading near the start and the end of every election.
 #[derive(Debug, Default)]
-pub(super) struct TrafficLog(Vec<(Duration, TrafficCount)>);
+pub(super) struct TrafficLog(Vec<(Duration, TrafficSum)>);
 
 impl TrafficLog {
-    pub(super) fn record(&mut self, at: Duration, total: TrafficCount) {
+    pub(super) fn record(&mut self, at: Duration, total: TrafficSum) {
         self.0.push((at, total));
     }
 
@@ -21,15 +19,9 @@ impl TrafficLog {
         let near = |moment: Duration| {
             let readings = self.0.iter();
             let nearest = readings.min_by_key(|(at, _)| at.abs_diff(moment));
-            nearest.map_or_else(TrafficCount::default, |(_, total)| *total)
+            nearest.map(|(_, total)| *total).unwrap_or_default()
         };
-        let TrafficCount { messages, bytes } = near(until) - near(from);
-        TrafficSum {
-            election: messages,
-            election_bytes: bytes,
-            messages,
-            bytes,
-        }
+        near(until) - near(from)
     }
 }
 
@@ -41,9 +33,10 @@ mod tests {
     fn traffic_is_between_the_nearest_readings() {
         let mut log = TrafficLog::default();
         for at in [0, 10, 20] {
-            let total = TrafficCount {
+            let total = TrafficSum {
                 messages: at,
-                bytes: at * 100,
+                election_bytes: at * 100,
+                ..TrafficSum::default()
             };
             log.record(Duration::from_secs(at), total);
         }
