@@ -5,18 +5,19 @@ use kuva::render::layout::Layout;
 use kuva::render::plots::Plot;
 
 use super::{WIDTH, by_powers, colour, draw, key, shape};
+use crate::contestant::Algorithm;
 use crate::paper::{Claim, Point};
 
 /// One line for each formula and a dot for each measurement, on axes by powers; and whose they are.
 pub(in crate::report) fn papers(points: &[Point], about: &str) -> (String, String) {
     let (mut plots, mut all, mut names) = (Vec::new(), Vec::new(), Vec::new());
-    let claims = Claim::ALL.into_iter().enumerate();
+    let claims = Claim::ALL.iter().enumerate();
     for (place, claim) in claims {
         let of: Vec<&Point> = points.iter().filter(|it| shown(it, claim)).collect();
         if of.is_empty() {
             continue;
         }
-        names.push((place, claim.name()));
+        names.push((place, claim.name));
         let formula = of.iter().map(|it| (f64::from(it.n), it.formula));
         let measured = of
             .iter()
@@ -37,12 +38,9 @@ pub(in crate::report) fn papers(points: &[Point], about: &str) -> (String, Strin
 }
 
 /// The best member, or none, is down, and on all down lists where there are some.
-fn shown(point: &Point, claim: Claim) -> bool {
-    let lists = matches!(
-        claim,
-        Claim::Table1DetectorBest | Claim::Table1DetectorWorst
-    );
-    point.claim == claim
+fn shown(point: &Point, claim: &Claim) -> bool {
+    let lists = claim.algorithm == Algorithm::Published;
+    point.claim.name == claim.name
         && point.unit == "messages"
         && point.k <= 2
         && (!lists || point.l + 1 == point.k)
