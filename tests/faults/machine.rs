@@ -48,6 +48,11 @@ fn a_leader_whose_machine_was_suspended_stops_at_once() {
     );
     // The task had no time left to report its end. The checks below know the leader's actions.
     let next = bench.receiver.next_leader(epoch);
+    eprintln!("jump at {suspended:?}, next is {next:?}");
+    for call in bench.tap.calls() {
+        let text = format!("{call:?}");
+        if text.contains("cquire") || next.candidate == "first" { eprintln!("{}", &text[..text.len().min(700)]); }
+    }
     assert_eq!(next.candidate, "second");
     bench.verify();
 }

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use super::network::Network;
@@ -123,9 +124,9 @@ impl ProcessSet {
         process.map_or(Ok(false), Process::is_running)
     }
 
-    /// The process with this number, unless it was removed.
-    pub(crate) fn get(&self, number: u32) -> Option<&Process> {
-        self.processes.get(&number)
+    /// The process id, unless the process was removed.
+    pub(crate) fn pid(&self, number: u32) -> Option<Pid> {
+        self.processes.get(&number).map(Process::pid)
     }
 
     /// Kills and removes a process. Returns whether there was one.
@@ -135,7 +136,7 @@ impl ProcessSet {
 
     /// Signals a process that has not been removed.
     pub(crate) fn signal(&self, number: u32, signal: Signal) -> anyhow::Result<()> {
-        let process = self.get(number);
+        let process = self.processes.get(&number);
         let process = process.with_context(|| format!("no {}", self.name(number)))?;
         process.signal(signal)
     }

@@ -37,12 +37,10 @@ pub struct CheckCase {
 pub struct RunOutcome {
     /// The first violation of an invariant.
     pub violation: Option<Violation>,
-    /// The number of events in the history.
-    pub events: usize,
     /// The number of messages.
     pub messages: u64,
     /// The number of terms.
-    pub terms: usize,
+    pub terms: u64,
 }
 
 /// The largest deviation of a clock's rate, in millionths: one percent. A lease tolerates five.
@@ -108,7 +106,7 @@ impl CheckCase {
     /// A line for people: whether the mutation was caught, by which seed and invariant.
     #[must_use]
     pub fn describe(&self, report: &CheckReport) -> String {
-        let mutation = self.mutation.map(Mutation::name).unwrap_or_default();
+        let mutation = self.mutation.map(|it| it.to_string()).unwrap_or_default();
         let name = self.name();
         let what = match self.script {
             Some(_) => format!("fault script {name}"),
@@ -259,9 +257,8 @@ pub fn run(case: &CheckCase, seed: u64) -> RunOutcome {
         .filter(|event| matches!(event.kind, crate::sim::EventKind::TaskStarted(_)));
     RunOutcome {
         violation: invariant::check(history, &case.promises()).err(),
-        events: history.len(),
         messages: world.traffic().messages(),
-        terms: terms.count(),
+        terms: terms.count() as u64,
     }
 }
 

@@ -12,7 +12,7 @@ use tenure_core::lease::candidate::TaskEnd;
 use crate::contestant::Algorithm;
 use crate::sim::Link;
 
-pub use mutation::{Mutation, UnknownMutation};
+pub use mutation::Mutation;
 pub use schedule::{FaultProfile, FaultSchedule};
 
 /// The hosts that a fault concerns.

@@ -85,13 +85,13 @@ impl Report {
             let sizes = SIZES.iter();
             sizes.map(move |&nodes| (contestant, nodes))
         });
-        let counted = map_parallel(&sizes.collect::<Vec<_>>(), |&(contestant, nodes)| {
+        let counted = map_parallel(sizes, |(contestant, nodes)| {
             let counted = count(contestant, nodes, seed);
             done();
             counted
         });
         let growth = |of: &[Option<Growth>]| of.iter().flatten().copied().collect();
-        let timelines = map_parallel(&comparison.pairs(), |&(contestant, scenario)| {
+        let timelines = map_parallel(comparison.pairs(), |(contestant, scenario)| {
             let world = run_scenario(contestant, scenario, NODES, seed);
             done();
             Timeline::of(world.history())
@@ -153,7 +153,7 @@ impl Report {
     /// The scenario that shows the failover time: the first one of the list with a fault that concerns
     /// all contestants.
     pub(super) fn failover(&self) -> Option<&Scenario> {
-        let fit = |it: &&Scenario| !it.store && !it.faults().is_empty();
+        let fit = |it: &&Scenario| !it.needs_store() && !it.faults().is_empty();
         let scenarios = self.scenarios.iter().filter(fit);
         let place = |of: &Scenario| scenario::ALL.iter().position(|it| it.name == of.name);
         scenarios.min_by_key(|it| place(it))

@@ -153,11 +153,13 @@ impl Report {
         };
         let of = |count: fn(&Growth) -> f64| {
             let growth = self.growth.iter().enumerate();
-            let counts = growth.map(|(place, growth)| {
+            let series = growth.map(|(place, growth)| {
                 let counts = growth.iter().map(|it| (f64::from(it.nodes), count(it)));
-                (place, counts.collect())
+                let line: Vec<_> = counts.collect();
+                let dots = line.clone();
+                plot::Series { place, line, dots }
             });
-            counts.collect::<Vec<plot::Count>>()
+            series.collect::<Vec<_>>()
         };
         let rest = of(|it| it.at_rest);
         let start = of(|it| it.start as f64);
@@ -182,7 +184,8 @@ impl Report {
         ];
         let key = self.key();
         let figures = all.map(|(counts, what, caption)| {
-            figure(&plot::growth(&counts, what, what), &key, caption)
+            let labels = ("members, or candidates and a store", what);
+            figure(&plot::lines(counts, labels, what), &key, caption)
         });
         format!(
             "<h2>Messages against the number of members</h2>\n<p>One run each, with seed {}. A \

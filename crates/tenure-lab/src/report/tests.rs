@@ -52,7 +52,7 @@ fn a_page_has_every_contestant_and_scenario_and_needs_nothing_else() {
         assert_eq!(section.matches("<svg").count(), 2, "{}", scenario.name);
         for contestant in contestants
             .iter()
-            .filter(|it| !scenario.store || it.algorithm.uses_store())
+            .filter(|it| !scenario.needs_store() || it.algorithm.uses_store())
         {
             let name = &contestant.name;
             assert!(

@@ -114,7 +114,7 @@ impl World {
         if !self.network.is_open(of, to) {
             return;
         }
-        let Some(incarnation) = self.hosts.get(to).map(|host| host.incarnation) else {
+        let Some(incarnation) = self.hosts.get(&to).map(|host| host.incarnation) else {
             return;
         };
         let way = self
@@ -135,7 +135,7 @@ impl World {
     pub(super) fn drive(&mut self, node: NodeId, input: ProcessInput) {
         let now = self.now;
         let mut effects = std::mem::take(&mut self.effects);
-        if let Some(host) = self.hosts.get_mut(node)
+        if let Some(host) = self.hosts.get_mut(&node)
             && let Some(process) = &mut host.process
         {
             let mut context = Context {
@@ -154,7 +154,7 @@ impl World {
     /// Records a change of the claim of the process to lead.
     pub(super) fn update_claim(&mut self, node: NodeId) {
         let now = self.now;
-        let Some(host) = self.hosts.get_mut(node) else {
+        let Some(host) = self.hosts.get_mut(&node) else {
             return;
         };
         let local = host.clock.read(now);
@@ -177,7 +177,7 @@ impl World {
 
     pub(super) fn schedule_wake(&mut self, node: NodeId) {
         let now = self.now;
-        let Some(host) = self.hosts.get_mut(node) else {
+        let Some(host) = self.hosts.get_mut(&node) else {
             return;
         };
         let Some(due) = host.process.as_ref().and_then(|it| it.poll_timeout()) else {

@@ -67,7 +67,7 @@ impl World {
     }
 
     pub(super) fn when(&self, node: NodeId, instant: Instant) -> Time {
-        let host = self.hosts.get(node);
+        let host = self.hosts.get(&node);
         host.map_or(self.now, |host| host.clock.when(instant))
     }
 
@@ -100,7 +100,7 @@ impl World {
             return;
         }
         let sent = self.now;
-        let out = match self.hosts.get_mut(from) {
+        let out = match self.hosts.get_mut(&from) {
             Some(host) => host.uplink.enqueue(self.network.sending, sent, kind),
             None => Duration::ZERO,
         };
@@ -120,7 +120,7 @@ impl World {
 
     pub(super) fn write(&mut self, node: NodeId, stable: DurableState) {
         let now = self.now;
-        let Some(host) = self.hosts.get_mut(node) else {
+        let Some(host) = self.hosts.get_mut(&node) else {
             return;
         };
         let takes = host.disk.takes.unwrap_or_else(|| {
@@ -135,7 +135,7 @@ impl World {
     }
 
     pub(super) fn start_task(&mut self, node: NodeId, epoch: Option<Epoch>) {
-        let Some(host) = self.hosts.get_mut(node) else {
+        let Some(host) = self.hosts.get_mut(&node) else {
             return;
         };
         host.tasks += 1;
@@ -151,7 +151,7 @@ impl World {
         let Some(every) = self.config.writes_every else {
             return;
         };
-        let Some(host) = self.hosts.get(node) else {
+        let Some(host) = self.hosts.get(&node) else {
             return;
         };
         let Some(task) = host.task.filter(|task| task.number == number) else {
@@ -172,7 +172,7 @@ impl World {
     }
 
     pub(super) fn end_task(&mut self, node: NodeId, pause: Duration, end: TaskEnd) {
-        if let Some(task) = self.hosts.get(node).and_then(|host| host.task) {
+        if let Some(task) = self.hosts.get(&node).and_then(|host| host.task) {
             self.after(pause, Scheduled::TaskEnd(node, task.number, end));
         }
     }

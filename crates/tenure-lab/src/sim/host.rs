@@ -61,43 +61,6 @@ pub(super) struct Disk {
     pub(super) takes: Option<Duration>,
 }
 
-/// All hosts, in the order of their numbers, which are consecutive.
-#[derive(Debug)]
-pub(super) struct Hosts(Vec<Host>);
-
-impl Hosts {
-    pub(super) fn new(hosts: Vec<Host>) -> Self {
-        debug_assert!(
-            hosts
-                .windows(2)
-                .all(|pair| pair[0].node.0 + 1 == pair[1].node.0)
-        );
-        Self(hosts)
-    }
-
-    fn index(&self, node: NodeId) -> Option<usize> {
-        let first = self.0.first()?.node.0;
-        node.0.checked_sub(first).map(|index| index as usize)
-    }
-
-    pub(super) fn get(&self, node: NodeId) -> Option<&Host> {
-        self.0.get(self.index(node)?)
-    }
-
-    pub(super) fn get_mut(&mut self, node: NodeId) -> Option<&mut Host> {
-        let index = self.index(node)?;
-        self.0.get_mut(index)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Host> {
-        self.0.iter()
-    }
-
-    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.iter().map(|host| host.node)
-    }
-}
-
 impl Host {
     pub(super) fn new(node: NodeId, clock: Clock, rng: Rng) -> Self {
         Self {

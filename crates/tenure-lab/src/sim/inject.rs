@@ -44,7 +44,7 @@ impl World {
             }
             Fault::Part(side) => {
                 let side: Vec<NodeId> = side.iter().flat_map(|&it| self.resolve(it)).collect();
-                let all: Vec<NodeId> = self.hosts.nodes().collect();
+                let all: Vec<NodeId> = self.hosts.keys().copied().collect();
                 for &context in &side {
                     for &there in all.iter().filter(|it| !side.contains(it)) {
                         self.network.cut(context, there);
@@ -126,7 +126,7 @@ impl World {
     /// Hands an input to the target unless it is frozen.
     fn send_input(&mut self, who: Target, input: &ProcessInput) {
         for node in self.resolve(who) {
-            if self.hosts.get(node).is_some_and(|it| it.is_awake()) {
+            if self.hosts.get(&node).is_some_and(|it| it.is_awake()) {
                 self.drive(node, input.clone());
             }
         }
@@ -134,7 +134,7 @@ impl World {
 
     pub(super) fn start(&mut self, node: NodeId) {
         let now = self.now;
-        let Some(host) = self.hosts.get_mut(node) else {
+        let Some(host) = self.hosts.get_mut(&node) else {
             return;
         };
         if host.process.is_some() {
@@ -163,7 +163,7 @@ impl World {
     /// order.
     fn crash(&mut self, node: NodeId, machine_up: bool) {
         let now = self.now;
-        let Some(host) = self.hosts.get_mut(node) else {
+        let Some(host) = self.hosts.get_mut(&node) else {
             return;
         };
         host.machine_up = machine_up;
@@ -189,7 +189,7 @@ impl World {
         self.record(node, EventKind::Stopped);
         if machine_up {
             // Its connections break.
-            let others: Vec<NodeId> = self.hosts.nodes().collect();
+            let others: Vec<NodeId> = self.hosts.keys().copied().collect();
             let is_store = self.factory.is_store(node);
             for other in others.into_iter().filter(|&other| other != node) {
                 if is_store || self.factory.is_store(other) {
@@ -214,7 +214,7 @@ impl World {
         let now = self.now;
         let until = now + time;
         for node in self.resolve(who) {
-            let Some(host) = self.hosts.get_mut(node) else {
+            let Some(host) = self.hosts.get_mut(&node) else {
                 continue;
             };
             if host.process.is_none() || host.pause.is_some() {
@@ -236,7 +236,7 @@ impl World {
     pub(super) fn resume(&mut self, node: NodeId, incarnation: u64, stopped: Option<Time>) {
         let now = self.now;
         let counts_suspensions = self.factory.counts_suspensions(node);
-        let Some(host) = self.hosts.get_mut(node) else {
+        let Some(host) = self.hosts.get_mut(&node) else {
             return;
         };
         if host.incarnation != incarnation || host.pause.is_none_or(|pause| now < pause.until) {
@@ -261,10 +261,10 @@ impl World {
     /// Ends all faults.
     pub(super) fn end_faults(&mut self) {
         self.network.calm();
-        let nodes: Vec<NodeId> = self.hosts.nodes().collect();
+        let nodes: Vec<NodeId> = self.hosts.keys().copied().collect();
         let now = self.now;
         for node in nodes {
-            let Some(host) = self.hosts.get_mut(node) else {
+            let Some(host) = self.hosts.get_mut(&node) else {
                 continue;
             };
             host.disk.takes = None;

@@ -5,7 +5,7 @@
 
 use super::network::up_to;
 use super::*;
-use tenure_lab::detector::quality::Quality;
+use crate::quality::Quality;
 use tenure_lab::sim::Rng;
 
 const DOCS: &str = include_str!("../../../../docs/detectors.md");

@@ -1,7 +1,7 @@
 //! Plots, drawn by kuva as SVG that takes its colours from the page.
 
 mod distribution;
-mod growth;
+mod lines;
 mod papers;
 mod timeline;
 mod trade_off;
@@ -18,7 +18,7 @@ use kuva::render::theme::Theme;
 use super::page::escape;
 
 pub(super) use distribution::distribution;
-pub(super) use growth::{Count, growth};
+pub(super) use lines::{Series, lines};
 pub(super) use papers::papers;
 pub(super) use timeline::timeline;
 pub(super) use trade_off::trade_off;

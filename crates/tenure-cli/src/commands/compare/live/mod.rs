@@ -96,7 +96,7 @@ impl LiveComparison {
     ) -> anyhow::Result<Vec<(Measurement, Timeline)>> {
         let pairs = self.scenarios.iter().flat_map(|scenario| {
             let all = self.contestants.iter();
-            let fit = all.filter(|it| !scenario.store || it.needs_store);
+            let fit = all.filter(|it| !scenario.needs_store() || it.needs_store);
             fit.map(move |contestant| (contestant, scenario))
         });
         let pairs: Vec<_> = pairs.collect();

@@ -9,7 +9,7 @@ use tenure_lab::sim::{EventKind, Time};
 
 use super::contestant::LiveContestant;
 use super::receiver::Receiver;
-use crate::processes::{Process, ProcessSet, STORE, descendants, kill_all, now, this_program};
+use crate::processes::{ProcessSet, STORE, descendants, kill_all, now, this_program};
 
 /// Candidates, and a store if they need one. A drop kills all descendants of this process,
 /// including those that other processes have left behind.
@@ -150,7 +150,7 @@ impl<'a> LiveProcesses<'a> {
 
     fn signal_all(&mut self, number: u32, signal: Signal) -> anyhow::Result<()> {
         self.signal(number, signal)?;
-        let pid = self.set.get(number).map(Process::pid);
+        let pid = self.set.pid(number);
         for process in pid.into_iter().flat_map(descendants) {
             // It may have ended meanwhile.
             let _ = kill(process, signal);
