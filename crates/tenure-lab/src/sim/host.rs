@@ -1,6 +1,6 @@
 //! A host: its clocks, its disk, its process and the task of the process.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tenure_core::{Epoch, NodeId};
@@ -59,6 +59,11 @@ pub(super) struct Disk {
     pub(super) busy_until: Time,
     /// How long a write takes, if a fault has set it.
     pub(super) takes: Option<Duration>,
+}
+
+/// The host of this number, which must be one of the world's.
+pub(super) fn host_of(hosts: &mut BTreeMap<NodeId, Host>, node: NodeId) -> &mut Host {
+    hosts.get_mut(&node).expect("a host of the world")
 }
 
 impl Host {

@@ -121,28 +121,22 @@ impl Network {
     /// Whether the link is not cut.
     #[must_use]
     pub fn is_open(&self, from: NodeId, to: NodeId) -> bool {
-        self.cuts.is_empty() || !self.cuts.contains(&(from, to))
+        !self.cuts.contains(&(from, to))
     }
 
     fn link(&self, kind: &'static str, from: NodeId, to: NodeId) -> &Link {
-        if !self.kinds.is_empty()
-            && let Some(link) = self.kinds.get(&(kind, from, to))
-        {
-            return link;
-        }
-        if self.links.is_empty() {
-            return &self.everywhere;
-        }
-        self.links.get(&(from, to)).unwrap_or(&self.everywhere)
+        let of_kind = self.kinds.get(&(kind, from, to));
+        let own = of_kind.or_else(|| self.links.get(&(from, to)));
+        own.unwrap_or(&self.everywhere)
     }
 
-    /// When a message of this kind arrives: never, once, or twice.
-    pub(super) fn deliveries(
+    /// The delays of a message of this kind and of its copy; `None`: lost, or no copy.
+    pub(super) fn delays(
         &self,
         kind: &'static str,
         (from, to): (NodeId, NodeId),
         rng: &mut Rng,
-    ) -> Deliveries {
+    ) -> [Option<Duration>; 2] {
         let link = self.link(kind, from, to);
         let mut one = || {
             let (late, by) = link.late;
@@ -150,16 +144,9 @@ impl Network {
             link.latency.draw(rng) + late.unwrap_or_default()
         };
         let (first, second) = (one(), one());
-        Deliveries {
-            first: (!rng.happens(link.loss)).then_some(first),
-            second: rng.happens(link.repeats).then_some(second),
-        }
+        [
+            (!rng.happens(link.loss)).then_some(first),
+            rng.happens(link.repeats).then_some(second),
+        ]
     }
-}
-
-/// The delays of a message and of its copy.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Deliveries {
-    pub(super) first: Option<Duration>,
-    pub(super) second: Option<Duration>,
 }

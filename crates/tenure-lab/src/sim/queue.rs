@@ -1,34 +1,50 @@
 //! A queue in the order of time and then of insertion.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use super::Time;
 
+/// With a million entries memory accesses dominate, so the heap is small and the entries do not move.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
-    entries: BTreeMap<(Time, u64), T>,
-    /// The number of entries so far.
+    heap: BinaryHeap<Reverse<(Time, u64, usize)>>,
+    entries: Vec<Option<T>>,
+    free: Vec<usize>,
     count: u64,
 }
 
-impl<T> Queue<T> {
-    pub(super) const fn new() -> Self {
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
         Self {
-            entries: BTreeMap::new(),
+            heap: BinaryHeap::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
             count: 0,
         }
     }
+}
 
+impl<T> Queue<T> {
     pub(super) fn push(&mut self, at: Time, entry: T) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            self.entries.len() - 1
+        });
+        self.entries[slot] = Some(entry);
         self.count += 1;
-        self.entries.insert((at, self.count), entry);
+        self.heap.push(Reverse((at, self.count, slot)));
     }
 
     /// The next entry, if it is due by `end`.
     pub(super) fn pop_until(&mut self, end: Time) -> Option<(Time, T)> {
-        let first = self.entries.first_entry()?;
-        let (at, _) = *first.key();
-        (at <= end).then(|| (at, first.remove()))
+        let Reverse((at, _, slot)) = *self.heap.peek()?;
+        if at > end {
+            return None;
+        }
+        self.heap.pop();
+        self.free.push(slot);
+        self.entries[slot].take().map(|entry| (at, entry))
     }
 }
 
@@ -40,7 +56,7 @@ mod tests {
     #[test]
     fn entries_come_in_the_order_of_time_and_then_of_insertion() {
         let at = |secs| Time::after(Duration::from_secs(secs));
-        let mut queue = Queue::new();
+        let mut queue = Queue::default();
         for (secs, name) in [(2, "c"), (1, "a"), (2, "d"), (1, "b"), (3, "e")] {
             queue.push(at(secs), name);
         }

@@ -98,7 +98,7 @@ impl World {
             is_calm: false,
             rng,
             network_rng: Rng::new(seed, NETWORK),
-            queue: Queue::new(),
+            queue: Queue::default(),
             receiver: Gate::new(),
             history: Vec::new(),
             traffic: Traffic::default(),
@@ -238,16 +238,15 @@ impl World {
         }
     }
 
-    pub(super) fn host(&mut self, node: NodeId) -> Option<&mut Host> {
-        self.hosts.get_mut(&node)
-    }
-
     /// The hosts that a target means now.
     pub(super) fn resolve(&self, who: Target) -> Vec<NodeId> {
         let leaders = self.leaders();
         let others = || self.hosts.values().filter(|it| !leaders.contains(&it.node));
         match who {
-            Target::Node(node) => vec![node],
+            Target::Node(node) => {
+                let host = self.hosts.get(&node).map(|host| host.node);
+                host.into_iter().collect()
+            }
             Target::Leader => leaders,
             Target::BestOther => {
                 let runs = others().filter(|it| it.process.is_some());
