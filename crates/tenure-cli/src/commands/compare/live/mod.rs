@@ -14,8 +14,7 @@ mod receiver;
 mod worker;
 
 mod cpu_time;
-mod figures;
-mod timeline;
+mod history;
 mod traffic_log;
 
 use std::io::Write;

@@ -12,10 +12,9 @@ use tenure_lab::sim::{Time, Traffic, TrafficSum};
 
 use super::contestant::LiveContestant;
 use super::cpu_time::cpu_time;
-use super::figures::{MAX_PAUSE, RunTimes, figures};
+use super::history::{MAX_PAUSE, RunTimes, figures, history};
 use super::processes::LiveProcesses;
 use super::script;
-use super::timeline;
 use super::traffic_log::TrafficLog;
 use crate::processes::{Interrupt, STORE, now};
 
@@ -143,7 +142,12 @@ impl RunInProgress<'_> {
             },
             at_rest,
             took: times.ended - begun,
-            timeline: timeline::timeline(&times, &writes, &self.processes.seen, &self.faults),
+            timeline: Timeline::of(&history(
+                &times,
+                &writes,
+                &self.processes.seen,
+                &self.faults,
+            )),
         })
     }
 
