@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{CheckReport, FaultScript, Finding};
 use crate::contestant::{Cluster, Contestant};
-use crate::fault::{Fault, FaultProfile, FaultSchedule, Mutation, Target};
+use crate::fault::{Fault, FaultProfile, Mutation, Target, random_faults};
 use crate::invariant::{self, Promises, Violation};
 use crate::sim::{TaskStop, World, WorldConfig};
 
@@ -232,13 +232,12 @@ impl CheckCase {
                 world.start_after(node, pause);
             }
         }
-        match self.script {
-            Some(script) => {
-                for (at, fault) in script.faults(seed) {
-                    world.inject_after(at, fault);
-                }
-            }
-            None => FaultSchedule::new(&profile, seed).inject_into(&mut world),
+        let faults = match self.script {
+            Some(script) => script.faults(seed),
+            None => random_faults(&profile, seed),
+        };
+        for (at, fault) in faults {
+            world.inject_after(at, fault);
         }
         world.end_faults_after(self.trouble());
         world

@@ -145,13 +145,12 @@ impl Store {
     fn handle_request(
         &mut self,
         context: &mut Context<'_>,
-        from: NodeId,
-        id: RequestId,
-        request: Asking,
+        caller: Caller,
+        holder: CandidateId,
+        request: Request,
     ) {
         self.serve(context);
-        let caller = Caller { from, id };
-        let Asking { holder, request } = request;
+        let from = caller.from;
         let (operation, wait) = match request {
             Request::Acquire {
                 lease_id,
@@ -388,12 +387,6 @@ impl Store {
     }
 }
 
-/// A request and its candidate.
-struct Asking {
-    holder: CandidateId,
-    request: Request,
-}
-
 impl Process for Store {
     fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
         match input {
@@ -402,11 +395,11 @@ impl Process for Store {
                 payload:
                     Payload::StoreRequest {
                         id,
-                        candidate: holder,
+                        candidate,
                         request,
                     },
                 ..
-            } => self.handle_request(context, from, id, Asking { holder, request }),
+            } => self.handle_request(context, Caller { from, id }, candidate, request),
             ProcessInput::Message {
                 from,
                 payload: Payload::CloseConnection { id },

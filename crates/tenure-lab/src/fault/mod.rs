@@ -1,4 +1,4 @@
-//! [`Fault`]s of hosts, networks and clocks, random [`FaultSchedule`]s, and [`Mutation`]s.
+//! [`Fault`]s of hosts, networks and clocks, [`random_faults`], and [`Mutation`]s.
 
 mod mutation;
 mod schedule;
@@ -13,7 +13,7 @@ use crate::contestant::Algorithm;
 use crate::sim::Link;
 
 pub use mutation::Mutation;
-pub use schedule::{FaultProfile, FaultSchedule};
+pub use schedule::{FaultProfile, random_faults};
 
 /// The hosts that a fault concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

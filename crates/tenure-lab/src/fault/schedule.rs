@@ -6,7 +6,7 @@ use tenure_core::NodeId;
 use tenure_core::lease::candidate::TaskEnd;
 
 use super::{Fault, Target};
-use crate::sim::{Latency, Link, Rng, World};
+use crate::sim::{Latency, Link, Rng};
 
 /// The stream of random numbers of the schedule.
 const SCHEDULE: u64 = 3;
@@ -35,9 +35,31 @@ pub struct FaultProfile {
     pub blocks: bool,
 }
 
-/// Faults, each with its time.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct FaultSchedule(Vec<(Duration, Fault)>);
+/// The random faults of this seed, each with its time.
+#[must_use]
+pub fn random_faults(profile: &FaultProfile, seed: u64) -> Vec<(Duration, Fault)> {
+    let mut rng = Rng::new(seed, SCHEDULE);
+    let mut schedule = FaultSchedule(Vec::new());
+    let mut kinds: Vec<FaultKind> = MILD.to_vec();
+    if profile.severe {
+        kinds.extend(SEVERE);
+    }
+    if profile.store {
+        kinds.extend([FaultKind::PartStore, FaultKind::Break]);
+    }
+    if profile.blocks {
+        kinds.extend([FaultKind::Block; 5]);
+    }
+    let mut at = Duration::from_secs(3);
+    while at < profile.trouble {
+        let kind = rng.one_of(&kinds);
+        schedule.add(profile, at, kind, &mut rng);
+        at += rng.between(Duration::ZERO, profile.pause * 2);
+    }
+    schedule.0
+}
+
+struct FaultSchedule(Vec<(Duration, Fault)>);
 
 #[derive(Clone, Copy)]
 enum FaultKind {
@@ -88,37 +110,6 @@ const SEVERE: &[FaultKind] = &[
 ];
 
 impl FaultSchedule {
-    /// The schedule of this seed.
-    #[must_use]
-    pub fn new(profile: &FaultProfile, seed: u64) -> Self {
-        let mut rng = Rng::new(seed, SCHEDULE);
-        let mut schedule = Self::default();
-        let mut kinds: Vec<FaultKind> = MILD.to_vec();
-        if profile.severe {
-            kinds.extend(SEVERE);
-        }
-        if profile.store {
-            kinds.extend([FaultKind::PartStore, FaultKind::Break]);
-        }
-        if profile.blocks {
-            kinds.extend([FaultKind::Block; 5]);
-        }
-        let mut at = Duration::from_secs(3);
-        while at < profile.trouble {
-            let kind = rng.one_of(&kinds);
-            schedule.add(profile, at, kind, &mut rng);
-            at += rng.between(Duration::ZERO, profile.pause * 2);
-        }
-        schedule
-    }
-
-    /// Injects all faults into a world at its beginning.
-    pub fn inject_into(self, world: &mut World) {
-        for (at, fault) in self.0 {
-            world.inject_after(at, fault);
-        }
-    }
-
     fn add(&mut self, profile: &FaultProfile, at: Duration, kind: FaultKind, rng: &mut Rng) {
         let lasts = if rng.happens(300_000) {
             rng.between(Duration::ZERO, profile.lasts / 100)

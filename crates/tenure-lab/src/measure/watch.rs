@@ -10,9 +10,9 @@ use crate::sim::{EventKind, HistoryEvent, Time};
 /// The figures of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// From the beginning until the first leader.
+    /// The time from the beginning until the first leader.
     pub first_leader: Option<Duration>,
-    /// The longest time without a leader after that. A leader that stands still is none.
+    /// The longest time without a leader after that. A frozen leader does not count.
     pub longest_without: Duration,
     /// All time without a leader after the first one.
     pub without: Duration,
@@ -31,7 +31,7 @@ pub struct Figures {
 #[derive(Clone, Copy, Debug, Default)]
 struct Machine {
     claims_until: Option<Time>,
-    still: bool,
+    frozen: bool,
     acts: bool,
 }
 
@@ -44,7 +44,7 @@ pub fn figures(history: &[HistoryEvent]) -> Figures {
     // The beginning of the time without a leader.
     let mut without_since = None;
     for event in history {
-        let awake = || machines.values().filter(|machine| !machine.still);
+        let awake = || machines.values().filter(|machine| !machine.frozen);
         // Since `before` claims may have expired, and nothing else has changed.
         let led_until = awake().filter_map(|it| it.claims_until).max();
         let led_until = led_until.unwrap_or_default().clamp(before, event.at);
@@ -72,8 +72,8 @@ pub fn figures(history: &[HistoryEvent]) -> Figures {
             }
             EventKind::Yields => machine.claims_until = None,
             EventKind::Stopped => *machine = Machine::default(),
-            EventKind::Paused(_) => machine.still = true,
-            EventKind::Resumed => machine.still = false,
+            EventKind::Paused(_) => machine.frozen = true,
+            EventKind::Resumed => machine.frozen = false,
             EventKind::TaskStarted(_) => {
                 machine.acts = true;
                 figures.terms += 1;
@@ -127,7 +127,7 @@ mod tests {
             (13, 2, claims(30)),
             (13, 2, EventKind::TaskStarted(None)),
             (14, 1, EventKind::TaskEnded(None)),
-            // It stands still, and is back.
+            // It is frozen, and resumes.
             (20, 2, EventKind::Paused(Time::after(secs(25)))),
             (25, 2, EventKind::Resumed),
             (25, 2, claims(40)),

@@ -14,8 +14,8 @@ use super::Timeline;
 /// The numbers of members for which messages are counted.
 const SIZES: &[u32] = &[3, 5, 9, 15, 25];
 
-/// Four times as many as the most talkative algorithm needs with the most members. A run with more is
-/// one in which messages only cause more messages, and is not counted.
+/// Four times the messages of the algorithm with the most messages, with the most members. In a run with
+/// more, messages only cause more messages, and the run is not counted.
 const MOST_MESSAGES: u64 = 2_000_000;
 
 /// The data of a page.
@@ -47,11 +47,11 @@ pub enum Setting {
     Simulated(Range<u64>),
     /// With real processes.
     Live {
-        /// How many candidates there were.
+        /// The number of candidates.
         candidates: u32,
-        /// How many runs of each contestant in each scenario.
+        /// The number of runs of each contestant in each scenario.
         runs: u32,
-        /// How much longer than in the simulation times were, with the longest lease.
+        /// The factor for the times of the simulation, with the longest lease.
         scale: f64,
     },
 }
@@ -59,9 +59,9 @@ pub enum Setting {
 /// The messages of a group of this size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Growth {
-    /// How many members, or candidates, there are.
+    /// The number of members or candidates.
     pub nodes: u32,
-    /// Messages in a minute in which nothing happens.
+    /// Messages in a minute without a fault.
     pub at_rest: f64,
     /// Election messages in the first minute.
     pub start: u64,
@@ -70,14 +70,14 @@ pub struct Growth {
 }
 
 impl Report {
-    /// How many runs [`Report::new`] makes.
+    /// The number of runs of [`Report::new`].
     #[must_use]
     pub fn runs(comparison: &Comparison) -> u64 {
         let growth = comparison.contestants.len() * SIZES.len();
         (comparison.pairs().len() + growth) as u64
     }
 
-    /// Measures with the first seed what is not in the rows; `done` is told after each run.
+    /// Makes the additional measurements with the first seed, and calls `done` after each run.
     #[must_use]
     pub fn new(comparison: &Comparison, rows: Vec<Measurement>, done: impl Fn() + Sync) -> Self {
         let seed = comparison.seeds.start;
@@ -117,7 +117,7 @@ impl Report {
         }
     }
 
-    /// Of real processes, with one run of each row.
+    /// The report of real processes, with a timeline of one run for each row.
     #[must_use]
     pub fn live(
         contestants: Vec<String>,

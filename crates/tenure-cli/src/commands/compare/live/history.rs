@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(found.lanes.len(), 2);
         assert_eq!(spans(0, LaneState::Leads), [(0.1, 1.0)]);
         assert_eq!(spans(0, LaneState::Acts), [(0.1, 1.0), (3.5, 3.51)]);
-        assert_eq!(spans(0, LaneState::Still), [(1.001, 3.49)]);
+        assert_eq!(spans(0, LaneState::Frozen), [(1.001, 3.49)]);
         assert_eq!(spans(1, LaneState::Leads), [(3.0, 4.0)]);
     }
 }
