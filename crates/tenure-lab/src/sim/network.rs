@@ -80,22 +80,16 @@ impl fmt::Display for Link {
 /// All links between the hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    /// The links that are not set separately.
+    /// The links for all other messages.
     pub everywhere: Link,
     /// How hosts send.
     pub sending: Sending,
-    links: BTreeMap<(NodeId, NodeId), Link>,
     /// Links for messages of one kind.
     kinds: BTreeMap<(&'static str, NodeId, NodeId), Link>,
     cuts: BTreeSet<(NodeId, NodeId)>,
 }
 
 impl Network {
-    /// Sets one link.
-    pub fn set(&mut self, from: NodeId, to: NodeId, link: Link) {
-        self.links.insert((from, to), link);
-    }
-
     /// Sets the link for messages of one kind.
     pub fn set_kind(&mut self, kind: &'static str, from: NodeId, to: NodeId, link: Link) {
         self.kinds.insert((kind, from, to), link);
@@ -126,8 +120,7 @@ impl Network {
 
     fn link(&self, kind: &'static str, from: NodeId, to: NodeId) -> &Link {
         let of_kind = self.kinds.get(&(kind, from, to));
-        let own = of_kind.or_else(|| self.links.get(&(from, to)));
-        own.unwrap_or(&self.everywhere)
+        of_kind.unwrap_or(&self.everywhere)
     }
 
     /// The delays of a message of this kind and of its copy; `None`: lost, or no copy.

@@ -68,7 +68,8 @@ fn a_message_takes_as_long_as_its_way_and_a_cut_way_takes_none() {
         latency: Latency::Constant(Duration::from_secs(3)),
         ..Link::default()
     };
-    world.network_mut().set(one, two, link);
+    let network = world.network_mut();
+    network.set_kind("Coordinator", one, two, link);
     world.start_after(two, Duration::ZERO);
     world.start_after(one, Duration::from_secs(1));
     world.run_until(Duration::from_millis(3_900));

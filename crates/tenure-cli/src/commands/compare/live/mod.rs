@@ -60,12 +60,9 @@ impl LiveComparison {
     /// Runs all, and writes the page.
     pub(super) fn run(&self, page: Option<Page<'_>>) -> anyhow::Result<Vec<Measurement>> {
         adopt_orphans()?;
-        let runner = LiveRunner {
-            candidates: self.candidates,
-            interrupt: Interrupt::handle(SecondSignal::Ignored)?,
-        };
+        let interrupt = Interrupt::handle(SecondSignal::Ignored)?;
         let mut ended = 0;
-        let measured = self.run_all(&runner, &mut ended);
+        let measured = self.run_all(&interrupt, &mut ended);
         // stderr may have no reader.
         let _ = writeln!(anstream::stderr(), "ended {ended} processes; none is left");
         let measured = measured?;
@@ -90,7 +87,7 @@ impl LiveComparison {
 
     fn run_all(
         &self,
-        runner: &LiveRunner,
+        interrupt: &Interrupt,
         ended: &mut usize,
     ) -> anyhow::Result<Vec<(Measurement, Timeline)>> {
         let pairs = self.scenarios.iter().flat_map(|scenario| {
@@ -106,7 +103,8 @@ impl LiveComparison {
             let mut runs = Vec::new();
             for _ in 0..self.runs {
                 bar.set_message(format!("{} in {}", contestant.name, scenario.name));
-                runs.push(runner.run(contestant, scenario, ended)?);
+                let runner = LiveRunner::new(contestant, self.candidates, interrupt, ended)?;
+                runs.push(runner.run(scenario)?);
                 bar.inc(1);
             }
             let row = row(contestant, scenario, &runs);

@@ -30,13 +30,6 @@ const SLACK: Duration = Duration::from_secs(1);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Runs strategies with this number of candidates.
-#[derive(Debug)]
-pub(super) struct LiveRunner {
-    pub(super) candidates: u32,
-    pub(super) interrupt: Interrupt,
-}
-
 /// The results of one run.
 #[derive(Debug)]
 pub(super) struct LiveRun {
@@ -56,26 +49,6 @@ pub(super) struct AtRest {
     pub(super) cpu_percent: Option<f64>,
 }
 
-impl LiveRunner {
-    /// Runs the scenario. All its processes are killed and counted at the end, also after an error.
-    pub(super) fn run(
-        &self,
-        contestant: &LiveContestant,
-        scenario: &Scenario,
-        ended: &mut usize,
-    ) -> anyhow::Result<LiveRun> {
-        let run = RunInProgress {
-            runner: self,
-            contestant,
-            processes: LiveProcesses::new(contestant, self.candidates, ended)?,
-            traffic: TrafficLog::default(),
-            faults: Vec::new(),
-            is_led: false,
-        };
-        run.run(scenario)
-    }
-}
-
 /// A step of a scenario.
 enum Step {
     Inject(Fault),
@@ -85,9 +58,11 @@ enum Step {
     Thaw(u32),
 }
 
-struct RunInProgress<'a> {
-    runner: &'a LiveRunner,
+/// Runs one strategy in one scenario.
+pub(super) struct LiveRunner<'a> {
     contestant: &'a LiveContestant,
+    candidates: u32,
+    interrupt: &'a Interrupt,
     processes: LiveProcesses<'a>,
     traffic: TrafficLog,
     /// The times of the faults.
@@ -95,11 +70,30 @@ struct RunInProgress<'a> {
     is_led: bool,
 }
 
-impl RunInProgress<'_> {
-    fn run(mut self, scenario: &Scenario) -> anyhow::Result<LiveRun> {
+impl<'a> LiveRunner<'a> {
+    /// Starts the store, if there is one. All processes are killed at the end, also after an error,
+    /// and are added to `ended`.
+    pub(super) fn new(
+        contestant: &'a LiveContestant,
+        candidates: u32,
+        interrupt: &'a Interrupt,
+        ended: &'a mut usize,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            contestant,
+            candidates,
+            interrupt,
+            processes: LiveProcesses::new(contestant, candidates, ended)?,
+            traffic: TrafficLog::default(),
+            faults: Vec::new(),
+            is_led: false,
+        })
+    }
+
+    pub(super) fn run(mut self, scenario: &Scenario) -> anyhow::Result<LiveRun> {
         let begun = now();
         self.record_traffic(begun);
-        for number in 1..=self.runner.candidates {
+        for number in 1..=self.candidates {
             self.poll()?;
             self.processes.start(number)?;
         }
@@ -163,7 +157,7 @@ impl RunInProgress<'_> {
         let best = self.processes.of_rank(1);
         // With equal priorities chance decides, so this may take more attempts than there are
         // others.
-        for stopped in 0..4 * self.runner.candidates {
+        for stopped in 0..4 * self.candidates {
             self.wait(SETTLE)?;
             let Some(leader) = self.leader().filter(|_| self.leader() != best) else {
                 return Ok(stopped > 0);
@@ -235,7 +229,7 @@ impl RunInProgress<'_> {
 
     /// Waits a little, and records the traffic when leadership begins or ends.
     fn poll(&mut self) -> anyhow::Result<()> {
-        self.runner.interrupt.check()?;
+        self.interrupt.check()?;
         sleep(POLL_INTERVAL);
         let last = self.processes.receiver.last_accepted();
         let is_led = last.is_some_and(|write| now().saturating_sub(write.at) <= MAX_PAUSE);
