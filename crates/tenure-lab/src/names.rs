@@ -1,10 +1,10 @@
 //! Names on the command line.
 
-/// There is nothing of this name. The caller gave the name.
+/// The name is unknown. The caller gave it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no {kind} {name:?}; did you mean {nearest:?}?")]
 pub struct UnknownName {
-    /// What the name should be of, such as a scenario.
+    /// The kind of the named thing, such as "scenario".
     pub kind: &'static str,
     /// The unknown name.
     pub name: String,

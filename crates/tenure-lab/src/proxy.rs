@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_counted_and_what_is_cut_slow_or_lost_arrives_so() {
+    fn a_proxy_counts_cuts_delays_and_loses_messages() {
         let runtime = Runtime::new().expect("a runtime");
         runtime.block_on(async {
             let proxy = Proxy::start(echo().await.expect("an echo")).await;

@@ -56,7 +56,7 @@ pub trait Baseline: fmt::Debug + Process {
     /// Begins as a member that has followed this leader for a long time.
     fn settle(&mut self, context: &mut Context<'_>, leader: NodeId);
 
-    /// Handles a message, if there is one, and does what is due.
+    /// Handles a message, if there is one, and then the timers that are due.
     fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Payload)>);
 
     /// Handles a suspicion of the failure detector.

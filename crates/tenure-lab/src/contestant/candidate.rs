@@ -52,7 +52,7 @@ impl Candidate {
             return candidate;
         }
         if let Machine::Joint(_) = candidate.machine {
-            // It hands on what its halves want only after an input.
+            // It passes on the outputs of its halves only after an input.
             let now = candidate.now(context);
             candidate.machine.handle_timeout(now, context.rng);
         }

@@ -87,7 +87,7 @@ impl Cluster {
     /// The same, but members do not watch each other and only ask when they need to know, as in the
     /// papers. With a thousand members the pairs would make a million watches.
     #[must_use]
-    pub fn watching_nobody(self) -> Self {
+    pub fn without_watches(self) -> Self {
         Self {
             watches: false,
             ..self

@@ -296,7 +296,7 @@ impl Store {
         }
     }
 
-    /// Does what is due: ends a term that has expired, and grants the lease to the first waiting
+    /// Ends a term that has expired, and grants the lease to the first waiting
     /// request.
     fn serve(&mut self, context: &mut Context<'_>) {
         let now = self.now(context);

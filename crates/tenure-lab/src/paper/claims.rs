@@ -15,7 +15,7 @@ use crate::sim::Sending;
 pub struct Claim {
     /// Its name in data.
     pub name: &'static str,
-    /// Where it stands and what it says.
+    /// The place in the paper, and the claim.
     pub about: &'static str,
     quantity: Quantity,
     /// The algorithm of the election that is measured, the members that begin it, and how members send.
@@ -23,7 +23,7 @@ pub struct Claim {
     starters: Starters,
     sending: Sending,
     settings: fn() -> Vec<Setting>,
-    /// The formula as it is printed, and what holds for the algorithm as it is printed.
+    /// The printed formula, and the correct one for the printed algorithm.
     formula: fn(&Case) -> f64,
     holds: fn(&Case) -> f64,
 }

@@ -1,4 +1,4 @@
-//! The papers' formulas as they are printed, and what holds for the algorithms as they are printed.
+//! The printed formulas of the papers, and the correct ones for the printed algorithms.
 //!
 //! All times in T_m. `a` below is how many live members are worse than the winner, n - k.
 

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_frozen_does_not_lead_and_its_task_goes_on() {
+    fn a_frozen_leader_does_not_lead_and_its_task_continues() {
         let found = spans(&[
             (0, EventKind::Started),
             (1, EventKind::Claims(None, after(30))),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_frozen_to_the_end_did_not_lead_then() {
+    fn a_leader_that_is_frozen_until_the_end_does_not_lead_then() {
         let found = spans(&[
             (1, EventKind::Claims(None, after(99))),
             (5, EventKind::Paused(after(80))),

@@ -1,4 +1,4 @@
-//! Delivers what is due to hosts and their processes.
+//! Delivers due events to hosts and their processes.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl World {
         }
     }
 
-    /// Delivers to one process, or queues what comes while it is frozen.
+    /// Delivers an event to a process. Events for a frozen process are queued.
     pub(super) fn deliver(&mut self, scheduled: Scheduled) {
         let node = match &scheduled {
             Scheduled::Wake(node)

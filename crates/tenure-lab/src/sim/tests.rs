@@ -1,4 +1,4 @@
-//! The simulation itself: the same everywhere, and what it does to messages and machines.
+//! The simulation itself: its determinism, and its effects on messages and machines.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ fn a_thousand_members_elect_the_best_one() {
         detector: DetectorKind::Of(DetectBy::Pull),
         quorum: false,
     };
-    let cluster = Cluster::new(Contestant::new(way), 1_000).watching_nobody();
+    let cluster = Cluster::new(Contestant::new(way), 1_000).without_watches();
     let mut world = World::new(Box::new(cluster), WorldConfig::default(), 1);
     world.network_mut().everywhere = Link {
         latency: Latency::Constant(Duration::from_micros(100)),

@@ -63,7 +63,7 @@ impl TrafficLog {
 impl Sub for TrafficSum {
     type Output = Self;
 
-    /// What was counted since an earlier sum.
+    /// The messages since an earlier sum.
     fn sub(self, earlier: Self) -> Self {
         Self {
             election: self.election.saturating_sub(earlier.election),

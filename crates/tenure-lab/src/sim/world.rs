@@ -1,4 +1,4 @@
-//! The world: hosts, the network between them, and the queue of what is due.
+//! The world: hosts, the network between them, and the queue of events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

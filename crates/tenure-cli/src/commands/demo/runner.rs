@@ -12,8 +12,8 @@ use super::report::Report;
 use super::work_log::{Work, WorkLog};
 use crate::processes::{Interrupt, SecondSignal};
 
-/// What a busy machine may add to a failover: the start of the new leader's task, and its first
-/// write.
+/// The time that a busy machine may add to a failover: the start of the new leader's task, and its
+/// first write.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// The time of a clean handover: the last write of the old leader, the release, the first write of
@@ -206,7 +206,7 @@ impl DemoRunner {
         self.fleet.processes.wait_for_end(old.0)
     }
 
-    /// Stops all processes, and reports what the table shows.
+    /// Stops all processes, and reports the result of the table.
     fn finish(mut self) -> anyhow::Result<bool> {
         self.fleet.stop()?;
         self.work.read()?;

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_by_powers_end_just_outside_of_what_is_shown() {
+    fn logarithmic_axes_end_just_outside_the_points() {
         for (value, below, above) in [(3.0, 2.0, 5.0), (0.84, 0.5, 1.0), (1.0, 0.5, 2.0)] {
             assert_eq!((round(value, false), round(value, true)), (below, above));
         }

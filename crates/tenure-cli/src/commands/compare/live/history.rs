@@ -21,8 +21,7 @@ pub(super) struct RunTimes {
     pub(super) ended: Duration,
 }
 
-/// The history of a run: what this process has seen of others, the faults, and the writes. A
-/// candidate acts while it sends writes without a pause, and leads while its writes are accepted.
+/// The history of a run: starts and ends of processes, faults, and writes. A candidate acts while it sends writes without a pause, and leads while its writes are accepted.
 pub(super) fn history(
     run: &RunTimes,
     writes: &[Write],

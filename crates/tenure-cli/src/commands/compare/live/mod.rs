@@ -2,7 +2,7 @@
 //!
 //! This program is started as a store and as candidates, with configuration files, directories and
 //! sockets. The leader writes to a fenced receiver in this process every few milliseconds. All
-//! figures come from the writes that arrive, not from what candidates report about themselves.
+//! figures come from the writes that arrive, not from reports of the candidates.
 
 mod runner;
 
