@@ -11,8 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_core::lease::{
-    Acquire, Change, LeaseDuration, LeaseId, Metadata, Operation, Record, Rejection, Rules, State,
-    apply,
+    Acquire, Change, LeaseDuration, LeaseId, Metadata, Operation, Record, Rejection, Rules, apply,
 };
 use tenure_core::{CandidateId, Epoch, Instant, UnixMillis};
 

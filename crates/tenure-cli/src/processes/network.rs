@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
 use tenure_lab::proxy::{Proxy, ProxyMode};
-use tenure_lab::sim::{Link, TrafficSum};
+use tenure_lab::sim::{Link, Traffic};
 use tokio::runtime::{Builder, Runtime};
 
 use super::STORE;
@@ -115,12 +115,12 @@ impl Network {
     }
 
     /// How much was sent over all links so far. All messages count as messages of elections.
-    pub(crate) fn traffic(&self) -> TrafficSum {
+    pub(crate) fn traffic(&self) -> Traffic {
         let all = self.proxies.values().map(Proxy::carried);
-        all.fold(TrafficSum::default(), |sum, it| {
+        all.fold(Traffic::default(), |sum, it| {
             let messages = sum.messages + it.requests + it.replies;
             let bytes = sum.bytes + it.bytes;
-            TrafficSum {
+            Traffic {
                 election: messages,
                 election_bytes: bytes,
                 messages,

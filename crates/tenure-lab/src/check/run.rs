@@ -256,7 +256,7 @@ pub fn run(case: &CheckCase, seed: u64) -> RunOutcome {
         .filter(|event| matches!(event.kind, crate::sim::EventKind::TaskStarted(_)));
     RunOutcome {
         violation: invariant::check(history, &case.promises()).err(),
-        messages: world.traffic().messages(),
+        messages: world.traffic().messages,
         terms: terms.count() as u64,
     }
 }

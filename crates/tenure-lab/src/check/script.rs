@@ -18,8 +18,6 @@ const SCRIPT: u64 = 4;
 pub struct FaultScript {
     /// Its name on the command line.
     pub name: &'static str,
-    /// The faults, in a few words.
-    pub about: &'static str,
     /// The name of the contestant.
     pub contestant: &'static str,
     /// The number of hosts.

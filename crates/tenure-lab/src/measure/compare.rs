@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Figures, Measurement, figures};
 use crate::contestant::{Cluster, Contestant};
 use crate::scenario::{LASTS, SETTLED, Scenario};
-use crate::sim::{Rng, Time, Traffic, TrafficSum, World, WorldConfig};
+use crate::sim::{Rng, Time, Traffic, World, WorldConfig};
 
 /// How many members, or candidates, there are.
 pub const NODES: u32 = 5;
@@ -34,9 +34,9 @@ pub struct RunResult {
     /// All messages.
     pub traffic: Traffic,
     /// The messages of each election.
-    pub elections: Vec<TrafficSum>,
+    pub elections: Vec<Traffic>,
     /// The messages at rest.
-    pub rest: TrafficSum,
+    pub rest: Traffic,
     /// Whether it ended because of too many messages.
     pub floods: bool,
 }
@@ -119,8 +119,8 @@ impl RunResult {
         Self {
             elections: figures.elections.iter().map(of).collect(),
             rest: traffic_log.between(Time::after(REST.start), Time::after(REST.end)),
-            floods: world.traffic().messages() >= MOST_MESSAGES,
-            traffic: world.traffic().clone(),
+            floods: world.traffic().messages >= MOST_MESSAGES,
+            traffic: world.traffic(),
             figures,
         }
     }

@@ -14,8 +14,6 @@ pub struct Figures {
     pub first_leader: Option<Duration>,
     /// The longest time without a leader after that. A frozen leader does not count.
     pub longest_without: Duration,
-    /// All time without a leader after the first one.
-    pub without: Duration,
     /// How long two or more tasks ran at once.
     pub overlap: Duration,
     /// How many terms there were.
@@ -95,7 +93,6 @@ pub fn figures(history: &[HistoryEvent]) -> Figures {
 
 impl Figures {
     fn end_of_gap(&mut self, gap: Duration) {
-        self.without += gap;
         self.longest_without = self.longest_without.max(gap);
     }
 }
@@ -134,7 +131,7 @@ mod tests {
             (32, 0, EventKind::RunEnded),
         ]);
         assert_eq!(found.first_leader, Some(secs(2)));
-        assert_eq!((found.without, found.longest_without), (secs(8), secs(5)));
+        assert_eq!(found.longest_without, secs(5));
         assert_eq!((found.overlap, found.terms), (secs(1), 2));
         let at = |from, until| (Time::after(secs(from)), Time::after(secs(until)));
         assert_eq!(found.elections, [at(0, 2), at(10, 13), at(20, 25)]);

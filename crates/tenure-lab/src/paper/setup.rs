@@ -81,7 +81,7 @@ impl ElectionSetup {
             world.inject_after(LISTS / 2, crash);
         }
         world.run_until((LISTS + BEGINS) / 2);
-        let before = world.traffic().clone();
+        let before = world.traffic();
         let network = world.network_mut();
         network.sending = self.sending;
         network.everywhere = Link {
@@ -106,11 +106,11 @@ impl ElectionSetup {
         let leader = opinions.next().and_then(|(_, leader)| leader);
         let agree = leader.is_some() && opinions.all(|(_, it)| it == leader);
         let settled = agree && knows > begins;
-        let sent = world.traffic().clone() - &before;
+        let sent = world.traffic() - before;
         ElectionOutcome {
             response: settled.then(|| knows.since(begins)),
             election: sent.election,
-            detection: sent.detection,
+            detection: sent.detection(),
             named: u32::try_from(named.len()).unwrap_or(u32::MAX),
         }
     }

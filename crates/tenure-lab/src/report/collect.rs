@@ -165,9 +165,9 @@ fn count(contestant: &Contestant, nodes: u32, seed: u64) -> Option<Growth> {
     let nothing = Scenario::of_name("start").expect("a scenario of the list");
     let mut world = new_world(contestant, &nothing, nodes, seed, MOST_MESSAGES);
     world.run_until(SETTLED);
-    let start = world.traffic().clone();
+    let start = world.traffic();
     world.run_until(LASTS);
-    let end = world.traffic().clone();
+    let end = world.traffic();
     let crash = Fault::Crash {
         who: Target::Leader,
         machine: false,
@@ -175,15 +175,15 @@ fn count(contestant: &Contestant, nodes: u32, seed: u64) -> Option<Growth> {
     };
     world.inject_after(Duration::ZERO, crash);
     world.run_until(LASTS + SETTLED);
-    if world.traffic().messages() >= MOST_MESSAGES {
+    if world.traffic().messages >= MOST_MESSAGES {
         return None;
     }
-    let failover = world.traffic().clone() - &end;
-    let rest = end - &start;
+    let failover = world.traffic() - end;
+    let rest = end - start;
     let minutes = (LASTS - SETTLED).as_secs_f64() / 60.0;
     Some(Growth {
         nodes,
-        at_rest: rest.messages() as f64 / minutes,
+        at_rest: rest.messages as f64 / minutes,
         start: start.election,
         failover: failover.election,
     })

@@ -70,13 +70,11 @@ impl World {
     }
 
     pub(super) fn send(&mut self, from: NodeId, to: NodeId, payload: Payload) {
-        if !payload.is_message() {
-            // Closing a connection costs nothing worth counting.
-        } else if self.config.count_bytes {
-            let bytes = payload.bytes();
-            self.traffic.count(&payload, bytes);
-            self.traffic_log.record(self.now, &payload, bytes);
-        } else {
+        // Closing a connection does not count.
+        if payload.is_message() && self.config.count_bytes {
+            self.traffic.count(&payload, payload.bytes());
+            self.traffic_log.record(self.now, self.traffic);
+        } else if payload.is_message() {
             self.traffic.count(&payload, 0);
         }
         let kind = payload.kind();

@@ -140,8 +140,8 @@ impl World {
 
     /// The messages so far.
     #[must_use]
-    pub const fn traffic(&self) -> &Traffic {
-        &self.traffic
+    pub const fn traffic(&self) -> Traffic {
+        self.traffic
     }
 
     /// The messages over time, if bytes are counted.
@@ -193,20 +193,20 @@ impl World {
     /// Runs until `end` after the beginning, or until there are too many messages.
     pub fn run_until(&mut self, end: Duration) {
         let end = Time::after(end);
-        while self.traffic.messages() < self.config.most_messages
+        while self.traffic.messages < self.config.most_messages
             && let Some((at, scheduled)) = self.queue.pop_until(end)
         {
             self.now = at;
             self.dispatch(scheduled);
         }
-        if self.traffic.messages() < self.config.most_messages {
+        if self.traffic.messages < self.config.most_messages {
             self.now = end;
         }
     }
 
     /// Ends the run.
     pub fn finish(&mut self) {
-        if self.traffic.messages() >= self.config.most_messages {
+        if self.traffic.messages >= self.config.most_messages {
             self.record(NodeId(0), EventKind::MessageFlood);
         }
         self.record(NodeId(0), EventKind::RunEnded);

@@ -8,7 +8,7 @@ use tenure_lab::fault::{Fault, Target};
 use tenure_lab::measure::RunResult;
 use tenure_lab::report::Timeline;
 use tenure_lab::scenario::Scenario;
-use tenure_lab::sim::{Time, Traffic, TrafficSum};
+use tenure_lab::sim::{Time, Traffic};
 
 use super::contestant::LiveContestant;
 use super::cpu_time::cpu_time;
@@ -126,11 +126,7 @@ impl<'a> LiveRunner<'a> {
         Ok(LiveRun {
             ran: RunResult {
                 elections: elections.collect(),
-                traffic: Traffic {
-                    election: total.messages,
-                    bytes: total.bytes,
-                    ..Traffic::default()
-                },
+                traffic: total,
                 figures,
                 ..RunResult::default()
             },
@@ -145,7 +141,7 @@ impl<'a> LiveRunner<'a> {
         })
     }
 
-    fn record_traffic(&mut self, at: Duration) -> TrafficSum {
+    fn record_traffic(&mut self, at: Duration) -> Traffic {
         let total = self.processes.set.network.traffic();
         self.traffic.record(at, total);
         total
