@@ -13,7 +13,7 @@ use tenure_tests::process::{Process, StoreProcess};
 use tenure_tests::wait_for;
 use tokio::runtime::Runtime;
 
-use super::{Answer, Client, id};
+use super::{Answer, Client};
 
 /// The calls that make a change durable.
 const SYNC: &str = "fsync,fdatasync";

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tenure_tests::needs::SmallDisk;
-use tenure_tests::process::{StoreProcess, run};
+use tenure_tests::process::{Process, StoreProcess, run};
 use tenure_tests::receiver::now;
 use tenure_tests::{wait_for, wait_until};
 
