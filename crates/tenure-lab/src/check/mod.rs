@@ -2,6 +2,7 @@
 
 #[cfg(feature = "mutations")]
 mod mutations;
+mod random;
 mod run;
 mod script;
 mod scripts;

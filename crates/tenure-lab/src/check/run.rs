@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::random::random_faults;
 use super::{CheckReport, FaultScript, Finding};
 use crate::contestant::{Cluster, Contestant};
-use crate::fault::{Fault, FaultProfile, Mutation, Target, random_faults};
+use crate::fault::{Fault, Mutation, Target};
 use crate::invariant::{self, Promises, Violation};
 use crate::sim::{TaskStop, World, WorldConfig};
 
@@ -44,7 +45,7 @@ pub struct RunOutcome {
 }
 
 /// The largest deviation of a clock's rate, in millionths: one percent. A lease tolerates five.
-const DRIFT: u64 = 10_000;
+pub(super) const DRIFT: u64 = 10_000;
 
 /// In milliseconds: a wall clock that is set back so far shows zero.
 const LONG_AGO: i64 = 1_000_000_000_000_000;
@@ -166,26 +167,10 @@ impl CheckCase {
         }
     }
 
-    fn trouble(&self) -> Duration {
+    /// How long there are faults.
+    pub(super) fn trouble(&self) -> Duration {
         self.script
             .map_or(self.lasts * 4 / 5, |script| script.faults_end)
-    }
-
-    /// The faults. A contestant that guarantees one leader at a time must keep that under severe
-    /// faults; the others must agree when the faults are over. Without a quorum there is one leader
-    /// only as long as no message outlives the detection of its sender's crash.
-    fn fault_profile(&self, cluster: &Cluster) -> FaultProfile {
-        FaultProfile {
-            nodes: self.nodes,
-            store: self.contestant.algorithm.uses_store(),
-            trouble: self.trouble(),
-            pause: Duration::from_secs(5),
-            lasts: self.contestant.term.lease_duration() * 2,
-            severe: self.severe,
-            delay: cluster.message_lifetime() / 2,
-            drift: DRIFT,
-            blocks: self.mutation == Some(Mutation::RenewerOnTaskRuntime),
-        }
     }
 
     fn promises(&self) -> Promises {
@@ -211,7 +196,7 @@ impl CheckCase {
             ..self.contestant.clone()
         };
         let cluster = Cluster::new(contestant, self.nodes).with_mutation(self.mutation);
-        let profile = self.fault_profile(&cluster);
+        let delay = cluster.message_lifetime() / 2;
         let config = WorldConfig {
             task: self.task,
             drift: DRIFT,
@@ -234,7 +219,7 @@ impl CheckCase {
         }
         let faults = match self.script {
             Some(script) => script.faults(seed),
-            None => random_faults(&profile, seed),
+            None => random_faults(self, delay, seed),
         };
         for (at, fault) in faults {
             world.inject_after(at, fault);

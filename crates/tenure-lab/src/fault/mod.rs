@@ -1,7 +1,6 @@
-//! [`Fault`]s of hosts, networks and clocks, [`random_faults`], and [`Mutation`]s.
+//! [`Fault`]s of hosts, networks and clocks, and [`Mutation`]s.
 
 mod mutation;
-mod schedule;
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +12,6 @@ use crate::contestant::Algorithm;
 use crate::sim::Link;
 
 pub use mutation::Mutation;
-pub use schedule::{FaultProfile, random_faults};
 
 /// The hosts that a fault concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tenure_core::election::TaskEnd;
-use tenure_core::{Epoch, Instant, NodeId};
+use tenure_core::{Epoch, NodeId};
 
 use super::host::{RunningTask, host_of};
 use super::world::Scheduled;
-use super::{DurableState, EventKind, Payload, ProcessEffect, TaskStop, Time, World};
+use super::{DurableState, EventKind, Payload, ProcessEffect, TaskStop, World};
 
 /// The longest time of a write to a disk, if no fault sets another one.
 const WRITE: Duration = Duration::from_millis(4);
@@ -43,7 +43,7 @@ impl World {
                 };
                 self.end_task(node, takes, TaskEnd::Aborted);
             }
-            ProcessEffect::TermEnded(reason) => self.record(node, EventKind::TermEnded(reason)),
+            ProcessEffect::Record(event) => self.record(node, event),
             ProcessEffect::Exit => self.exit(node),
             ProcessEffect::SeesLeader(leader) => {
                 let host = host_of(&mut self.hosts, node);
@@ -52,21 +52,7 @@ impl World {
                     self.record(node, EventKind::SeesLeader(leader));
                 }
             }
-            ProcessEffect::Granted { epoch, to, id, at } => {
-                let at = self.when(node, at);
-                self.record(node, EventKind::Granted { epoch, to, id, at });
-            }
-            ProcessEffect::LeaseRuns(epoch, from, duration) => {
-                let from = self.when(node, from);
-                self.record(node, EventKind::LeaseRuns(epoch, from, duration));
-            }
-            ProcessEffect::LeaseGivenUp(epoch) => self.record(node, EventKind::LeaseGivenUp(epoch)),
-            ProcessEffect::Failed(why) => self.record(node, EventKind::Failed(why)),
         }
-    }
-
-    pub(super) fn when(&self, node: NodeId, instant: Instant) -> Time {
-        self.hosts[&node].clock.when(instant)
     }
 
     pub(super) fn send(&mut self, from: NodeId, to: NodeId, payload: Payload) {
