@@ -14,7 +14,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tenure_tests::process::{Process, StoreProcess, command, json_of, run, stderr, stdout};
 use tenure_tests::wait_for;
 
