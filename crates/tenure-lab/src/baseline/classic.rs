@@ -163,10 +163,9 @@ impl Classic {
                     // Longer than an election takes.
                     self.due = context.now + self.node.timings.timeout * 5;
                 }
-                State::Normal { asked } if self.node.leader() == Some(from) => {
-                    if std::mem::take(asked) {
-                        self.due = self.node.next_poll(context);
-                    }
+                State::Normal { asked } if *asked && self.node.leader() == Some(from) => {
+                    *asked = false;
+                    self.due = self.node.next_poll(context);
                 }
                 _ => {}
             },
