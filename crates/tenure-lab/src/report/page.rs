@@ -74,7 +74,7 @@ impl Report {
     const fn counts(&self) -> &'static str {
         match self.setting {
             Setting::Simulated(_) => {
-                "Election messages, the messages of an election while there is no leader, signs of life and \
+                "Election messages, the messages of an election while there is no leader, messages of failure detectors and \
                  bytes are means over whole runs; at rest means before the first fault. Bytes are those of \
                  message bodies, without request headers."
             }
@@ -121,7 +121,7 @@ impl Report {
             &self.key(),
             &format!(
                 "<b>{}</b>: {}. The dot is the median of the longest times without a leader, and the line \
-                 above it ends at the maximum. Left and low is good. Contestants that were never without a \
+                 above it ends at the maximum. Lower left is better. Contestants that were never without a \
                  leader are not shown.{}",
                 escape(failover.name),
                 escape(failover.about),
@@ -140,8 +140,7 @@ impl Report {
             format!("<code>{name}</code> {:?}", lease)
         });
         format!(
-            " A failover takes the longer the lease lasts and the later the failure detector reports a \
-             crash. Lease durations: {}. For a comparison with a shorter lease name it: \
+            " A failover takes longer with a longer lease and with a slower failure detector. Lease durations: {}. For a comparison with a shorter lease name it: \
              <code>--contestant lease@3s</code>.",
             leases.collect::<Vec<_>>().join(", ")
         )
@@ -173,13 +172,13 @@ impl Report {
             (
                 start,
                 "messages at the start",
-                "Election messages in the first minute, in which all start, without signs of life.",
+                "Election messages in the first minute, in which all start, without messages of failure detectors.",
             ),
             (
                 failover,
                 "messages after a failure",
                 "Election messages in the minute after the leader was killed, with the renewals of the new \
-                 leader and without signs of life.",
+                 leader and without messages of failure detectors.",
             ),
         ];
         let key = self.key();
@@ -189,7 +188,7 @@ impl Report {
         });
         format!(
             "<h2>Messages against the number of members</h2>\n<p>One run each, with seed {}. A \
-             line that ends early: with more members the messages cause more messages without end.</p>\n{}",
+             line ends early if with more members messages only cause more messages.</p>\n{}",
             seeds.start,
             figures.concat()
         )
@@ -262,8 +261,8 @@ impl Report {
                 &timeline,
                 "",
                 &format!(
-                    "Leaders over time on each host, in the {which}. Dashed: faults. A line that ends: the \
-                     process has ended, the run is over, or it ended because of too many messages. Gaps \
+                    "Leaders over time on each host, in the {which}. Dashed: faults. A line ends with \
+                     its process, with the run, or when there are too many messages. Gaps \
                      narrower than a dot are not drawn."
                 )
             ),
