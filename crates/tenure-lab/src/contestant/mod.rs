@@ -17,7 +17,6 @@ use tenure_core::detector::{DetectBy, DetectionOptions};
 use tenure_core::lease::candidate::{Timings, TimingsOptions};
 
 pub use cluster::Cluster;
-pub use name::UnknownContestant;
 
 /// A strategy under comparison, with its settings.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,6 +2,7 @@
 //! equal runs.
 
 mod network;
+mod quality;
 
 mod chaos;
 mod figures;

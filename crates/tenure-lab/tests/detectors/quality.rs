@@ -22,7 +22,7 @@ use tenure_core::Instant;
 
 /// Collects a trace. Call it for every change of the node and of the detector, in the order of time.
 #[derive(Clone, Debug)]
-pub struct Meter {
+pub(crate) struct Meter {
     at: Instant,
     up: bool,
     /// The time from which the node is suspected.
@@ -43,30 +43,30 @@ enum Wrong {
 
 /// The measures of one watcher and one node, or of many taken together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Quality {
+pub(crate) struct Quality {
     /// How long the node was up.
-    pub up: Duration,
+    pub(crate) up: Duration,
     /// How much of that it was suspected.
-    pub wrong: Duration,
+    pub(crate) wrong: Duration,
     /// Crashes that were detected before the node came back or the trace ended.
-    pub detection: Times,
+    pub(crate) detection: Times,
     /// Crashes that were not.
-    pub undetected: u64,
+    pub(crate) undetected: u64,
     /// Mistakes.
-    pub mistakes: Times,
+    pub(crate) mistakes: Times,
     /// Suspicions that were right and outlasted the node's return.
-    pub recovery: Times,
+    pub(crate) recovery: Times,
 }
 
 /// How often something happened and how long it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub(crate) struct Times {
     /// How often.
-    pub count: u64,
+    pub(crate) count: u64,
     /// All of them together.
-    pub total: Duration,
+    pub(crate) total: Duration,
     /// The longest.
-    pub longest: Duration,
+    pub(crate) longest: Duration,
 }
 
 impl Times {
@@ -84,7 +84,7 @@ impl Times {
 
     /// The mean; `None` if it never happened.
     #[must_use]
-    pub fn mean(&self) -> Option<Duration> {
+    pub(crate) fn mean(&self) -> Option<Duration> {
         (self.count > 0).then(|| self.total.div_f64(self.count as f64))
     }
 }
@@ -92,7 +92,7 @@ impl Times {
 impl Quality {
     /// Mistakes per second that the node was up; zero if it never was.
     #[must_use]
-    pub fn mistake_rate(&self) -> f64 {
+    pub(crate) fn mistake_rate(&self) -> f64 {
         if self.up.is_zero() {
             0.0
         } else {
@@ -102,7 +102,7 @@ impl Quality {
 
     /// The part of its time up in which the node was trusted, from 0 to 1; 1 if it never was up.
     #[must_use]
-    pub fn query_accuracy(&self) -> f64 {
+    pub(crate) fn query_accuracy(&self) -> f64 {
         if self.up.is_zero() {
             1.0
         } else {
@@ -111,7 +111,7 @@ impl Quality {
     }
 
     /// Adds the measures of another pair of watcher and node.
-    pub fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.up += other.up;
         self.wrong += other.wrong;
         self.detection.add_all(&other.detection);
@@ -124,7 +124,7 @@ impl Quality {
 impl Meter {
     /// A trace that begins at `now` with a node that is up and trusted.
     #[must_use]
-    pub fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self {
             at: now,
             up: true,
@@ -136,7 +136,7 @@ impl Meter {
     }
 
     /// The node is up, or down, from `now` on.
-    pub fn set_up(&mut self, now: Instant, up: bool) {
+    pub(crate) fn set_up(&mut self, now: Instant, up: bool) {
         self.advance(now);
         if up == self.up {
             return;
@@ -152,7 +152,7 @@ impl Meter {
     }
 
     /// The detector suspects the node, or trusts it, from `now` on.
-    pub fn set_suspected(&mut self, now: Instant, suspected: bool) {
+    pub(crate) fn set_suspected(&mut self, now: Instant, suspected: bool) {
         self.advance(now);
         if suspected == self.suspected.is_some() {
             return;
@@ -167,7 +167,7 @@ impl Meter {
 
     /// The measures, for a trace that ends at `now`.
     #[must_use]
-    pub fn finish(mut self, now: Instant) -> Quality {
+    pub(crate) fn finish(mut self, now: Instant) -> Quality {
         self.advance(now);
         self.end_crash();
         self.end_wrong(now);

@@ -5,39 +5,64 @@ use std::time::Duration;
 use tenure_core::NodeId;
 use tenure_core::lease::candidate::TaskEnd;
 
-use super::{Fault, Target};
-use crate::sim::{Latency, Link, Rng, World};
+use super::CheckCase;
+use super::run::DRIFT;
+use crate::fault::{Fault, Mutation, Target};
+use crate::sim::{Latency, Link, Rng};
 
 /// The stream of random numbers of the schedule.
 const SCHEDULE: u64 = 3;
 
-/// The kinds and limits of random faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FaultProfile {
-    /// The number of hosts that compete.
-    pub nodes: u32,
-    /// Whether there is a store.
-    pub store: bool,
-    /// How long there are faults.
-    pub trouble: Duration,
-    /// The mean time from one fault to the next.
-    pub pause: Duration,
-    /// The longest duration of a fault.
-    pub lasts: Duration,
-    /// Whether there are partitions, lost and very late messages, and frozen processes: then no
-    /// detector can tell a live member from a dead one. Otherwise no message takes longer than `delay`.
-    pub severe: bool,
-    /// The longest latency if faults are not severe.
-    pub delay: Duration,
-    /// The largest deviation of a clock's rate, in millionths.
-    pub drift: u64,
-    /// Whether tasks block their runtime.
-    pub blocks: bool,
+/// The mean time from one fault to the next.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// The random faults of this seed, each with its time.
+///
+/// A contestant that guarantees one leader at a time must keep that under severe faults; the others
+/// must agree when the faults are over. Without a quorum there is one leader only as long as no message
+/// outlives the detection of its sender's crash. So without severe faults there are no partitions, no
+/// losses and no frozen processes, and no message takes longer than `delay`.
+pub(super) fn random_faults(
+    case: &CheckCase,
+    delay: Duration,
+    seed: u64,
+) -> Vec<(Duration, Fault)> {
+    let mut rng = Rng::new(seed, SCHEDULE);
+    let mut schedule = Schedule {
+        case,
+        has_store: case.contestant.algorithm.uses_store(),
+        longest: case.contestant.term.lease_duration() * 2,
+        delay,
+        faults: Vec::new(),
+    };
+    let mut kinds: Vec<FaultKind> = MILD.to_vec();
+    if case.severe {
+        kinds.extend(SEVERE);
+    }
+    if schedule.has_store {
+        kinds.extend([FaultKind::PartStore, FaultKind::Break]);
+    }
+    if case.mutation == Some(Mutation::RenewerOnTaskRuntime) {
+        kinds.extend([FaultKind::Block; 5]);
+    }
+    let mut at = Duration::from_secs(3);
+    while at < case.trouble() {
+        let kind = rng.one_of(&kinds);
+        schedule.add(at, kind, &mut rng);
+        at += rng.between(Duration::ZERO, PAUSE * 2);
+    }
+    schedule.faults
 }
 
-/// Faults, each with its time.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct FaultSchedule(Vec<(Duration, Fault)>);
+struct Schedule<'a> {
+    case: &'a CheckCase,
+    has_store: bool,
+    /// The longest duration of a fault.
+    longest: Duration,
+    /// The longest latency if faults are not severe.
+    delay: Duration,
+    faults: Vec<(Duration, Fault)>,
+}
 
 #[derive(Clone, Copy)]
 enum FaultKind {
@@ -87,52 +112,21 @@ const SEVERE: &[FaultKind] = &[
     FaultKind::CutOneWay,
 ];
 
-impl FaultSchedule {
-    /// The schedule of this seed.
-    #[must_use]
-    pub fn new(profile: &FaultProfile, seed: u64) -> Self {
-        let mut rng = Rng::new(seed, SCHEDULE);
-        let mut schedule = Self::default();
-        let mut kinds: Vec<FaultKind> = MILD.to_vec();
-        if profile.severe {
-            kinds.extend(SEVERE);
-        }
-        if profile.store {
-            kinds.extend([FaultKind::PartStore, FaultKind::Break]);
-        }
-        if profile.blocks {
-            kinds.extend([FaultKind::Block; 5]);
-        }
-        let mut at = Duration::from_secs(3);
-        while at < profile.trouble {
-            let kind = rng.one_of(&kinds);
-            schedule.add(profile, at, kind, &mut rng);
-            at += rng.between(Duration::ZERO, profile.pause * 2);
-        }
-        schedule
-    }
-
-    /// Injects all faults into a world at its beginning.
-    pub fn inject_into(self, world: &mut World) {
-        for (at, fault) in self.0 {
-            world.inject_after(at, fault);
-        }
-    }
-
-    fn add(&mut self, profile: &FaultProfile, at: Duration, kind: FaultKind, rng: &mut Rng) {
+impl Schedule<'_> {
+    fn add(&mut self, at: Duration, kind: FaultKind, rng: &mut Rng) {
         let lasts = if rng.happens(300_000) {
-            rng.between(Duration::ZERO, profile.lasts / 100)
+            rng.between(Duration::ZERO, self.longest / 100)
         } else {
-            rng.between(Duration::ZERO, profile.lasts)
+            rng.between(Duration::ZERO, self.longest)
         };
         let end = at + lasts;
         let anybody = |rng: &mut Rng| {
-            if profile.store && rng.happens(250_000) {
+            if self.has_store && rng.happens(250_000) {
                 Target::Store
             } else if rng.happens(400_000) {
                 Target::Leader
             } else {
-                Target::Node(NodeId(1 + rng.below(profile.nodes.into()) as u32))
+                Target::Node(NodeId(1 + rng.below(self.case.nodes.into()) as u32))
             }
         };
         let who = anybody(rng);
@@ -158,14 +152,14 @@ impl FaultSchedule {
                 self.push(at, Fault::TaskEnds(Target::Leader, end));
             }
             FaultKind::SlowDisk => {
-                let takes = rng.between(Duration::ZERO, profile.lasts / 10);
+                let takes = rng.between(Duration::ZERO, self.longest / 10);
                 self.push(at, Fault::SlowDisk(who, takes));
                 self.push(end, Fault::SlowDisk(who, Duration::ZERO));
             }
             FaultKind::CrashWhileWriting => {
                 // The leader resigns first, so that there is something to write.
-                let takes = profile.lasts / 4;
-                let who = if profile.store { Target::Store } else { who };
+                let takes = self.longest / 4;
+                let who = if self.has_store { Target::Store } else { who };
                 let crash = |who, back: Duration| Fault::Crash {
                     who,
                     machine: false,
@@ -184,18 +178,18 @@ impl FaultSchedule {
                 self.push(end, Fault::WallClock(who, -days));
             }
             FaultKind::ClockRate => {
-                let wide = 2 * profile.drift + 1;
-                let ppm = rng.below(wide).cast_signed() - profile.drift.cast_signed();
+                let wide = 2 * DRIFT + 1;
+                let ppm = rng.below(wide).cast_signed() - DRIFT.cast_signed();
                 self.push(at, Fault::ClockRate(who, ppm));
             }
             FaultKind::BadLinks => {
-                self.push(at, Fault::Links(bad_link(profile, rng)));
+                self.push(at, Fault::Links(self.bad_link(rng)));
                 self.push(end, Fault::Links(Link::default()));
             }
             FaultKind::Repeats => {
                 let link = Link {
                     repeats: 300_000,
-                    ..bad_link(profile, rng)
+                    ..self.bad_link(rng)
                 };
                 self.push(at, Fault::Links(link));
                 self.push(end, Fault::Links(Link::default()));
@@ -204,7 +198,7 @@ impl FaultSchedule {
             FaultKind::Suspend => self.push(at, Fault::Suspend(who, lasts)),
             FaultKind::Block => self.push(at, Fault::Block(Target::Leader, lasts)),
             FaultKind::Part => {
-                let all = (1..=profile.nodes).map(|node| Target::Node(NodeId(node)));
+                let all = (1..=self.case.nodes).map(|node| Target::Node(NodeId(node)));
                 let side = all.filter(|_| rng.happens(400_000)).collect();
                 self.push(at, Fault::Part(side));
                 self.push(end, Fault::Heal);
@@ -218,37 +212,37 @@ impl FaultSchedule {
                 self.push(end, Fault::Heal);
             }
             // The period lets the lease expire: with a shorter one the leader could not know yet.
-            FaultKind::Break => self.push(at, Fault::Break(profile.lasts)),
+            FaultKind::Break => self.push(at, Fault::Break(self.longest)),
         }
     }
 
     fn push(&mut self, at: Duration, fault: Fault) {
-        self.0.push((at, fault));
+        self.faults.push((at, fault));
     }
-}
 
-fn bad_link(profile: &FaultProfile, rng: &mut Rng) -> Link {
-    let ms = Duration::from_millis;
-    if !profile.severe {
-        let link = Link {
-            latency: Latency::Uniform(ms(1), profile.delay),
-            repeats: rng.below(100_000) as u32,
-            ..Link::default()
-        };
-        return link;
-    }
-    Link {
-        latency: rng.one_of(&[
-            Latency::Uniform(ms(1), ms(100)),
-            Latency::Exponential(ms(5), ms(200)),
-            Latency::Uniform(ms(1), ms(2_000)),
-        ]),
-        loss: rng.one_of(&[0, 10_000, 100_000, 300_000]),
-        repeats: rng.one_of(&[0, 20_000, 200_000]),
-        late: rng.one_of(&[
-            (0, Duration::ZERO),
-            (50_000, profile.lasts),
-            (200_000, profile.lasts * 2),
-        ]),
+    fn bad_link(&self, rng: &mut Rng) -> Link {
+        let ms = Duration::from_millis;
+        if !self.case.severe {
+            let link = Link {
+                latency: Latency::Uniform(ms(1), self.delay),
+                repeats: rng.below(100_000) as u32,
+                ..Link::default()
+            };
+            return link;
+        }
+        Link {
+            latency: rng.one_of(&[
+                Latency::Uniform(ms(1), ms(100)),
+                Latency::Exponential(ms(5), ms(200)),
+                Latency::Uniform(ms(1), ms(2_000)),
+            ]),
+            loss: rng.one_of(&[0, 10_000, 100_000, 300_000]),
+            repeats: rng.one_of(&[0, 20_000, 200_000]),
+            late: rng.one_of(&[
+                (0, Duration::ZERO),
+                (50_000, self.longest),
+                (200_000, self.longest * 2),
+            ]),
+        }
     }
 }

@@ -1,103 +1,67 @@
 //! The processes of one run.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::fs;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use nix::sys::signal::{Signal, kill};
-use tempfile::TempDir;
 use tenure_lab::sim::{EventKind, Time};
 
 use super::contestant::LiveContestant;
 use super::receiver::Receiver;
-use crate::processes::{
-    Network, NetworkKind, Process, STORE, descendants, in_background, kill_all, now, start_store,
-    this_program,
-};
+use crate::processes::{ProcessSet, STORE, descendants, kill_all, now, this_program};
 
-/// Candidates, and a store if they need one, in a temporary directory. A drop kills all descendants
-/// of this process, including those that other processes have left behind.
+/// Candidates, and a store if they need one. A drop kills all descendants of this process,
+/// including those that other processes have left behind.
 #[derive(Debug)]
-pub(super) struct ProcessSet<'a> {
+pub(super) struct LiveProcesses<'a> {
     contestant: &'a LiveContestant,
     /// The receiver that leaders write to.
     pub(super) receiver: Receiver,
-    pub(super) network: Network,
-    /// By number; the store is [`STORE`].
-    processes: BTreeMap<u32, Process>,
+    pub(super) set: ProcessSet,
     frozen: BTreeSet<u32>,
     /// Events of processes with their times.
     pub(super) seen: Vec<(Duration, u32, EventKind)>,
     /// All candidates, best first.
     best_first: Vec<u32>,
-    ended: &'a mut Ended,
-    /// Dropped last, because the others write to it.
-    folder: TempDir,
+    /// How many processes have ended.
+    ended: &'a mut usize,
 }
 
-/// How many processes and namespaces have ended.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ended {
-    processes: usize,
-    namespaces: usize,
-}
-
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ended {} processes; none is left", self.processes)?;
-        match self.namespaces {
-            0 => Ok(()),
-            namespaces => write!(f, ", nor any of their {namespaces} network namespaces"),
-        }
-    }
-}
-
-impl<'a> ProcessSet<'a> {
+impl<'a> LiveProcesses<'a> {
     /// Starts the store. No candidate runs yet.
     pub(super) fn new(
         contestant: &'a LiveContestant,
         candidates: u32,
-        network: NetworkKind,
-        ended: &'a mut Ended,
+        ended: &'a mut usize,
     ) -> anyhow::Result<Self> {
-        let least = if contestant.needs_store { STORE } else { 1 };
-        let numbers: Vec<u32> = (least..=candidates).collect();
-        let folder = tempfile::Builder::new()
-            .prefix("tenure-compare-")
-            .tempdir()?;
-        let network = Network::start_kind(network, &numbers)?;
-        let mut set = Self {
+        let has_store = contestant.needs_store;
+        let mut processes = Self {
             contestant,
-            receiver: Receiver::start(network.listener()?)?,
-            network,
-            processes: BTreeMap::new(),
+            receiver: Receiver::start()?,
+            set: ProcessSet::new("tenure-compare-", "candidate", candidates, has_store)?,
             frozen: BTreeSet::new(),
             seen: Vec::new(),
             best_first: contestant.best_first(candidates),
             ended,
-            folder,
         };
-        if contestant.needs_store {
-            set.start(STORE)?;
+        if has_store {
+            processes.record(STORE, EventKind::Started);
         }
-        Ok(set)
+        Ok(processes)
     }
 
     /// Starts a process, if it does not run.
     pub(super) fn start(&mut self, number: u32) -> anyhow::Result<()> {
-        if self.is_running(number)? {
+        if self.set.is_running(number)? {
             return Ok(());
         }
         self.kill(number);
-        let folder = self.folder.path();
-        let process = if number == STORE {
-            let spawn = |store| self.network.spawn(STORE, store);
-            start_store(folder, self.network.listen_address(STORE), spawn)?.0
+        if number == STORE {
+            self.set.start_store()?;
         } else {
-            let log = folder.join(format!("{number}.log"));
-            let config = self.contestant.write(folder, number, &self.network)?;
+            let folder = self.set.folder();
+            let config = self.contestant.write(folder, number, &self.set.network)?;
             let mut candidate = this_program(&["run"]);
             candidate
                 .arg("--config")
@@ -105,28 +69,17 @@ impl<'a> ProcessSet<'a> {
                 .args(["--", "/proc/self/exe", "compare-worker", "--receiver"])
                 .arg(self.receiver.address.to_string())
                 .current_dir(folder);
-            in_background(&mut candidate, &log)?;
-            let started = self.network.spawn(number, candidate).map(Process);
-            started.with_context(|| format!("can't start candidate {number}"))?
-        };
-        self.processes.insert(number, process);
+            self.set.start(number, candidate)?;
+        }
         self.record(number, EventKind::Started);
         Ok(())
     }
 
-    /// Whether a process runs.
-    pub(super) fn is_running(&mut self, number: u32) -> anyhow::Result<bool> {
-        let process = self.processes.get_mut(&number);
-        process.map_or(Ok(false), Process::is_running)
-    }
-
     /// Fails with the last log line of a process that has ended by itself.
     pub(super) fn ensure_all_run(&mut self) -> anyhow::Result<()> {
-        let numbers: Vec<u32> = self.processes.keys().copied().collect();
-        for number in numbers {
-            if !self.is_running(number)? {
-                let log = self.folder.path().join(format!("{number}.log"));
-                let log = fs::read_to_string(log).unwrap_or_default();
+        for number in self.set.numbers() {
+            if !self.set.is_running(number)? {
+                let log = self.set.read_log(number);
                 let last = log.lines().last().unwrap_or("its log is empty");
                 bail!(
                     "{}: process {number} has ended: {last}",
@@ -147,7 +100,7 @@ impl<'a> ProcessSet<'a> {
     pub(super) fn best_but(&mut self, leader: Option<u32>) -> anyhow::Result<Option<u32>> {
         for number in self.best_first.clone() {
             let counts = Some(number) != leader && !self.frozen.contains(&number);
-            if counts && self.is_running(number)? {
+            if counts && self.set.is_running(number)? {
                 return Ok(Some(number));
             }
         }
@@ -156,7 +109,7 @@ impl<'a> ProcessSet<'a> {
 
     /// Sends SIGKILL to `tenure run` alone. Its watchdogs must kill the command.
     pub(super) fn kill(&mut self, number: u32) {
-        if self.processes.remove(&number).is_some() {
+        if self.set.kill(number) {
             self.frozen.remove(&number);
             self.record(number, EventKind::Stopped);
         }
@@ -169,9 +122,8 @@ impl<'a> ProcessSet<'a> {
 
     /// Removes processes that have ended, some time after they were stopped.
     pub(super) fn collect(&mut self) -> anyhow::Result<()> {
-        let numbers: Vec<u32> = self.processes.keys().copied().collect();
-        for number in numbers {
-            if !self.is_running(number)? {
+        for number in self.set.numbers() {
+            if !self.set.is_running(number)? {
                 self.kill(number);
             }
         }
@@ -198,7 +150,7 @@ impl<'a> ProcessSet<'a> {
 
     fn signal_all(&mut self, number: u32, signal: Signal) -> anyhow::Result<()> {
         self.signal(number, signal)?;
-        let pid = self.processes.get(&number).map(Process::pid);
+        let pid = self.set.pid(number);
         for process in pid.into_iter().flat_map(descendants) {
             // It may have ended meanwhile.
             let _ = kill(process, signal);
@@ -207,11 +159,10 @@ impl<'a> ProcessSet<'a> {
     }
 
     fn signal(&mut self, number: u32, signal: Signal) -> anyhow::Result<()> {
-        if !self.is_running(number)? {
-            return Ok(());
+        if self.set.is_running(number)? {
+            self.set.signal(number, signal)?;
         }
-        let process = self.processes.get(&number);
-        process.map_or(Ok(()), |process| process.signal(signal))
+        Ok(())
     }
 
     fn record(&mut self, number: u32, what: EventKind) {
@@ -219,10 +170,8 @@ impl<'a> ProcessSet<'a> {
     }
 }
 
-impl Drop for ProcessSet<'_> {
+impl Drop for LiveProcesses<'_> {
     fn drop(&mut self) {
-        let own = std::mem::take(&mut self.processes);
-        self.ended.processes += kill_all(own.into_values().collect());
-        self.ended.namespaces += self.network.namespaces();
+        *self.ended += kill_all(self.set.take_all());
     }
 }
