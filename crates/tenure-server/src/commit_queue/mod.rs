@@ -50,7 +50,7 @@ pub(crate) trait Subscriber: fmt::Debug + Send + Sync {
     fn committed(&self, changes: Vec<LeaseChange>);
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     last: u64,
     /// Batches that wait for the commit thread, oldest first.
@@ -58,8 +58,8 @@ struct State {
     /// The batch that the commit thread has, until it is durable or undone.
     taken: Option<QueuedBatch>,
     group: GroupCommit,
-    /// How many change sets the commit thread waits for. It is not woken for fewer, nor while it commits.
-    awaited: usize,
+    /// How many change sets the commit thread waits for; `None` while it commits. It is not woken for fewer.
+    awaited: Option<usize>,
     closing: bool,
 }
 
@@ -105,11 +105,7 @@ impl CommitQueue {
             durable: AtomicU64::new(last),
             state: Mutex::new(State {
                 last,
-                queued: VecDeque::new(),
-                taken: None,
-                group: GroupCommit::default(),
-                awaited: usize::MAX,
-                closing: false,
+                ..State::default()
             }),
             wake: Condvar::new(),
             durability,
@@ -139,10 +135,11 @@ impl CommitQueue {
             return (last, None);
         }
         let ticket = state.push(set);
-        let wakes = state.len() >= state.awaited;
-        if wakes {
-            state.awaited = usize::MAX;
-        }
+        let queued = state.len();
+        let wakes = state
+            .awaited
+            .take_if(|awaited| queued >= *awaited)
+            .is_some();
         drop(state);
         if wakes {
             self.wake.notify_one();
@@ -222,7 +219,7 @@ impl CommitQueue {
             if is_enough && let Some(batch) = state.queued.pop_front() {
                 let sets = Arc::clone(&batch.sets);
                 state.taken = Some(batch);
-                state.awaited = usize::MAX;
+                state.awaited = None;
                 return Work::Commit(sets);
             }
             if state.closing {
@@ -233,11 +230,11 @@ impl CommitQueue {
                 (true, None) => Duration::MAX,
                 (true, Some(at_most)) if now < began + at_most => began + at_most - now,
                 (true, Some(_)) => {
-                    state.awaited = usize::MAX;
+                    state.awaited = None;
                     return Work::Idle;
                 }
             };
-            state.awaited = if is_enough { 1 } else { group.expected };
+            state.awaited = Some(if is_enough { 1 } else { group.expected });
             let woken = self.wake.wait_timeout(state, wait);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -331,7 +328,11 @@ impl State {
                 QueuedBatch::default()
             }
         };
-        batch.push(set);
+        batch.bytes += set.size();
+        // No other handle exists before the batch is taken.
+        if let Some(sets) = Arc::get_mut(&mut batch.sets) {
+            sets.push(set);
+        }
         let ticket = Ticket(batch.outcome.subscribe());
         self.queued.push_back(batch);
         ticket
@@ -339,14 +340,6 @@ impl State {
 }
 
 impl QueuedBatch {
-    fn push(&mut self, set: ChangeSet) {
-        self.bytes += set.size();
-        // No other handle exists before the batch is taken.
-        if let Some(sets) = Arc::get_mut(&mut self.sets) {
-            sets.push(set);
-        }
-    }
-
     fn last_revision(&self) -> u64 {
         self.sets.last().map_or(0, ChangeSet::last_revision)
     }

@@ -9,8 +9,6 @@ mod replay;
 mod retired;
 mod term;
 
-use std::sync::Arc;
-
 use tenure_core::Epoch;
 
 use crate::model::{ChangeSet, Content, Deleted, LeaseChange, LeaseKey, TermRecord};
@@ -70,26 +68,11 @@ impl Batch {
 
     /// The changes, in order. The checksum is right, so another program wrote a change that is not valid.
     pub(super) fn changes(&self) -> Result<Vec<LoggedChange>, String> {
-        let changes = self.decode();
-        changes.map_err(|_| format!("the batch up to revision {} is not valid", self.revision))
-    }
-
-    fn decode(&self) -> Result<Vec<LoggedChange>, DecodeError> {
         let mut columns = Columns(&self.changes);
-        let mut changes: Vec<LoggedChange> = Vec::new();
+        let mut changes = Vec::new();
         while !columns.is_empty() {
-            let kind = columns.text("kind")?;
-            let mut item = Columns(columns.bytes("item")?);
-            if kind == TERM {
-                let (key, last) = (item.key()?, changes.last_mut());
-                let change = last.filter(|last| last.key == key);
-                let change = change.ok_or(DecodeError("term"))?;
-                change.term = Some(term::decode(&mut item)?);
-            } else {
-                let last = changes.last().map_or(self.previous, |last| last.revision);
-                changes.push(decode_change(kind, &mut item, last + 1)?);
-            }
-            item.end()?;
+            let item = decode_item(&mut columns, self.previous, &mut changes);
+            item.map_err(|_| format!("the batch up to revision {} is not valid", self.revision))?;
         }
         Ok(changes)
     }
@@ -157,42 +140,55 @@ fn put_item(to: &mut Vec<u8>, kind: &str, write: impl FnOnce(&mut Vec<u8>)) {
     put_nested(to, write);
 }
 
-/// Reads a change. A deletion has the revision `next`.
-fn decode_change(
-    kind: &str,
-    item: &mut Columns<'_>,
-    next: u64,
-) -> Result<LoggedChange, DecodeError> {
-    if kind == DELETED {
-        let key = item.key()?;
-        let last = item.optional_number("last")?.and_then(Epoch::new);
-        let retired = item.ids("retired")?;
-        return Ok(LoggedChange {
-            key,
-            revision: next,
-            content: Content::Deleted(Deleted { last, retired }),
-            delta: None,
-            term: None,
-        });
+/// Reads an item: a change, or the term of the last change.
+fn decode_item(
+    from: &mut Columns<'_>,
+    previous: u64,
+    changes: &mut Vec<LoggedChange>,
+) -> Result<(), DecodeError> {
+    let kind = from.text("kind")?;
+    let mut item = Columns(from.bytes("item")?);
+    if kind == TERM {
+        let (key, last) = (item.key()?, changes.last_mut());
+        let last = last.filter(|last| last.key == key);
+        last.ok_or(DecodeError("term"))?.term = Some(term::decode(&mut item)?);
+        return item.end();
     }
-    let delta = match kind {
-        LEASE => None,
-        LEASE_WITH_DELTA => Some((item.number("follows")?, item.ids("forgotten")?)),
+    let mut delta = None;
+    let (key, revision, content) = match kind {
+        DELETED => {
+            let key = item.key()?;
+            let last = item.optional_number("last")?.and_then(Epoch::new);
+            let retired = item.ids("retired")?;
+            // It has no revision: the changes of a batch have one after the other.
+            let before = changes.last().map_or(previous, |change| change.revision);
+            let deleted = Content::Deleted(Deleted { last, retired });
+            (key, before + 1, deleted)
+        }
+        LEASE => {
+            let (key, stored, revision) = decode(&mut item)?;
+            (key, revision, Content::Lease(stored.into()))
+        }
+        LEASE_WITH_DELTA => {
+            let (follows, forgotten) = (item.number("follows")?, item.ids("forgotten")?);
+            let (key, mut stored, revision) = decode(&mut item)?;
+            delta = Some(RetiredDelta {
+                follows,
+                forgotten,
+                added: std::mem::take(&mut stored.retired),
+            });
+            (key, revision, Content::Lease(stored.into()))
+        }
         _ => return Err(DecodeError("kind")),
     };
-    let (key, mut stored, revision) = decode(item)?;
-    let delta = delta.map(|(follows, forgotten)| RetiredDelta {
-        follows,
-        forgotten,
-        added: std::mem::take(&mut stored.retired),
-    });
-    Ok(LoggedChange {
+    changes.push(LoggedChange {
         key,
         revision,
-        content: Content::Lease(Arc::new(stored)),
+        content,
         delta,
         term: None,
-    })
+    });
+    item.end()
 }
 
 #[cfg(test)]

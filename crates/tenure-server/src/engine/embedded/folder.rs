@@ -202,15 +202,11 @@ impl Folder {
         }
     }
 
-    fn log_is_empty(&self) -> bool {
-        let log = self.path.join("leases.db-wal");
-        fs::metadata(log).map_or(true, |log| log.len() == 0)
-    }
-
     /// The folder had a database: a missing, empty or foreign file must not pass for a new one, or every lease
     /// would be free at once.
     pub(super) fn check_database(&self) -> Result<(), OpenError> {
-        check_file(&self.database(), self.log_is_empty())
+        let log = fs::metadata(self.path.join("leases.db-wal"));
+        check_file(&self.database(), log.map_or(true, |log| log.len() == 0))
     }
 }
 
