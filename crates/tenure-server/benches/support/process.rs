@@ -10,7 +10,7 @@ use axum::Json;
 use axum::Router;
 use axum::extract::Path as UrlPath;
 use axum::routing::post;
-use axum_server::accept::NoDelayAcceptor;
+use axum::serve::ListenerExt;
 use tenure_core::wire::{LeaseView, RenewRequest};
 use tenure_server::{Server, Store, StoreConfig};
 
@@ -186,11 +186,9 @@ async fn serve_bare() {
         0,
         Duration::ZERO,
     );
-    axum_server::from_tcp(listener)
-        .expect("a server")
-        .acceptor(NoDelayAcceptor::new())
-        .http1_only()
-        .serve(Router::new().route(route, post(renew)).into_make_service())
+    let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+    let listener = listener.tap_io(|stream| stream.set_nodelay(true).expect("a socket"));
+    axum::serve(listener, Router::new().route(route, post(renew)))
         .await
         .expect("to serve");
 }

@@ -3,14 +3,14 @@
 //! The response is the same as that of the router's route. The fast path saves the search for the
 //! route, its notes for extractors, and its boxes around each call.
 
-use axum::BoxError;
-use axum::body::{Bytes, HttpBody};
-use axum::http::Method;
 use axum::http::request::Parts;
-use axum::response::{IntoResponse, Response};
+use axum::http::{Method, Request};
+use tenure_core::lease::Rules;
+use tenure_core::wire::{LeaseView, RenewRequest};
 
-use super::body::{Json, check_content_type};
-use super::leases::renew_one;
+use super::body::read;
+use super::drain::DrainOnDrop;
+use super::leases::{JsonResult, operate};
 use crate::Store;
 use crate::table::LeaseKey;
 
@@ -27,24 +27,19 @@ pub(super) fn renewal(head: &Parts) -> Option<LeaseKey> {
 }
 
 /// Renews the lease.
-pub(super) async fn renew<B>(store: &Store, key: &LeaseKey, head: Parts, body: B) -> Response
-where
-    B: HttpBody<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    let declared = check_content_type(&head.headers);
-    drop(head);
-    let renewed = match Json::read(declared, body, store.limits()).await {
-        Ok(Json(request)) => renew_one(store, key, &request).await,
-        Err(failure) => Err(failure),
-    };
-    renewed.into_response()
+pub(super) async fn renew(
+    store: &Store,
+    key: &LeaseKey,
+    request: Request<DrainOnDrop>,
+) -> JsonResult<LeaseView> {
+    let limits = store.limits();
+    let request: RenewRequest = read(request, limits, limits.max_body_bytes).await?;
+    operate(store, key, &request.check(&Rules::NATIVE)?, None).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::Request;
 
     #[test]
     fn only_a_plain_renewal_takes_the_fast_path() {

@@ -3,16 +3,17 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Result as Answer;
+use axum::Json;
+use axum::extract::{FromRequest, State};
+use axum::http::{StatusCode, Uri};
+use axum::routing::{MethodFilter, MethodRouter, on};
 use tenure_core::lease::{Metadata, Operation, Rules};
 use tenure_core::wire::{
     AcquireRequest, ChangeRequest, Code, HandOverRequest, History, LeaseList, LeaseView,
     MetadataRequest, Problem, ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest,
 };
 
-use super::body::{BreakBody, Json};
+use super::body::{BreakBody, JsonBody};
 use super::path::{Lease, Namespace};
 use super::problem::ProblemResponse;
 use super::query::{ListQuery, NoQuery, PollQuery};
@@ -22,112 +23,94 @@ use crate::table::LeaseKey;
 
 pub(super) type JsonResult<T> = Result<Json<T>, ProblemResponse>;
 
+/// The operation of a request, and its reason.
+type Checked = Result<(Operation, Option<String>), Problem>;
+
 pub(super) async fn acquire(
     State(store): State<Store>,
     Lease(key): Lease,
     _: NoQuery,
-    Json(request): Json<AcquireRequest>,
+    JsonBody(request): JsonBody<AcquireRequest>,
 ) -> JsonResult<LeaseView> {
     let queued = request.check(&Rules::NATIVE, &mut OsRandom)?;
     check_metadata(&store, &queued.request.metadata)?;
-    let view = within_time(&store, queued.wait, store.acquire(&key, &queued)).await?;
-    Ok(Json(view))
+    answer(&store, queued.wait, store.acquire(&key, &queued)).await
 }
 
-pub(super) async fn renew(
-    State(store): State<Store>,
-    Lease(key): Lease,
-    _: NoQuery,
-    Json(request): Json<RenewRequest>,
-) -> JsonResult<LeaseView> {
-    renew_one(&store, &key, &request).await
+pub(super) fn renew(JsonBody(request): JsonBody<RenewRequest>) -> Checked {
+    Ok((request.check(&Rules::NATIVE)?, None))
 }
 
-/// Renews the lease, for the fast path and for the route.
-pub(super) async fn renew_one(
+pub(super) fn change(JsonBody(request): JsonBody<ChangeRequest>) -> Checked {
+    Ok((request.check()?, None))
+}
+
+pub(super) fn release(JsonBody(request): JsonBody<ReleaseRequest>) -> Checked {
+    request.check()
+}
+
+pub(super) fn break_lease(BreakBody(request): BreakBody) -> Checked {
+    request.check(&Rules::NATIVE)
+}
+
+pub(super) fn hand_over(JsonBody(request): JsonBody<HandOverRequest>) -> Checked {
+    Ok((request.check(&Rules::NATIVE)?, None))
+}
+
+pub(super) fn set_metadata(JsonBody(request): JsonBody<MetadataRequest>) -> Checked {
+    Ok((request.check()?, None))
+}
+
+/// The handler of an operation on a lease that exists. `check` makes the operation from the body.
+pub(super) fn operation<B>(method: MethodFilter, check: fn(B) -> Checked) -> MethodRouter<Store>
+where
+    B: FromRequest<Store, Rejection = ProblemResponse> + Send + 'static,
+{
+    let handler =
+        async move |State(store): State<Store>, Lease(key): Lease, _: NoQuery, body: B| {
+            let (operation, reason) = check(body)?;
+            if let Operation::SetMetadata(_, metadata) = &operation {
+                check_metadata(&store, metadata)?;
+            }
+            operate(&store, &key, &operation, reason).await
+        };
+    on(method, handler)
+}
+
+/// Executes an operation, for the routes and for the fast path.
+pub(super) async fn operate(
     store: &Store,
     key: &LeaseKey,
-    request: &RenewRequest,
+    operation: &Operation,
+    reason: Option<String>,
 ) -> JsonResult<LeaseView> {
-    let operation = request.check(&Rules::NATIVE)?;
-    // Without a time limit: a holder keeps its lease, however slow the disk is.
-    Ok(Json(store.operate(key, &operation, None).await?))
-}
-
-pub(super) async fn change(
-    State(store): State<Store>,
-    Lease(key): Lease,
-    _: NoQuery,
-    Json(request): Json<ChangeRequest>,
-) -> JsonResult<LeaseView> {
-    operate(&store, &key, request.check()?, None).await
-}
-
-pub(super) async fn release(
-    State(store): State<Store>,
-    Lease(key): Lease,
-    _: NoQuery,
-    Json(request): Json<ReleaseRequest>,
-) -> JsonResult<LeaseView> {
-    let (operation, reason) = request.check()?;
-    operate(&store, &key, operation, reason).await
-}
-
-pub(super) async fn break_lease(
-    State(store): State<Store>,
-    Lease(key): Lease,
-    _: NoQuery,
-    BreakBody(request): BreakBody,
-) -> JsonResult<LeaseView> {
-    let (operation, reason) = request.check(&Rules::NATIVE)?;
-    operate(&store, &key, operation, reason).await
-}
-
-pub(super) async fn hand_over(
-    State(store): State<Store>,
-    Lease(key): Lease,
-    _: NoQuery,
-    Json(request): Json<HandOverRequest>,
-) -> JsonResult<LeaseView> {
-    operate(&store, &key, request.check(&Rules::NATIVE)?, None).await
-}
-
-pub(super) async fn set_metadata(
-    State(store): State<Store>,
-    Lease(key): Lease,
-    _: NoQuery,
-    Json(request): Json<MetadataRequest>,
-) -> JsonResult<LeaseView> {
-    let operation = request.check()?;
-    if let Operation::SetMetadata(_, metadata) = &operation {
-        check_metadata(&store, metadata)?;
+    let view = store.operate(key, operation, reason);
+    match operation {
+        // Without a time limit: a holder keeps its lease, however slow the disk is.
+        Operation::Renew(..) => Ok(Json(view.await?)),
+        _ => Box::pin(answer(store, Duration::ZERO, view)).await,
     }
-    operate(&store, &key, operation, None).await
 }
 
 pub(super) async fn verify(
     State(store): State<Store>,
     Lease(key): Lease,
     _: NoQuery,
-    Json(request): Json<VerifyRequest>,
+    JsonBody(request): JsonBody<VerifyRequest>,
 ) -> JsonResult<VerifyReply> {
-    let Operation::Verify(epoch) = request.check()? else {
-        unreachable!("a verify request makes a verify operation")
-    };
-    let reply = within_time(&store, Duration::ZERO, store.verify(&key, epoch)).await?;
-    Ok(Json(reply))
+    let operation = request.check()?;
+    answer(&store, Duration::ZERO, store.verify(&key, &operation)).await
 }
 
 pub(super) async fn view(
-    State(store): State<Store>,
-    Lease(key): Lease,
-    query: PollQuery,
+    store: &Store,
+    key: &LeaseKey,
+    PollQuery { after, wait }: PollQuery,
 ) -> JsonResult<LeaseView> {
-    let view = match query.after {
-        Some(after) => within_time(&store, query.wait, store.poll(&key, after, query.wait)).await?,
-        None => within_time(&store, Duration::ZERO, store.view(&key)).await?,
-    };
-    Ok(Json(view))
+    match after {
+        Some(after) => answer(store, wait, store.poll(key, after, wait)).await,
+        None => answer(store, Duration::ZERO, store.view(key)).await,
+    }
 }
 
 pub(super) async fn history(
@@ -135,58 +118,45 @@ pub(super) async fn history(
     Lease(key): Lease,
     _: NoQuery,
 ) -> JsonResult<History> {
-    let history = within_time(&store, Duration::ZERO, store.history(&key)).await?;
-    Ok(Json(history))
+    answer(&store, Duration::ZERO, store.history(&key)).await
 }
 
 pub(super) async fn delete(
     State(store): State<Store>,
     Lease(key): Lease,
     _: NoQuery,
-) -> Answer<StatusCode, ProblemResponse> {
-    within_time(&store, Duration::ZERO, store.delete(&key)).await?;
+) -> Result<StatusCode, ProblemResponse> {
+    let Json(()) = answer(&store, Duration::ZERO, store.delete(&key)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 pub(super) async fn list(
     State(store): State<Store>,
     Namespace(namespace): Namespace,
-    query: ListQuery,
+    uri: Uri,
 ) -> JsonResult<LeaseList> {
+    let query = ListQuery::of(&uri)?;
     let after = query.after.map(|name| LeaseKey::new(&namespace, &name));
-    let list = store.list(
-        namespace.as_str(),
-        &query.prefix,
-        after.as_ref(),
-        query.limit,
-    );
-    Ok(Json(within_time(&store, Duration::ZERO, list).await?))
+    let (namespace, prefix) = (namespace.as_str(), &query.prefix);
+    let list = store.list(namespace, prefix, after.as_ref(), query.limit);
+    answer(&store, Duration::ZERO, list).await
 }
 
-async fn operate(
-    store: &Store,
-    key: &LeaseKey,
-    operation: Operation,
-    reason: Option<String>,
-) -> JsonResult<LeaseView> {
-    let operate = store.operate(key, &operation, reason);
-    Ok(Json(within_time(store, Duration::ZERO, operate).await?))
-}
-
-/// Runs `work`, which may wait for this long, within the time limit of a request.
-pub(super) async fn within_time<T>(
+/// The answer of `work`, which may wait for this long, within the time limit of a request.
+async fn answer<T>(
     store: &Store,
     wait: Duration,
     work: impl Future<Output = Result<T, Problem>>,
-) -> Result<T, Problem> {
+) -> JsonResult<T> {
     let most = store.limits().request_time;
-    match tokio::time::timeout(wait + most, work).await {
-        Ok(result) => result,
-        Err(_) => Err(Problem::new(
+    let in_time = tokio::time::timeout(wait + most, work).await;
+    let done = in_time.map_err(|_| {
+        Problem::new(
             Code::RequestTimeout,
             format!("the request took longer than {most:?}; the store may still execute it"),
-        )),
-    }
+        )
+    })?;
+    Ok(Json(done?))
 }
 
 fn check_metadata(store: &Store, metadata: &Metadata) -> Result<(), Problem> {

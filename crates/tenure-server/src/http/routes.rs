@@ -3,9 +3,10 @@
 use axum::Router;
 use axum::http::request::Parts;
 use axum::http::{Method, Uri};
-use axum::routing::{get, post, put};
+use axum::routing::{MethodFilter, get, post};
 use tenure_core::wire::{Code, Problem};
 
+use super::leases::operation;
 use super::problem::ProblemResponse;
 use super::{events, health, leases, renewals};
 use crate::Store;
@@ -13,9 +14,13 @@ use crate::Store;
 const LIVE: &str = "/livez";
 const READY: &str = "/readyz";
 
+const POST: MethodFilter = MethodFilter::POST;
+const PUT: MethodFilter = MethodFilter::PUT;
+
 pub(super) fn routes(store: Store) -> Router {
     let leases = "/v1/namespaces/{namespace}/leases";
     let lease = "/v1/namespaces/{namespace}/leases/{lease}";
+    let of = |name| format!("{lease}/{name}");
     Router::new()
         .route("/v1/namespaces/{namespace}/renew", post(renewals::renew))
         .route(leases, get(leases::list))
@@ -23,16 +28,16 @@ pub(super) fn routes(store: Store) -> Router {
             lease,
             get(events::of_namespace_or_view).delete(leases::delete),
         )
-        .route(&format!("{lease}/events"), get(events::of_lease))
-        .route(&format!("{lease}/acquire"), post(leases::acquire))
-        .route(&format!("{lease}/renew"), post(leases::renew))
-        .route(&format!("{lease}/change"), post(leases::change))
-        .route(&format!("{lease}/release"), post(leases::release))
-        .route(&format!("{lease}/break"), post(leases::break_lease))
-        .route(&format!("{lease}/handover"), post(leases::hand_over))
-        .route(&format!("{lease}/verify"), post(leases::verify))
-        .route(&format!("{lease}/metadata"), put(leases::set_metadata))
-        .route(&format!("{lease}/history"), get(leases::history))
+        .route(&of("events"), get(events::of_lease))
+        .route(&of("acquire"), post(leases::acquire))
+        .route(&of("verify"), post(leases::verify))
+        .route(&of("renew"), operation(POST, leases::renew))
+        .route(&of("change"), operation(POST, leases::change))
+        .route(&of("release"), operation(POST, leases::release))
+        .route(&of("break"), operation(POST, leases::break_lease))
+        .route(&of("handover"), operation(POST, leases::hand_over))
+        .route(&of("metadata"), operation(PUT, leases::set_metadata))
+        .route(&of("history"), get(leases::history))
         .route("/v1/limits", get(health::limits))
         .route(LIVE, get(health::live))
         .route(READY, get(health::ready))

@@ -22,6 +22,16 @@ pub(crate) struct LeaseChange {
     pub(crate) remaining_ms: Option<u64>,
 }
 
+impl LeaseChange {
+    /// The lease after the change; `None` if it was deleted.
+    pub(crate) fn stored(&self) -> Option<&Stored> {
+        match &self.content {
+            Content::Lease(stored) => Some(stored),
+            Content::Deleted(_) => None,
+        }
+    }
+}
+
 /// A lease after a change.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {

@@ -95,7 +95,7 @@ impl Store {
     ) -> Result<Result<LeaseSnapshot, E>, Problem> {
         self.ready()?;
         let access = |transaction: &mut LeaseTransaction<'_>| {
-            let (record, now) = (transaction.record(), transaction.now());
+            let (record, now) = (transaction.record(), transaction.now);
             check(record, now)?;
             let snapshot = LeaseSnapshot::of(record, now);
             let last = record.last_grant().map(|grant| grant.lease_id);

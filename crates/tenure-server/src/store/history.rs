@@ -16,9 +16,9 @@ use crate::model::{LeaseKey, TermRecord};
 impl Store {
     /// The terms of the lease, newest first.
     ///
-    /// It is the history as of one moment: the lease is read under its lock, and the disk up to the last term
-    /// that the lease had. If that term ends meanwhile, its end belongs to a later moment; the ends of all
-    /// terms before it are on disk once the ticket of the read is good.
+    /// It is the history as of one moment: the lease is read under its lock, and the disk up to the
+    /// last term that the lease had. If that term ends meanwhile, its end belongs to a later
+    /// moment; the ends of all terms before it are on disk once the ticket of the read is good.
     pub(crate) async fn history(&self, key: &LeaseKey) -> Result<History, Problem> {
         self.ready()?;
         let read_lease = |transaction: &mut LeaseTransaction<'_>| {
@@ -59,8 +59,8 @@ async fn read(
     })
 }
 
-/// Puts the running term before the others. A record of it has its reason; a record that says it has ended is
-/// from after the read.
+/// Puts the running term before the others. A record of it has its reason; a record that says it
+/// has ended is from after the read.
 fn add_running(terms: &mut Vec<TermRecord>, running: TermRecord) {
     match terms.first_mut() {
         Some(recorded) if recorded.epoch == running.epoch => {

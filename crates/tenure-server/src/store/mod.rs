@@ -42,12 +42,11 @@ use crate::scans::Scans;
 use crate::table;
 use crate::timer::Timer;
 
-use subscribers::Subscribers;
 use threads::Threads;
 use wait::OutcomeSender;
 
 pub use foreign::{AccessEffect, LeaseSnapshot};
-pub(crate) use watch::{WatchItem, Watcher};
+pub(crate) use watch::WatchItem;
 
 /// A lease store. Clones are handles to the same one; when the last is dropped it is closed.
 #[derive(Clone, Debug)]
@@ -70,7 +69,7 @@ struct Inner {
     limits: Limits,
     /// The terms on disk. In memory each lease in the table has its own.
     term_history: Option<Arc<dyn TermHistory>>,
-    /// One more than the epoch that leases which are made are numbered above; zero if there is none.
+    /// New leases have epochs above this one. It is stored plus one; zero means that there is none.
     floor: AtomicU64,
     /// How many acquires and long polls wait.
     waiting: Arc<AtomicUsize>,
@@ -78,10 +77,10 @@ struct Inner {
     waited: AtomicU64,
     /// How many clients watch.
     watching: Arc<AtomicUsize>,
-    /// Turns of the requests that go on after a change that many wait for.
+    /// Turns of the requests that resume after a change that many wait for.
     turns: Semaphore,
-    /// Why the table may not be used any more. It is set only while all shards are locked, so it does not
-    /// change while one is.
+    /// Why the table may not be used any more; the first reason stays. It is set only while all shards are locked, so it
+    /// does not change while one is.
     ended: OnceLock<Problem>,
     /// No request may wait any more.
     stopping: CancellationToken,
@@ -92,12 +91,11 @@ struct Inner {
 impl Store {
     /// Opens the store that `config` names. Leases that were held when it was closed, or when its
     /// process was killed, count as renewed now, for their full durations.
-    ///
-    /// It blocks while it reads and checks what is on disk.
+    /// It blocks while it reads and checks the data directory.
     ///
     /// # Errors
     ///
-    /// [`OpenError`] names the file and says what to do. Files that are damaged are left untouched.
+    /// [`OpenError`] names the file and the remedy. Files that are damaged are left untouched.
     #[allow(clippy::needless_pass_by_value)] // A store takes its configuration over.
     pub fn open(config: StoreConfig) -> Result<Self, OpenError> {
         config.limits.check()?;
@@ -115,11 +113,11 @@ impl Store {
             None => Durability::InMemory,
         };
         let events = Arc::new(Events::after(loaded.revision));
-        let subscriber = Box::new(Subscribers(Arc::clone(&events)));
+        let subscriber = Box::new(Arc::clone(&events));
         let deleted = std::mem::take(&mut loaded.deleted);
         let (floor, now) = (loaded.floor, clock.now());
-        // A restored backup's floor stands for grants that this store does not know of, so leases that exist
-        // are numbered above it too.
+        // A restored backup's floor stands for grants that this store does not know of, so leases
+        // that exist are numbered above it too.
         let entries = loaded.leases.into_iter().map(|(key, stored, revision)| {
             let record = Record::restore(stored, now).numbered_above(floor);
             (key, Entry::new(record, revision))
@@ -137,7 +135,7 @@ impl Store {
             waiting: Arc::default(),
             waited: AtomicU64::new(0),
             watching: Arc::default(),
-            turns: Semaphore::new(turns()),
+            turns: Semaphore::new(half_of_the_processors()),
             ended: OnceLock::new(),
             stopping: CancellationToken::new(),
             failed: CancellationToken::new(),
@@ -161,7 +159,7 @@ impl Store {
         &self.inner.stopping
     }
 
-    /// Commits what is queued and closes the engine. Blocks.
+    /// Commits queued changes and closes the engine. Blocks.
     pub(crate) fn close(&self) {
         self.threads.close();
     }
@@ -193,22 +191,15 @@ impl Store {
 
 impl Inner {
     fn check_open(&self) -> Result<(), Problem> {
-        self.ended
-            .get()
-            .map_or(Ok(()), |problem| Err(problem.clone()))
+        self.ended.get().cloned().map_or(Ok(()), Err)
     }
 
-    /// Waits for a turn to go on after a change that many requests may have waited for. If a thousand went on
-    /// at once, all would be in the runtime's queue before a renewal that comes now. So they go on one after
-    /// the other: a request passes its turn on when it goes on, and renewals come in between.
+    /// Waits for a turn to resume after a change that many requests may have waited for. If a
+    /// thousand requests resumed at once, all would be in the runtime's queue before a renewal that
+    /// comes now. So a few resume at a time, and renewals run in between.
     async fn turn(&self) {
         // It is never closed.
         drop(self.turns.acquire().await);
-    }
-
-    /// The table may not be used any more. The first reason stays.
-    fn end(&self, reason: Problem) {
-        let _ = self.ended.set(reason);
     }
 
     /// No epoch up to this one may be granted to a lease that is made.
@@ -224,10 +215,10 @@ impl Inner {
     }
 }
 
-/// The number of requests that resume at once: half of the processors. The other half is for renewals.
-fn turns() -> usize {
-    let processors = std::thread::available_parallelism();
-    processors.map_or(1, |count| count.get().div_ceil(2))
+/// The number of requests that resume at once: half of the processors. The other half is for
+/// renewals.
+fn half_of_the_processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2))
 }
 
 fn stopping() -> Problem {
@@ -238,7 +229,7 @@ fn failed() -> Problem {
     Problem::new(Code::EngineUnavailable, "the store failed and is ending")
 }
 
-/// Epochs go on increasing whatever the clock says; but only while the disk is not lost.
+/// Epochs increase even if the clock goes back, but only while the data directory is not lost.
 fn warn_of_a_late_clock(last: Option<Epoch>) {
     let wall = clock::wall();
     if let Some(last) = last

@@ -11,10 +11,10 @@ use crate::config::Limits;
 use crate::model::LeaseKey;
 use crate::table::{Full, Shard};
 
-/// How often a request is tried whose answer rests on changes of other requests that are undone. Each attempt
-/// waits for one of their commits, so this is not a hot loop. The number is far above what a renewal needs to
-/// come between dozens of clients that try to change the same lease on a full disk; `request_time` ends it
-/// before.
+/// How often a request is tried whose answer rests on changes of other requests that are undone.
+/// Each attempt waits for one of their commits, so this is not a hot loop. The number is far above
+/// the attempts that a renewal needs among dozens of clients that try to change the same lease on a
+/// full disk; `request_time` ends it before.
 const ATTEMPTS: u32 = 1_000;
 
 /// The result of a request, with the ticket that its answer must wait for.
@@ -24,8 +24,8 @@ pub(super) struct Observation<T> {
     /// The revision of the lease that the request saw.
     pub(super) revision: u64,
     pub(super) ticket: Option<Ticket>,
-    /// The request changed nothing that must be durable, so it may be done again if what it rested on was
-    /// undone.
+    /// The request changed nothing that must be durable, so it may run again if the state that it
+    /// saw was undone.
     pub(super) repeatable: bool,
 }
 
@@ -62,8 +62,8 @@ impl Observation<Result<LeaseView, Problem>> {
 }
 
 impl Store {
-    /// Runs `request` with a lease at once. The future waits until what the request saw is durable. If
-    /// that was undone, it runs the request again: see [`Inner::retry`].
+    /// Runs `request` with a lease at once. The future waits until the state that the request saw
+    /// is durable. If that state was undone, it runs the request again: see [`Inner::retry`].
     pub(super) fn execute<T>(
         &self,
         key: &LeaseKey,
@@ -76,7 +76,8 @@ impl Store {
         })
     }
 
-    /// Returns what an attempt saw when that is durable. If that was undone, it tries `again`.
+    /// Returns the observation of an attempt when its state is durable. If that was undone, it
+    /// tries `again`.
     pub(super) async fn answer<T>(
         &self,
         first: Result<Observation<T>, Problem>,
@@ -85,10 +86,10 @@ impl Store {
         let mut seen = first?;
         let mut attempts = 1;
         while let Some(ticket) = seen.ticket.take() {
-            // Boxed, because most calls don't wait and each would carry the room for it about.
+            // Boxed, because most calls don't wait, and each would hold the memory for it.
             match Box::pin(ticket.durable()).await {
                 Ok(()) => break,
-                // It rested on a change of another request, which was undone: try again.
+                // It saw a change of another request, which was undone: try again.
                 Err(CommitFailure::DiskFull | CommitFailure::Busy)
                     if seen.repeatable && attempts < ATTEMPTS =>
                 {
@@ -103,8 +104,8 @@ impl Store {
 }
 
 impl Inner {
-    /// Locks the lease and runs `request` with it. The value is `None` if there is no lease. Before and
-    /// after `request` all due steps are taken: terms end, and waiting requests get the lease.
+    /// Locks the lease and runs `request` with it. The value is `None` if there is no lease. Before
+    /// and after `request` all due steps are taken: terms end, and waiting requests get the lease.
     pub(super) fn transact<T>(
         &self,
         key: &LeaseKey,
@@ -140,18 +141,19 @@ impl Inner {
         Ok(seen)
     }
 
-    /// Locks the lease and runs `request` with a copy of its durable state at the current time. The answer
-    /// need not wait: it is for requests that rested on changes that were undone. It is an answer only if it
-    /// is `repeatable`: otherwise the request would change the lease.
+    /// Locks the lease and runs `request` with a copy of its durable state at the current time. The
+    /// answer need not wait: it is for requests that rested on changes that were undone. It is an
+    /// answer only if it is `repeatable`: otherwise the request would change the lease.
     ///
-    /// Changes that are not durable yet are skipped. They may become durable or be undone; no client has
-    /// learned of them, so the answer is that of the moment before them.
+    /// Changes that are not durable yet are skipped. They may become durable or be undone; no
+    /// client has learned of them, so the answer is that of the moment before them.
     ///
-    /// A term that time has ended is shown as ended though the disk does not have that. This grants nothing:
-    /// a grant is a change, and the lease stays as it was. The answer has the revision of the last durable
-    /// change, because the end has none yet; a poll for a later one goes on waiting. If the store restarts
-    /// before the end is written, the lease counts as renewed, as always: the same term may be seen again
-    /// under the same epoch, and no other candidate held the lease meanwhile.
+    /// A term that time has ended is shown as ended though the disk does not have that. This grants
+    /// nothing: a grant is a change, and the lease stays as it was. The answer has the revision of
+    /// the last durable change, because the end has none yet; a poll for a later one continues to
+    /// wait. If the store restarts before the end is written, the lease counts as renewed, as
+    /// always: the same term may be seen again under the same epoch, and no other candidate held
+    /// the lease meanwhile.
     pub(super) fn read_durable<T>(
         &self,
         key: &LeaseKey,
@@ -175,12 +177,13 @@ impl Inner {
         Ok(seen)
     }
 
-    /// Runs `request` again, because what it rested on was undone. If the request only reads, or the durable
-    /// state refuses it, that is the answer, and no change is tried.
+    /// Runs `request` again, because the state that it saw was undone. If the request only reads,
+    /// or the durable state refuses it, that is the answer, and no change is tried.
     ///
-    /// Such a refusal stays true whatever becomes of the changes that are not durable yet: it is of the moment
-    /// before them. The end of a term by time may be unwritten and be forgotten by a restart, but then the
-    /// lease counts as renewed for the same holder: the refusal took nothing from another candidate.
+    /// Such a refusal stays true whatever becomes of the changes that are not durable yet: it is of
+    /// the moment before them. The end of a term by time may be unwritten and be forgotten by a
+    /// restart, but then the lease counts as renewed for the same holder: the refusal took nothing
+    /// from another candidate.
     pub(super) fn retry<T>(
         &self,
         key: &LeaseKey,
@@ -195,24 +198,21 @@ impl Inner {
         }
     }
 
-    /// Does what time has made due, and arms the timer for the next time if a request waits for the lease or
-    /// a client watches it.
+    /// Takes the steps that are due, and arms the timer for the next time if a request waits for
+    /// the lease or a client watches it.
     pub(super) fn tick(&self, key: &LeaseKey) {
         let mut shard = self.table.lock(key);
         if let Some(entry) = shard.get_mut(key) {
             entry.drop_idle_interest();
             let needs_timer = entry.interest.is_some() || self.needs_timer(key);
             if self.check_open().is_ok() && needs_timer {
-                if let Some(interest) = &mut entry.interest {
-                    interest.armed = None;
-                }
                 LeaseTransaction::begin(self, key, entry).run_timer();
             }
         }
         self.tidy(&mut shard, key);
     }
 
-    /// Frees what a lease no longer needs after a request or a client has left it.
+    /// Frees the memory that a lease no longer needs after a request or a client has left it.
     pub(super) fn tidy(&self, shard: &mut Shard<OutcomeSender>, key: &LeaseKey) {
         if let Some(entry) = shard.get_mut(key) {
             entry.drop_idle_interest();
@@ -222,32 +222,28 @@ impl Inner {
 }
 
 fn check_names(key: &LeaseKey, most: usize) -> Result<(), Problem> {
-    let names = [("namespace", key.namespace()), ("lease", key.lease())];
-    match names.into_iter().find(|(_, name)| name.len() > most) {
-        None => Ok(()),
-        Some((what, name)) => Err(Problem::new(
-            Code::InvalidName,
-            format!(
-                "the name of {what} {name} has {} bytes, at most {most} are allowed",
-                name.len()
-            ),
-        )),
+    for (what, name) in [("namespace", key.namespace()), ("lease", key.lease())] {
+        let bytes = name.len();
+        if bytes > most {
+            let detail =
+                format!("the name of {what} {name} has {bytes} bytes, at most {most} are allowed");
+            return Err(Problem::new(Code::InvalidName, detail));
+        }
     }
+    Ok(())
 }
 
 fn over_limit(key: &LeaseKey, full: Full, limits: &Limits) -> Problem {
     let namespace = key.namespace();
     let detail = match full {
-        Full::Leases(count) => {
-            let most = limits.max_leases_per_namespace;
-            format!("namespace {namespace} has {count} leases, at most {most} are allowed")
-        }
-        Full::Namespaces(count) => {
-            let most = limits.max_namespaces;
-            format!(
-                "the store has {count} namespaces, at most {most} are allowed, and {namespace} is not one of them"
-            )
-        }
+        Full::Leases(count) => format!(
+            "namespace {namespace} has {count} leases, at most {} are allowed",
+            limits.max_leases_per_namespace
+        ),
+        Full::Namespaces(count) => format!(
+            "the store has {count} namespaces, at most {} are allowed, and {namespace} is not one of them",
+            limits.max_namespaces
+        ),
     };
     Problem::new(Code::OverLimit, detail)
 }

@@ -1,7 +1,8 @@
-//! Calls that don't wait for other clients: they read or change a lease, wait for the disk, and answer.
+//! Calls that don't wait for other clients: they read or change a lease, wait for the disk, and
+//! answer.
 
 use tenure_core::Epoch;
-use tenure_core::lease::{Change, Operation, Rejection, Rules};
+use tenure_core::lease::{Change, Operation, Rules};
 use tenure_core::wire::{LeaseList, LeaseView, Problem, VerifyReply};
 
 use super::Store;
@@ -10,8 +11,8 @@ use super::transaction::LeaseTransaction;
 use crate::model::LeaseKey;
 use crate::table::Entry;
 
-/// The most bytes of JSON on a page: a client need not have memory for a thousand leases with large metadata.
-/// One lease always fits.
+/// The most bytes of JSON on a page: a client need not have memory for a thousand leases with large
+/// metadata. One lease always fits.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 impl Store {
@@ -39,8 +40,8 @@ impl Store {
 
     /// Renews each of these, in order. An error in the list stays as it is.
     ///
-    /// It renews all before it waits for any, so that a commit that one rests on does not let the others
-    /// expire, and all wait for the same few commits.
+    /// It renews all before it waits for any, so that a commit that one rests on does not let the
+    /// others expire, and all wait for the same few commits.
     pub(crate) async fn renew_many(
         &self,
         renewals: &[Result<(LeaseKey, Operation), Problem>],
@@ -63,25 +64,23 @@ impl Store {
         results
     }
 
-    /// Whether the term of `epoch` still holds.
+    /// Executes [`Operation::Verify`]: whether the term of its epoch still holds.
     pub(crate) async fn verify(
         &self,
         key: &LeaseKey,
-        epoch: Epoch,
+        operation: &Operation,
     ) -> Result<VerifyReply, Problem> {
         self.ready()?;
         let verify = |transaction: &mut LeaseTransaction<'_>| {
-            let operation = Operation::Verify(epoch);
-            match transaction.apply(&Rules::NATIVE, &operation, None)?.change {
-                Change::Verified { current, epoch } => Ok((current, epoch)),
-                _ => Ok((false, None)),
-            }
+            transaction.apply(&Rules::NATIVE, operation, None)
         };
         let seen = self.execute(key, IfMissing::Refuse, verify).await?;
         let verified = seen.value.ok_or_else(|| unknown(key))?;
-        let (current, epoch) =
-            verified.map_err(|rejection: Rejection| Problem::from(&rejection))?;
-        let epoch = epoch.map(Epoch::get);
+        let verified = verified.map_err(|rejection| Problem::from(&rejection))?;
+        let (current, epoch) = match verified.change {
+            Change::Verified { current, epoch } => (current, epoch.map(Epoch::get)),
+            _ => (false, None),
+        };
         Ok(VerifyReply { current, epoch })
     }
 
@@ -108,8 +107,8 @@ impl Store {
         deleted.map_err(|rejection| Problem::from(&rejection))
     }
 
-    /// Up to `limit` leases of `namespace` whose names start with `prefix`, after the name `after`; fewer if
-    /// they are large.
+    /// Up to `limit` leases of `namespace` whose names start with `prefix`, after the name `after`;
+    /// fewer if they are large.
     pub(crate) async fn list(
         &self,
         namespace: &str,
@@ -121,9 +120,8 @@ impl Store {
         let prefix = format!("{namespace}/{prefix}");
         let mut leases: Vec<LeaseView> = Vec::new();
         let mut bytes = 0;
-        let mut has_more = false;
         let mut last = after.cloned();
-        'page: loop {
+        loop {
             // One more than asked for shows whether there are more. Leases that were deleted or
             // not made yet are passed over, so this may take several rounds.
             let count = limit + 1 - leases.len();
@@ -140,21 +138,18 @@ impl Store {
                     let view = seen.into_view(key)?;
                     bytes += json_bytes(&view);
                     let is_large = bytes > MAX_PAGE_BYTES && !leases.is_empty();
-                    has_more = is_large || leases.len() == limit;
-                    if has_more {
-                        break 'page;
+                    if is_large || leases.len() == limit {
+                        let next = leases.last().map(|view| view.lease.clone());
+                        return Ok(LeaseList { leases, next });
                     }
                     leases.push(view);
                 }
                 last = Some(key.clone());
             }
             if found < count {
-                break;
+                return Ok(LeaseList { leases, next: None });
             }
         }
-        let next = leases.last().filter(|_| has_more);
-        let next = next.map(|view| view.lease.clone());
-        Ok(LeaseList { leases, next })
     }
 }
 

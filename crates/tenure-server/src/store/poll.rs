@@ -11,7 +11,6 @@ use tokio::time::{self, Instant};
 use super::observe::{IfMissing, unknown};
 use super::permit::Permit;
 use super::transaction::LeaseTransaction;
-use super::wait::over_limit;
 use super::{Inner, Store, stopping};
 use crate::commit_queue::Ticket;
 use crate::model::LeaseKey;
@@ -41,8 +40,8 @@ impl Store {
             changed: None,
             permit: None,
         };
-        // An attempt has found that what is due can't be written now. From then on the timer tries, or this
-        // poll and others would wake each other by trying, in a hot loop.
+        // An attempt has found that due steps can't be written now. From then on the timer tries,
+        // or this poll and others would wake each other by trying, in a hot loop.
         let mut reads_only = false;
         loop {
             let subscribed = &mut poll.changed;
@@ -71,10 +70,7 @@ impl Store {
                 return Ok(view);
             }
             if poll.permit.is_none() {
-                let most = self.inner.limits.max_waiting;
-                let permit = Permit::acquire(&self.inner.waiting, most);
-                poll.permit =
-                    Some(permit.map_err(|waiting| over_limit("the store", waiting, most))?);
+                poll.permit = Some(self.inner.wait_permit(self.inner.limits.max_waiting)?);
             }
             let decided = OptionFuture::from(in_flight.map(Ticket::durable));
             tokio::select! {

@@ -7,26 +7,20 @@ use tracing::{debug, info};
 
 use crate::commit_queue::Subscriber;
 use crate::events::Events;
-use crate::model::{Cause, Content, LeaseChange};
+use crate::model::{Cause, LeaseChange};
 
 /// Logs changes and publishes them as events.
-#[derive(Debug)]
-pub(super) struct Subscribers(pub(super) Arc<Events>);
-
-impl Subscriber for Subscribers {
+impl Subscriber for Arc<Events> {
     fn committed(&self, changes: Vec<LeaseChange>) {
         changes.iter().for_each(log);
-        self.0.publish(changes);
+        self.publish(changes);
     }
 }
 
 /// Logs a change. Lease ids are secrets and stay out.
 fn log(change: &LeaseChange) {
     let (namespace, lease) = (change.key.namespace(), change.key.lease());
-    let grant = match &change.content {
-        Content::Lease(stored) => stored.grant.as_ref(),
-        Content::Deleted(_) => None,
-    };
+    let grant = change.stored().and_then(|stored| stored.grant.as_ref());
     let holder = grant.map_or("", |grant| grant.holder.as_str());
     let epoch = grant.map_or(0, |grant| grant.epoch.get());
     let reason = change.cause.reason().unwrap_or("");

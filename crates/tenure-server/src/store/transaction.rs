@@ -2,11 +2,11 @@
 
 use tenure_core::lease::{
     Applied, Change, Due, Lease, Operation, Priority, Record, Rejection, Remaining, RequestNumber,
-    Rules, Running, Waiting,
+    Rules, Running, TermEnd, Waiting,
 };
 use tenure_core::time::millis;
 use tenure_core::wire::{LeaseView, Problem};
-use tenure_core::{Epoch, Instant, UnixMillis};
+use tenure_core::{Instant, UnixMillis};
 use tokio::sync::watch;
 
 use super::observe::{Observation, undone};
@@ -18,16 +18,14 @@ use crate::model::{
     Cause, ChangeSet, Content, Deleted, LeaseChange, LeaseKey, LeaseVersion, TermRecord,
 };
 
-/// One lease, locked, and the changes that are made to it.
-///
-/// [`run`](Self::run) does what is due before and after the request, and queues the changes for a
-/// commit. Every change goes through [`lease`](Self::lease), which keeps the lease as it was, for an
-/// undo.
+/// One lease, locked, and the changes that are made to it. [`run`](Self::run) takes the steps that
+/// are due before and after the request, and queues the changes for a commit. Every change goes
+/// through [`lease`](Self::lease), which keeps the lease as it was, for an undo.
 pub(super) struct LeaseTransaction<'a> {
     inner: &'a Inner,
     key: &'a LeaseKey,
     entry: &'a mut Entry,
-    now: Instant,
+    pub(super) now: Instant,
     /// The lease before its first change.
     before: Option<LeaseVersion>,
     changes: Vec<LeaseChange>,
@@ -36,6 +34,8 @@ pub(super) struct LeaseTransaction<'a> {
     has_changed: bool,
     /// The request joined the waiting queue: it has no answer yet.
     has_joined: bool,
+    /// A request or a client begins to wait for the time at which the lease ends.
+    arms_timer: bool,
     /// The lease is a copy that the caller discards.
     is_trial: bool,
     /// In a trial: the term that time has ended, which no change has recorded.
@@ -46,8 +46,8 @@ pub(super) struct LeaseTransaction<'a> {
 struct WaiterGrant {
     reply_to: OutcomeSender,
     view: LeaseView,
-    /// The index of the change that is the grant.
-    change: usize,
+    /// The grant is the change of this number. The first one has number 1.
+    change: u64,
 }
 
 impl<'a> LeaseTransaction<'a> {
@@ -63,19 +63,21 @@ impl<'a> LeaseTransaction<'a> {
             granted: Vec::new(),
             has_changed: false,
             has_joined: false,
+            arms_timer: false,
             is_trial: false,
             unrecorded: None,
         }
     }
 
-    /// Does what is due, then `request`, then what is due after it; and queues all changes.
+    /// Takes the steps that are due, runs `request`, takes the steps that are due after it, and
+    /// queues all changes.
     pub(super) fn run<T>(mut self, request: impl FnOnce(&mut Self) -> T) -> Observation<T> {
         self.settle();
         let value = Some(request(&mut self));
         let own = self.changes.len() as u64;
         self.settle();
         let (before, all) = (self.entry.revision, self.changes.len() as u64);
-        let ticket = self.queue_changes(false);
+        let ticket = self.queue_changes();
         let last = self.entry.revision;
         Observation {
             value,
@@ -91,14 +93,15 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// Does what is due, and arms the timer for the next time.
+    /// Takes the steps that are due, and arms the timer for the next time.
     pub(super) fn run_timer(mut self) {
+        self.arms_timer = true;
         self.settle();
-        self.queue_changes(true);
+        self.queue_changes();
     }
 
-    /// Runs `request` on a copy of the lease, which is durable as of `revision`, at the current time.
-    /// Nothing is queued: the caller restores the lease.
+    /// Runs `request` on a copy of the lease, which is durable as of `revision`, at the current
+    /// time. Nothing is queued: the caller restores the lease.
     pub(super) fn run_trial<T>(
         mut self,
         request: impl FnOnce(&mut Self) -> T,
@@ -123,11 +126,6 @@ impl<'a> LeaseTransaction<'a> {
     pub(super) const fn may_change(&mut self) -> bool {
         self.has_changed |= self.is_trial;
         !self.is_trial
-    }
-
-    /// The instant of the transaction.
-    pub(super) const fn now(&self) -> Instant {
-        self.now
     }
 
     /// The lease without the requests that wait.
@@ -160,14 +158,7 @@ impl<'a> LeaseTransaction<'a> {
             return self.unrecorded.clone();
         }
         self.record().running()?;
-        let grant = self.record().last_grant()?;
-        Some(TermRecord {
-            epoch: grant.epoch,
-            holder: grant.holder.clone(),
-            began_at: grant.granted_at,
-            ended: None,
-            reason: None,
-        })
+        self.term_record(None, None)
     }
 
     /// The ticket of the lease's changes that are not durable yet.
@@ -188,6 +179,7 @@ impl<'a> LeaseTransaction<'a> {
         refusal: impl FnOnce() -> Problem,
     ) {
         self.has_joined = true;
+        self.arms_timer = true;
         let revision = self.entry.revision;
         if let Some(replaced) = self.entry.wait(priority, waiting) {
             deliver(self.inner, revision, replaced.reply_to, Err(refusal()));
@@ -196,6 +188,7 @@ impl<'a> LeaseTransaction<'a> {
 
     /// A receiver that learns of changes of the lease.
     pub(super) fn subscribe(&mut self) -> watch::Receiver<u64> {
+        self.arms_timer = true;
         self.entry.interest().changed.subscribe()
     }
 
@@ -207,8 +200,8 @@ impl<'a> LeaseTransaction<'a> {
         reason: Option<String>,
     ) -> Result<Applied, Rejection> {
         let (now, running) = (self.now, self.record().running());
-        // These two never change anything that must be durable, so there is nothing to undo; except for a
-        // renewal that brings a term back which time has ended, if the rules allow that.
+        // These two never change anything that must be durable, so there is nothing to undo; except
+        // for a renewal of a term that time has ended, if the rules allow that.
         let changes_nothing = matches!(operation, Operation::Renew(_, None) | Operation::Verify(_))
             && (running.is_some() || !rules.renew_after_expiry);
         let lease = match changes_nothing {
@@ -216,7 +209,7 @@ impl<'a> LeaseTransaction<'a> {
             false => self.lease(),
         };
         let applied = lease.apply(operation, now, rules)?;
-        // A break that moves nothing may be the first to give a reason, which is recorded too.
+        // A break that changes no time may be the first with a reason, which is recorded too.
         let gives_reason = reason.is_some() && matches!(applied.change, Change::Breaking(_));
         if matches!(operation, Operation::Verify(_)) || !self.may_change() {
             return Ok(applied);
@@ -232,8 +225,8 @@ impl<'a> LeaseTransaction<'a> {
         Ok(applied)
     }
 
-    /// Releases a grant that the waiting request of this number did not learn of, unless the lease has
-    /// changed since.
+    /// Releases a grant that the waiting request of this number did not learn of, unless the lease
+    /// has changed since.
     pub(super) fn give_back(&mut self, number: RequestNumber) {
         let (now, running) = (self.now, self.record().running());
         if let Some(released) = self.lease().give_back(number, now) {
@@ -242,7 +235,8 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// Deletes the lease, except for its greatest epoch and, for a while, the lease ids of its ended terms.
+    /// Deletes the lease, except for its greatest epoch and, for a while, the lease ids of its
+    /// ended terms.
     pub(super) fn delete(&mut self) -> Result<(), Rejection> {
         let (now, last) = (self.now, self.record().last_epoch());
         let floor = self.inner.floor();
@@ -260,35 +254,32 @@ impl<'a> LeaseTransaction<'a> {
         Ok(())
     }
 
-    /// Does what is due: ends a term that time has ended, and grants a free lease to the first waiting
-    /// request.
+    /// Takes the steps that are due: ends a term that time has ended, and grants a free lease to
+    /// the first waiting request.
     fn settle(&mut self) {
         while self.entry.lease.is_due(self.now) {
             let (now, running) = (self.now, self.record().running());
             // A request that is given up leaves the queue by itself.
             let is_gone = |_: &OutcomeSender| false;
-            match self
+            let due = self
                 .lease()
-                .poll(now, clock::wall(), &Rules::NATIVE, is_gone)
-            {
+                .poll(now, clock::wall(), &Rules::NATIVE, is_gone);
+            match due {
                 Some(Due::Ended(lapse)) => {
                     self.push(self.content(), Cause::Lapsed(lapse), running);
                 }
-                Some(Due::Granted { to, epoch }) => self.grant_to(to, epoch),
+                Some(Due::Granted { to, epoch }) => {
+                    let cause = Cause::Requested(Change::Granted(epoch), None);
+                    self.push(self.content(), cause, None);
+                    self.granted.push(WaiterGrant {
+                        reply_to: to.reply_to,
+                        view: self.view(),
+                        change: self.changes.len() as u64,
+                    });
+                }
                 None => return,
             }
         }
-    }
-
-    fn grant_to(&mut self, waiting: Waiting<OutcomeSender>, epoch: Epoch) {
-        let change = self.changes.len();
-        let cause = Cause::Requested(Change::Granted(epoch), None);
-        self.push(self.content(), cause, None);
-        self.granted.push(WaiterGrant {
-            reply_to: waiting.reply_to,
-            view: self.view(),
-            change,
-        });
     }
 
     /// The lease, to be changed. It is kept as it was, for an undo.
@@ -301,8 +292,9 @@ impl<'a> LeaseTransaction<'a> {
 
     /// Sends a renewal to the watchers that asked for renewals. It is not a change.
     fn publish_renewal(&self, change: &Change) {
-        // After a change in this transaction the renewal rests on a revision that does not exist yet.
-        if self.inner.events.wants_renewals(self.key) && self.changes.is_empty() {
+        // After a change in this transaction the renewal rests on a revision that does not exist
+        // yet.
+        if self.inner.events.topics.wants_renewals(self.key) && self.changes.is_empty() {
             let cause = Cause::Requested(change.clone(), None);
             let mut renewal = self.change(self.content(), cause, None);
             renewal.revision = self.entry.revision;
@@ -312,7 +304,7 @@ impl<'a> LeaseTransaction<'a> {
 
     /// Queues the changes, sends waiting requests their grants, and arms the timer. Returns the
     /// ticket of the changes, if there are any.
-    fn queue_changes(&mut self, always_arm: bool) -> Option<Ticket> {
+    fn queue_changes(&mut self) -> Option<Ticket> {
         let changes = std::mem::take(&mut self.changes);
         let (count, has_changes) = (changes.len() as u64, !changes.is_empty());
         let mut ticket = None;
@@ -324,58 +316,56 @@ impl<'a> LeaseTransaction<'a> {
             ticket = appended;
             self.entry.revision = last;
             for mut grant in std::mem::take(&mut self.granted) {
-                grant.view.revision = last + 1 - count + grant.change as u64;
+                grant.view.revision = last - count + grant.change;
                 deliver(self.inner, last, grant.reply_to, Ok(grant.view));
             }
         }
-        self.arm_timer(has_changes, always_arm);
+        self.arm_timer(has_changes);
         ticket
     }
 
-    fn arm_timer(&mut self, has_changed: bool, always: bool) {
-        let Entry {
-            lease,
-            interest,
-            revision,
-            ..
-        } = &mut *self.entry;
-        let next = || lease.record().next_lapse(self.now);
-        if let Some(interest) = interest {
-            if has_changed {
-                interest.changed.send_replace(*revision);
-            }
-            if let Some(at) = next()
-                && interest.armed.is_none_or(|armed| at < armed)
-            {
-                interest.armed = Some(at);
-                self.inner.timer.arm(at, self.key.clone());
-            }
+    /// Notifies long polls of changes, and arms the timer for the next time. A renewal without
+    /// other changes does not arm it: the timer then fires too early, and arms itself again.
+    fn arm_timer(&mut self, has_changes: bool) {
+        if !has_changes && !self.arms_timer {
+            return;
         }
-        // Not at renewals: the timer then fires too early, and arms itself again.
-        if (has_changed || always)
-            && self.inner.needs_timer(self.key)
-            && let Some(at) = next()
+        let interest = &self.entry.interest;
+        if let (true, Some(interest)) = (has_changes, interest) {
+            interest.changed.send_replace(self.entry.revision);
+        }
+        if (interest.is_some() || self.inner.needs_timer(self.key))
+            && let Some(at) = self.record().next_lapse(self.now)
         {
             self.inner.timer.arm(at, self.key.clone());
         }
     }
 
-    /// The record of the term that ran before the last change: its end, or, if the term goes on, only
-    /// the reason for its coming end.
+    /// The record of the term that ran before the last change: its end, or, if the term continues,
+    /// only the reason for its coming end.
     fn term_to_record(
         &self,
         running: Option<Running>,
         reason: Option<Box<str>>,
     ) -> Option<TermRecord> {
-        let ended = running?.ended(self.record(), self.now);
-        if ended.is_none() && reason.is_none() {
-            return None;
-        }
-        let ended = ended.map(|(end, at)| {
+        let ended = running?.ended(self.record(), self.now).map(|(end, at)| {
             let ago = millis(self.now.since(at));
-            let at = clock::wall().get().saturating_sub(ago);
-            (end, UnixMillis::new(at))
+            (
+                end,
+                UnixMillis::new(clock::wall().get().saturating_sub(ago)),
+            )
         });
+        match ended.is_some() || reason.is_some() {
+            true => self.term_record(ended, reason),
+            false => None,
+        }
+    }
+
+    fn term_record(
+        &self,
+        ended: Option<(TermEnd, UnixMillis)>,
+        reason: Option<Box<str>>,
+    ) -> Option<TermRecord> {
         let grant = self.record().last_grant()?;
         Some(TermRecord {
             epoch: grant.epoch,
@@ -426,8 +416,8 @@ impl<'a> LeaseTransaction<'a> {
     }
 }
 
-/// Sends the outcome of a request that waited, once `revision` is durable. If the request was given up, it
-/// gives a grant back by itself.
+/// Sends the outcome of a request that waited, once `revision` is durable. If the request was given
+/// up, it gives a grant back by itself.
 fn deliver(inner: &Inner, revision: u64, reply_to: OutcomeSender, outcome: Outcome) {
     inner.commit_queue.on_durable(revision, move |durable| {
         let _ = reply_to.send(Box::new(durable.map_err(undone).and(outcome)));

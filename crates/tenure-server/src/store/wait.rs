@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tenure_core::lease::{LeaseId, Operation, Rejection, RequestNumber, Rules, Waiting};
 use tenure_core::wire::{Code, LeaseView, Problem, Queued};
@@ -15,7 +16,8 @@ use super::{Inner, Store, stopping};
 use crate::clock;
 use crate::model::LeaseKey;
 
-/// The outcome of a waiting request: a grant, or the refusal of a request that another one replaces.
+/// The outcome of a waiting request: a grant, or the refusal of a request that another one
+/// replaces.
 pub(super) type Outcome = Result<LeaseView, Problem>;
 
 /// Where the outcome of a waiting request is sent, once it is durable.
@@ -35,57 +37,38 @@ impl Store {
         queued: &Queued,
     ) -> Result<LeaseView, Problem> {
         self.ready()?;
-        let may_wait = !queued.wait.is_zero();
-        let view = match self.try_acquire(key, queued, may_wait).await? {
-            Attempt::Granted(view) => view,
-            Attempt::Waiting(waiter) => self.wait(waiter, queued).await?,
-        };
-        Ok(view.with_lease_id(queued.request.lease_id))
-    }
-
-    async fn wait(&self, mut waiter: Waiter, queued: &Queued) -> Outcome {
-        let outcome = tokio::select! {
-            // If the grant comes at the very moment at which the time is up, it wins.
-            biased;
-            outcome = waiter.outcome() => outcome,
-            () = self.inner.stopping.cancelled() => waiter.give_up().await,
-            () = time::sleep(queued.wait) => waiter.give_up().await,
-        };
-        match outcome {
-            Some(outcome) => *outcome,
-            None if self.inner.stopping.is_cancelled() => Err(stopping()),
-            // The time is up: the answer is as of now.
-            None => match self.try_acquire(&waiter.key, queued, false).await? {
-                Attempt::Granted(view) => Ok(view),
-                Attempt::Waiting(_) => Err(stopping()),
-            },
-        }
-    }
-
-    async fn try_acquire(
-        &self,
-        key: &LeaseKey,
-        queued: &Queued,
-        may_wait: bool,
-    ) -> Result<Attempt, Problem> {
-        let acquire = |transaction: &mut LeaseTransaction<'_>| {
-            let operation = Operation::Acquire(queued.request.clone(), clock::wall());
-            match transaction.apply(&Rules::NATIVE, &operation, None) {
-                Ok(_) => Ok(Attempt::Granted(transaction.view())),
-                Err(rejection)
-                    if may_wait && rejection.is_transient() && transaction.may_change() =>
-                {
-                    self.join(transaction, key, queued, &rejection)
+        let mut may_wait = !queued.wait.is_zero();
+        loop {
+            let acquire = |transaction: &mut LeaseTransaction<'_>| {
+                let operation = Operation::Acquire(queued.request.clone(), clock::wall());
+                match transaction.apply(&Rules::NATIVE, &operation, None) {
+                    Ok(_) => Ok(Attempt::Granted(transaction.view())),
+                    Err(rejection)
+                        if may_wait && rejection.is_transient() && transaction.may_change() =>
+                    {
+                        self.join(transaction, key, queued, &rejection)
+                    }
+                    Err(rejection) => Err(Problem::from(&rejection)),
                 }
-                Err(rejection) => Err(Problem::from(&rejection)),
-            }
-        };
-        let seen = self.execute(key, IfMissing::Create, acquire).await?;
-        let mut attempt = seen.value.ok_or_else(stopping)??;
-        if let Attempt::Granted(view) = &mut attempt {
-            view.revision = seen.revision;
+            };
+            let seen = self.execute(key, IfMissing::Create, acquire).await?;
+            let view = match seen.value.ok_or_else(stopping)?? {
+                Attempt::Granted(view) => LeaseView {
+                    revision: seen.revision,
+                    ..view
+                },
+                Attempt::Waiting(mut waiter) => match waiter.wait(queued.wait).await {
+                    Some(outcome) => (*outcome)?,
+                    None if self.inner.stopping.is_cancelled() => return Err(stopping()),
+                    // The time is up: the answer is as of now.
+                    None => {
+                        may_wait = false;
+                        continue;
+                    }
+                },
+            };
+            return Ok(view.with_lease_id(queued.request.lease_id));
         }
-        Ok(attempt)
     }
 
     fn join(
@@ -102,17 +85,14 @@ impl Store {
             // own permit back.
             usize::MAX
         } else {
-            let (waiters, most) = (
-                transaction.waiting().waiting(),
-                inner.limits.max_waiters_per_lease,
-            );
-            if waiters >= most {
+            let waiters = transaction.waiting().waiting();
+            if waiters >= inner.limits.max_waiters_per_lease {
+                let most = inner.limits.max_waiters_per_lease;
                 return Err(over_limit("the lease", waiters, most));
             }
             inner.limits.max_waiting
         };
-        let permit = Permit::acquire(&inner.waiting, most)
-            .map_err(|waiting| over_limit("the store", waiting, most))?;
+        let permit = inner.wait_permit(most)?;
         let number = inner.waited.fetch_add(1, Ordering::Relaxed);
         let (reply_to, outcome) = oneshot::channel();
         let waiting = Waiting {
@@ -136,15 +116,23 @@ impl Store {
     }
 }
 
-pub(super) fn over_limit(whose: &str, waiting: usize, most: usize) -> Problem {
+impl Inner {
+    /// A permit for an acquire or a long poll, if at most `most` wait then.
+    pub(super) fn wait_permit(&self, most: usize) -> Result<Permit, Problem> {
+        Permit::acquire(&self.waiting, most)
+            .map_err(|waiting| over_limit("the store", waiting, most))
+    }
+}
+
+fn over_limit(whose: &str, waiting: usize, most: usize) -> Problem {
     Problem::new(
         Code::OverLimit,
         format!("{whose} has {waiting} requests waiting, at most {most} are allowed"),
     )
 }
 
-/// One acquire that waits. If it is dropped because its client went away, it leaves the queue, or gives the
-/// lease back.
+/// One acquire that waits. If it is dropped because its client went away, it leaves the queue, or
+/// gives the lease back.
 struct Waiter {
     inner: Arc<Inner>,
     _permit: Permit,
@@ -156,21 +144,27 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Waits for the outcome; `None` if the store was dropped.
-    async fn outcome(&mut self) -> Option<Box<Outcome>> {
-        let outcome = (&mut self.outcome).await;
-        self.has_outcome = true;
-        outcome.ok()
-    }
-
-    /// Leaves the queue. If the request has left it already because it was granted or replaced, waits until
-    /// that is durable and returns it.
-    async fn give_up(&mut self) -> Option<Box<Outcome>> {
-        if self.leave() {
-            self.has_outcome = true;
-            return None;
+    /// Waits for the outcome, but not for longer than `most` and not while the store stops: then it
+    /// leaves the queue and returns `None`. If it has left the queue already because it was granted
+    /// or replaced, it returns that outcome once that is durable.
+    async fn wait(&mut self, most: Duration) -> Option<Box<Outcome>> {
+        let inner = Arc::clone(&self.inner);
+        tokio::select! {
+            // If the grant comes at the very moment at which the time is up, it wins.
+            biased;
+            outcome = &mut self.outcome => {
+                self.has_outcome = true;
+                return outcome.ok();
+            }
+            () = inner.stopping.cancelled() => {}
+            () = time::sleep(most) => {}
         }
-        self.outcome().await
+        let outcome = match self.leave() {
+            true => None,
+            false => (&mut self.outcome).await.ok(),
+        };
+        self.has_outcome = true;
+        outcome
     }
 
     /// Leaves the queue. Returns whether the request was in it: if not, an outcome is on its way.
@@ -186,9 +180,9 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         if !self.has_outcome && !self.leave() {
-            // Granted at the very moment at which the client went away: this request did not learn of it.
-            // Whether the holder knows from another request with the same lease id is for the record to say.
-            // If the store is closing, the lease expires.
+            // Granted at the very moment at which the client went away: this request did not learn
+            // of it. The record knows whether the holder learned of it from another request with
+            // the same lease id. If the store is closing, the lease expires.
             let give_back =
                 |transaction: &mut LeaseTransaction<'_>| transaction.give_back(self.number);
             let _ = self.inner.transact(&self.key, IfMissing::Refuse, give_back);

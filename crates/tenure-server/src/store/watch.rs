@@ -17,20 +17,9 @@ pub(crate) struct Watcher {
     _permit: Permit,
     /// Everything up to this revision was sent, or skipped by a reset.
     sent: u64,
-    catch_up: CatchUp,
-    /// Missed events that are not sent yet.
-    page: Page,
-}
-
-/// How far a watcher has caught up.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CatchUp {
-    /// It may have missed events that are forgotten: it must read the leases.
-    Reset,
-    /// It has missed events, which the ring has.
-    Lagging,
-    /// It has every event, except for those of the page.
-    Live,
+    /// Missed events that are not sent yet. After the last page the watcher gets events as they
+    /// come. `None` if it may have missed events that are forgotten: it must read the leases.
+    page: Option<Page>,
 }
 
 /// An item of a watcher's stream.
@@ -42,8 +31,8 @@ pub(crate) enum WatchItem {
 }
 
 impl Store {
-    /// Watches from now on, after a first [`WatchItem::Reset`]; or from the revision `after` on without a reset, if
-    /// no event since then is forgotten.
+    /// Watches from now on, after a first [`WatchItem::Reset`]; or from the revision `after` on
+    /// without a reset, if no event since then is forgotten.
     pub(crate) fn watch(
         &self,
         topic: Topic,
@@ -64,12 +53,11 @@ impl Store {
             subscription: Subscription::new(&inner.events, topic, renewed),
             _permit: permit,
             sent: after.unwrap_or(0),
-            catch_up: after.map_or(CatchUp::Reset, |_| CatchUp::Lagging),
-            page: Page::default(),
+            page: after.map(|_| Page::default()),
         };
-        // From here on every change of these leases arms the timer. Leases that do not change must be read
-        // once, for what time has done or will do next.
-        match watcher.subscription.topic() {
+        // From here on every change of these leases arms the timer. Leases that do not change must
+        // be read once, to end terms whose time is over and to arm the timer.
+        match &watcher.subscription.topic {
             Topic::Lease(key) => inner.tick(key),
             Topic::Namespace(namespace) => inner.scans.watch(namespace),
         }
@@ -91,52 +79,38 @@ impl Watcher {
 
     async fn next_item(&mut self) -> WatchItem {
         loop {
-            if let Some(pointer) = self.page.events.pop_front() {
+            let durable = self.inner.commit_queue.durable();
+            let Some(page) = &mut self.page else {
+                // A read shows what is durable by now, also if it is not published yet.
+                self.sent = durable;
+                self.page = Some(Page::live());
+                return WatchItem::Reset(durable);
+            };
+            if let Some(pointer) = page.events.pop_front() {
                 if let Some(event) = pointer.upgrade() {
-                    self.sent = event.revision();
+                    self.sent = event.change.revision;
                     return WatchItem::Event(event);
                 }
                 // The ring has forgotten it meanwhile.
-                self.page = Page::default();
-                self.catch_up = CatchUp::Lagging;
+                *page = Page::default();
             }
-            self.sent = self.sent.max(self.page.up_to);
-            match self.catch_up {
-                CatchUp::Reset => {
-                    // A read shows what is durable by now, also if it is not published yet.
-                    self.sent = self.inner.commit_queue.durable();
-                    self.page = Page::default();
-                    self.catch_up = CatchUp::Live;
-                    return WatchItem::Reset(self.sent);
-                }
-                CatchUp::Lagging => {
-                    let durable = self.inner.commit_queue.durable();
-                    self.catch_up = match self.subscription.missed(self.sent, durable) {
-                        Some(page) => {
-                            self.page = page;
-                            if self.page.is_last {
-                                CatchUp::Live
-                            } else {
-                                CatchUp::Lagging
-                            }
-                        }
-                        None => CatchUp::Reset,
-                    };
-                }
-                CatchUp::Live => {
-                    let event = self.subscription.next().await;
-                    self.inner.turn().await;
-                    match event.as_ref().map(|event| event.id()) {
-                        // The ring had it, too.
-                        Some(Some(revision)) if revision <= self.sent => continue,
-                        Some(Some(revision)) => self.sent = revision,
-                        Some(None) => {}
-                        None => self.catch_up = CatchUp::Lagging,
-                    }
-                    if let Some(event) = event {
+            self.sent = self.sent.max(page.up_to);
+            if !page.is_last {
+                self.page = self.subscription.missed(self.sent, durable);
+                continue;
+            }
+            let event = self.subscription.next().await;
+            self.inner.turn().await;
+            match event {
+                Some(event) => {
+                    // If not, the ring had it, too.
+                    let is_new = event.id.is_none_or(|revision| revision > self.sent);
+                    self.sent = event.id.unwrap_or(self.sent).max(self.sent);
+                    if is_new {
                         return WatchItem::Event(event);
                     }
                 }
+                None => page.is_last = false,
             }
         }
     }
@@ -144,7 +118,7 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        if let Topic::Namespace(namespace) = self.subscription.topic() {
+        if let Topic::Namespace(namespace) = &self.subscription.topic {
             let now = self.inner.clock.now();
             self.inner.scans.leave(namespace, now);
         }
@@ -152,8 +126,9 @@ impl Drop for Watcher {
 }
 
 impl Inner {
-    /// Whether the timer must know when this lease ends, though no acquire and no long poll waits for it.
+    /// Whether the timer must know when this lease ends, though no acquire and no long poll waits
+    /// for it.
     pub(super) fn needs_timer(&self, key: &LeaseKey) -> bool {
-        self.events.is_watched(key) || self.scans.has(key.namespace())
+        self.events.topics.is_watched(key) || self.scans.has(key.namespace())
     }
 }

@@ -1,4 +1,4 @@
-//! The request path: what every request passes, in this order, whatever it asks for.
+//! The request path: the checks of every request, in this order.
 //!
 //! ```text
 //! connection -> head -> origin -> limit of connections -+-> fast path (renewals)
@@ -13,51 +13,47 @@ use std::any::Any;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
+use axum::Router;
 use axum::body::Body;
+use axum::extract::Request;
+use axum::http::HeaderValue;
 use axum::http::header::{CONNECTION, EXPECT};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Request};
 use axum::response::{IntoResponse, Response};
-use axum::{BoxError, Router};
 use futures_util::FutureExt;
 use tenure_core::wire::{Code, Problem};
 use tower_service::Service as _;
 use tracing::error;
 
-use super::drain::{DrainOnDrop, Rest};
+use super::drain::DrainOnDrop;
 use super::head::check_head;
 use super::origin::check_origin;
 use super::problem::ProblemResponse;
 use super::protocol::Protocol;
 use super::{fast_path, routes};
 use crate::Store;
+use crate::overflow::OverflowPermit;
 use crate::panics;
 
 /// Answers the requests of all connections.
 #[derive(Debug)]
 pub(crate) struct HttpService {
-    store: Store,
+    pub(crate) store: Store,
     routes: Router,
     protocol: Option<Arc<dyn Protocol>>,
 }
 
 /// The connection that a request comes over.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Source {
     /// Where it comes from, if that is known.
     pub(crate) client: Option<IpAddr>,
-    pub(crate) load: Load,
-}
-
-/// Whether a connection is within the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Load {
-    Within,
-    /// It may renew leases, because a holder keeps its lease however many others connect, and ask
-    /// for signs of life, because a busy store must not be killed.
-    Over,
+    /// The permit of a connection over the limit. It may renew leases, because a holder keeps its
+    /// lease however many others connect, and ask for signs of life, because a busy store must not
+    /// be killed.
+    pub(crate) over: Option<Arc<OverflowPermit>>,
 }
 
 impl HttpService {
@@ -69,70 +65,56 @@ impl HttpService {
         }
     }
 
-    pub(crate) const fn store(&self) -> &Store {
-        &self.store
-    }
-
-    /// Whether requests need to know where they come from.
-    pub(crate) const fn needs_client(&self) -> bool {
-        self.protocol.is_some()
-    }
-
     /// Answers a request. The only caller of the handlers.
-    pub(crate) async fn serve_request<B>(&self, source: Source, request: Request<B>) -> Response
-    where
-        B: Rest,
-        B::Error: Into<BoxError>,
-    {
+    pub(crate) async fn serve_request(&self, source: &Source, request: Request) -> Response {
         let (head, body) = request.into_parts();
         let protocol = self.protocol_of(&head);
         let answer = self.check_and_handle(source, protocol, head, body);
-        match AssertUnwindSafe(answer).catch_unwind().await {
-            Ok(response) => response,
-            Err(panic) => refuse(protocol, None, panicked(&*panic)),
+        let answer = AssertUnwindSafe(answer).catch_unwind().await;
+        let mut response = answer.unwrap_or_else(|panic| refuse(protocol, None, panicked(&*panic)));
+        if source.over.is_some() {
+            close_after(&mut response);
         }
+        response
     }
 
-    async fn check_and_handle<B>(
+    async fn check_and_handle(
         &self,
-        source: Source,
+        source: &Source,
         protocol: Option<&dyn Protocol>,
         head: Parts,
-        body: B,
-    ) -> Response
-    where
-        B: Rest,
-        B::Error: Into<BoxError>,
-    {
+        body: Body,
+    ) -> Response {
         if let Err(problem) = check_head(&head, self.store.limits().max_header_bytes) {
             let is_malformed = problem.code == Code::Malformed;
             let mut response = refuse(protocol, Some(&head), problem);
             if is_malformed {
                 // The head may not say where its request ends, so nothing after it is read.
-                let close = HeaderValue::from_static("close");
-                response.headers_mut().insert(CONNECTION, close);
+                close_after(&mut response);
             }
             return response;
         }
-        let expects_continue = head.headers.contains_key(EXPECT);
-        let body = DrainOnDrop::new(body, self.drain_time(source.load), expects_continue);
+        let body = DrainOnDrop {
+            body: Some(body),
+            until: Instant::now() + self.store.limits().request_time,
+            expects_continue: head.headers.contains_key(EXPECT),
+            over: source.over.clone(),
+        };
         let checked = check_origin(&head.method, &head.headers)
-            .and_then(|()| self.check_load(source.load, protocol, &head));
+            .and_then(|()| self.check_load(source, protocol, &head));
         if let Err(problem) = checked {
             return refuse(protocol, Some(&head), problem);
         }
+        let renewal = fast_path::renewal(&head);
+        let request = Request::from_parts(head, body);
         if let Some(protocol) = protocol {
-            let request = Request::from_parts(head, Body::new(body));
-            return protocol.serve(request, source.client).await;
+            return protocol.serve(request.map(Body::new), source.client).await;
         }
-        if let Some(key) = fast_path::renewal(&head) {
-            return fast_path::renew(&self.store, &key, head, body).await;
+        if let Some(key) = renewal {
+            let renewed = fast_path::renew(&self.store, &key, request).await;
+            return renewed.into_response();
         }
-        let Ok(response) = self
-            .routes
-            .clone()
-            .call(Request::from_parts(head, body))
-            .await;
+        let Ok(response) = self.routes.clone().call(request.map(Body::new)).await;
         response
     }
 
@@ -142,22 +124,13 @@ impl HttpService {
         (!routes::is_native(head.uri.path())).then_some(protocol)
     }
 
-    /// How long the rest of a body is read after a refusal. Over the limit it is not read at all:
-    /// the connection is there for one request, and must not be held by a body that never comes.
-    fn drain_time(&self, load: Load) -> Duration {
-        match load {
-            Load::Within => self.store.limits().request_time,
-            Load::Over => Duration::ZERO,
-        }
-    }
-
     fn check_load(
         &self,
-        load: Load,
+        source: &Source,
         protocol: Option<&dyn Protocol>,
         head: &Parts,
     ) -> Result<(), Problem> {
-        let is_served = load == Load::Within
+        let is_served = source.over.is_none()
             || protocol.map_or_else(
                 || routes::is_essential(head),
                 |protocol| protocol.is_renewal(head),
@@ -171,6 +144,12 @@ impl HttpService {
             format!("the store has more than {most} connections, at most {most} are allowed"),
         ))
     }
+}
+
+/// Lets the server close the connection after this response.
+fn close_after(response: &mut Response) {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
 }
 
 fn refuse(protocol: Option<&dyn Protocol>, head: Option<&Parts>, problem: Problem) -> Response {
