@@ -15,7 +15,7 @@ use super::error::{
 pub(super) type Metadata = BTreeMap<String, String>;
 
 /// The prefix of a header with metadata.
-const META: &str = "x-ms-meta-";
+pub(super) const META: &str = "x-ms-meta-";
 
 /// Most bytes of all names and values of metadata: the service's limit.
 const MAX_METADATA: usize = 8 * 1024;

@@ -127,6 +127,10 @@ impl CommitQueue {
             state.last += 1;
             change.revision = state.last;
         }
+        for document in &mut set.documents {
+            state.last += 1;
+            document.revision = state.last;
+        }
         let last = state.last;
         match self.durability {
             Durability::OnDisk => {

@@ -34,6 +34,7 @@ fn set() -> ChangeSet {
     ChangeSet {
         before,
         changes: vec![change],
+        ..ChangeSet::default()
     }
 }
 

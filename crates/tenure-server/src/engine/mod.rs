@@ -9,21 +9,22 @@ mod batch;
 mod embedded;
 mod error;
 mod log;
-pub(crate) mod wal;
+mod wal;
 
 use std::collections::LinkedList;
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use tenure_core::lease::{LeaseId, Stored};
 use tenure_core::{Epoch, UnixMillis};
 
 use crate::clock;
 use crate::config::EngineConfig;
-use crate::model::{ChangeSet, LeaseChange, LeaseKey};
+use crate::model::{ChangeSet, DocumentChange, LeaseChange, LeaseKey};
 
 pub(crate) use batch::Batch;
 pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored};
-pub use embedded::{backup, check_log, restore};
+pub use embedded::{backup, restore};
 pub use error::OpenError;
 pub(crate) use log::{AppendError, Load, Log, Progress, TermHistory};
 
@@ -50,6 +51,19 @@ pub(crate) struct Loaded {
     /// No epoch up to this one may be granted again: the greatest one that was deleted with its lease, or
     /// the one that a restore set.
     pub(crate) floor: Option<Epoch>,
+    /// The documents of other protocols.
+    pub(crate) documents: Vec<Document>,
+}
+
+/// Bytes that another protocol keeps in the store, under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// The name.
+    pub name: String,
+    /// The revision of its last change.
+    pub revision: u64,
+    /// The bytes.
+    pub content: Bytes,
 }
 
 impl Loaded {
@@ -86,7 +100,8 @@ impl Engine {
     pub(crate) fn commit(&mut self, sets: &[ChangeSet]) -> Result<(), AppendError> {
         self.batch.encode(self.revision, sets);
         let changes: Vec<&LeaseChange> = sets.iter().flat_map(|set| &set.changes).collect();
-        self.log.append(&self.batch, &changes)?;
+        let documents: Vec<&DocumentChange> = sets.iter().flat_map(|set| &set.documents).collect();
+        self.log.append(&self.batch, &changes, &documents)?;
         self.revision = self.batch.revision;
         Ok(())
     }

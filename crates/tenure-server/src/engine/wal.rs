@@ -16,7 +16,7 @@ use super::OpenError;
 /// How a log is moved into its database. Checkpoints are made by hand: SQLite's own drop their errors,
 /// and a failed fsync must not be forgotten.
 #[derive(Clone, Copy, Debug)]
-pub enum Checkpoint {
+pub(super) enum Checkpoint {
     /// As far as no reader prevents it.
     Passive,
     /// All of it, and the log is cut to nothing.
@@ -31,7 +31,7 @@ const FRAME_HEADER: usize = 24;
 /// A transaction is fsynced before the next one is written, so if a frame is bad and a *later*
 /// transaction follows it, the bad one was durable once: that is damage. If none follows, it is the
 /// tail of the last transaction, which was not acknowledged.
-pub fn check(path: &Path) -> Result<(), OpenError> {
+pub(super) fn check(path: &Path) -> Result<(), OpenError> {
     let path = log_of(path);
     let mut file = match File::open(&path) {
         Ok(file) => BufReader::new(file),
@@ -55,15 +55,14 @@ pub fn check(path: &Path) -> Result<(), OpenError> {
 }
 
 /// The log of the database `path`.
-#[must_use]
-pub fn log_of(path: &Path) -> PathBuf {
+pub(super) fn log_of(path: &Path) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push("-wal");
     path.into()
 }
 
 /// Returns whether it is done; if not, another program reads the database, and a later attempt may succeed.
-pub fn checkpoint(connection: &Connection, how: Checkpoint) -> rusqlite::Result<bool> {
+pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> rusqlite::Result<bool> {
     let sql = match how {
         Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
         Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",

@@ -107,7 +107,9 @@ impl Inner {
         }
         let (sets, resolve) = self.commit_queue.fail(sets, failure);
         let mut waited_for: Vec<LeaseKey> = Vec::new();
-        for ChangeSet { before, changes } in sets.into_iter().rev() {
+        for ChangeSet {
+            before, changes, ..
+        } in sets.into_iter().rev() {
             let Some(LeaseChange { key, .. }) = changes.into_iter().next() else {
                 continue;
             };

@@ -1,16 +1,21 @@
-//! Operations on leases for another protocol, under rules of its own.
+//! What the store does for another protocol: operations on leases under rules of its own, and documents.
 //!
-//! They take the same locks, the same [`lease::apply`] and the same commits as the native API, so a
-//! lease that was acquired through one protocol is held, and refused, through all.
+//! Operations take the same locks, the same [`lease::apply`] and the same commits as the native API, so a
+//! lease that was acquired through one protocol is held, and refused, through all. Documents are committed
+//! like changes of leases, in the same order, and a backup has them.
 
+use std::sync::PoisonError;
+
+use axum::body::Bytes;
 use tenure_core::lease::{self, Change, LeaseDuration, Operation, Record, Rejection, Rules, State};
 use tenure_core::wire::Problem;
 use tenure_core::{Epoch, Instant};
 
 use super::Store;
-use super::observe::IfMissing;
+use super::observe::{IfMissing, Observation};
 use super::transaction::LeaseTransaction;
-use crate::model::LeaseKey;
+use crate::engine::Document;
+use crate::model::{ChangeSet, DocumentChange, LeaseKey};
 
 /// A lease at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,10 +136,48 @@ impl Store {
         }))
     }
 
-    /// Ends the store because data that a protocol keeps beside the leases can no longer be made
-    /// durable: nothing more is acknowledged, and the server ends with an error.
-    pub fn fail(&self) {
-        self.inner.failed.cancel();
+    /// Takes the documents that the store had when it was opened.
+    #[must_use]
+    pub fn take_documents(&self) -> Vec<Document> {
+        let documents = self.inner.documents.lock();
+        std::mem::take(&mut *documents.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Writes documents, and deletes those without content: all of them or none. Returns the revision of
+    /// the last one. Later changes have greater revisions, also those after a restart or a restore.
+    ///
+    /// The caller makes one call at a time, and keeps the documents in memory: the store only keeps them on
+    /// disk.
+    ///
+    /// # Errors
+    ///
+    /// A [`Problem`] of the store: nothing was written.
+    pub async fn write_documents(
+        &self,
+        changes: impl IntoIterator<Item = (String, Option<Bytes>)>,
+    ) -> Result<u64, Problem> {
+        let documents = changes.into_iter().map(|(name, content)| DocumentChange {
+            name,
+            revision: 0,
+            content,
+        });
+        let mut set = ChangeSet {
+            documents: documents.collect(),
+            ..ChangeSet::default()
+        };
+        let written = self.answer(|| {
+            // While a shard is locked the queue is not closed.
+            let _shards = self.inner.table.lock_all();
+            self.inner.check_open()?;
+            let (revision, ticket) = self.inner.commit_queue.append(std::mem::take(&mut set));
+            Ok(Observation {
+                value: (),
+                revision,
+                ticket,
+                repeatable: false,
+            })
+        });
+        Ok(written.await?.revision)
     }
 }
 

@@ -23,7 +23,7 @@ mod threads;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tenure_core::Epoch;
 use tenure_core::lease::Record;
@@ -35,7 +35,7 @@ use tracing::warn;
 use crate::clock::{self, Clock};
 use crate::commit_queue::{CommitQueue, Durability};
 use crate::config::{Limits, StoreConfig};
-use crate::engine::{self, Engine, Loaded, OpenError, TermHistory};
+use crate::engine::{self, Document, Engine, Loaded, OpenError, TermHistory};
 use crate::events::Events;
 use crate::scans::Scans;
 use crate::table;
@@ -69,6 +69,8 @@ struct Inner {
     limits: Limits,
     /// The terms on disk. In memory each lease in the table has its own.
     term_history: Option<Arc<dyn TermHistory>>,
+    /// The documents that the store had at its start, until the protocol that they belong to takes them.
+    documents: Mutex<Vec<Document>>,
     /// One more than the epoch that leases which are made are numbered above; zero if there is none.
     floor: AtomicU64,
     /// How many acquires and long polls wait.
@@ -135,6 +137,7 @@ impl Store {
         let inner = Arc::new(Inner {
             commit_queue: CommitQueue::new(loaded.revision, durability, subscribers),
             events,
+            documents: Mutex::new(loaded.documents),
             floor: AtomicU64::new(floor.map_or(0, |floor| floor.get() + 1)),
             table: Table::new(entries),
             timer: Timer::default(),

@@ -305,7 +305,11 @@ impl<'a> LeaseTransaction<'a> {
         if has_changed {
             let before = self.before.take().unwrap_or_else(|| self.entry.version());
             // A release and the grant that follows it are committed together, or undone together.
-            let set = ChangeSet { before, changes };
+            let set = ChangeSet {
+                before,
+                changes,
+                ..ChangeSet::default()
+            };
             let (last, appended) = self.inner.commit_queue.append(set);
             ticket = appended;
             self.entry.revision = last;

@@ -18,9 +18,10 @@ use base64::prelude::BASE64_STANDARD;
 use super::clock;
 use super::config::{AzureConfig, ServedAccount};
 use super::error::{
-    AUTHENTICATION_FAILED, AUTHORIZATION_PERMISSION_MISMATCH, NO_AUTHENTICATION_INFORMATION, Result,
+    AUTHENTICATION_FAILED, AUTHORIZATION_PERMISSION_MISMATCH, AUTHORIZATION_RESOURCE_TYPE_MISMATCH,
+    NO_AUTHENTICATION_INFORMATION, Result,
 };
-use super::target::{Query, Resource};
+use super::target::{Query, Target};
 
 pub(super) use bearer::Bearer;
 
@@ -45,13 +46,6 @@ pub(super) enum Grant {
     Account { permissions: String, kinds: String },
     /// The permissions of these letters, on the one resource of the token.
     Service { permissions: String },
-}
-
-/// The required permission: one of these letters on this kind of resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Need {
-    pub(super) kind: Kind,
-    pub(super) one_of: &'static str,
 }
 
 /// A kind of resource, as in an account SAS.
@@ -100,7 +94,7 @@ impl Guard {
         &self,
         parts: &Parts,
         account: &str,
-        resource: Option<&Resource>,
+        target: Option<&Target>,
         query: &Query,
         client: Option<IpAddr>,
     ) -> Result<Grant> {
@@ -115,7 +109,7 @@ impl Guard {
                     // The address of a proxy is not that of the client.
                     address: client.filter(|_| !self.behind_tls),
                 };
-                sas::verify(keys, account, resource, query, &circumstances)
+                sas::verify(keys, account, target, query, &circumstances)
             } else if self.is_open {
                 Ok(Grant::All)
             } else {
@@ -156,11 +150,12 @@ fn is_signed(keys: &[hmac::Key], text: &[u8], signature: &str) -> bool {
 }
 
 impl Grant {
-    pub(super) fn check(&self, need: Need) -> Result<()> {
+    /// Checks the permission: one of these letters on this kind of resource.
+    pub(super) fn check(&self, kind: Kind, one_of: &str) -> Result<()> {
         let (permissions, is_kind) = match self {
             Self::All => return Ok(()),
             Self::Account { permissions, kinds } => {
-                let kind = match need.kind {
+                let kind = match kind {
                     Kind::Service => 's',
                     Kind::Container | Kind::Listing => 'c',
                     Kind::Object => 'o',
@@ -168,14 +163,13 @@ impl Grant {
                 (permissions, kinds.contains(kind))
             }
             Self::Service { permissions } => {
-                let is_kind = matches!(need.kind, Kind::Object | Kind::Listing);
-                (permissions, is_kind)
+                (permissions, matches!(kind, Kind::Object | Kind::Listing))
             }
         };
         if !is_kind {
-            return Err(super::error::AUTHORIZATION_RESOURCE_TYPE_MISMATCH.into());
+            return Err(AUTHORIZATION_RESOURCE_TYPE_MISMATCH.into());
         }
-        if permissions.contains(|letter| need.one_of.contains(letter)) {
+        if permissions.contains(|letter| one_of.contains(letter)) {
             Ok(())
         } else {
             Err(AUTHORIZATION_PERMISSION_MISMATCH.into())

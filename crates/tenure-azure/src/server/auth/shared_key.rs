@@ -23,26 +23,6 @@ const SKEW: Duration = Duration::minutes(15);
 const WRONG_SIGNATURE: &str =
     "the signature in the header Authorization is not that of this request by a key of the account";
 
-/// The signed headers before those of the service.
-const SIGNED: [HeaderName; SIGNED_HEADERS.len()] = {
-    const fn signed(at: usize) -> HeaderName {
-        HeaderName::from_static(SIGNED_HEADERS[at])
-    }
-    [
-        signed(0),
-        signed(1),
-        signed(2),
-        signed(3),
-        signed(4),
-        signed(5),
-        signed(6),
-        signed(7),
-        signed(8),
-        signed(9),
-        signed(10),
-    ]
-};
-
 /// Checks `ACCOUNT:SIGNATURE` for this request.
 pub(super) fn verify(
     keys: &[hmac::Key],
@@ -57,21 +37,16 @@ pub(super) fn verify(
             .because("the header Authorization must be SharedKey ACCOUNT:SIGNATURE")
     })?;
     let mut headers = service_headers(parts);
+    let is_right = |headers: &[(&str, Vec<u8>)]| {
+        is_signed(keys, &text_to_sign(parts, account, query, headers), signature)
+    };
     headers.sort_by(|(a, _), (b, _)| collate(a, b));
-    let mut is_right = is_signed(
-        keys,
-        &text_to_sign(parts, account, query, &headers),
-        signature,
-    );
-    if !is_right && !headers.is_sorted_by_key(|(name, _)| *name) {
+    let mut is_signed = is_right(&headers);
+    if !is_signed && !headers.is_sorted_by_key(|(name, _)| *name) {
         headers.sort_by_key(|(name, _)| *name);
-        is_right = is_signed(
-            keys,
-            &text_to_sign(parts, account, query, &headers),
-            signature,
-        );
+        is_signed = is_right(&headers);
     }
-    if !is_right || signer != account {
+    if !is_signed || signer != account {
         return Err(AUTHENTICATION_FAILED.because(WRONG_SIGNATURE));
     }
     let of = |name: &str| {
@@ -117,7 +92,7 @@ fn text_to_sign(
         method: parts.method.as_str(),
         account,
         path: parts.uri.path(),
-        headers: SIGNED.each_ref().map(value),
+        headers: SIGNED_HEADERS.map(value),
     };
     protocol::text_to_sign(&parts, headers, query.pairs())
 }

@@ -15,11 +15,11 @@ use httparse::{EMPTY_HEADER, Status};
 use uuid::Uuid;
 
 use super::blobs::read;
-use crate::server::call::{Call, ResponseContext, serve_boxed};
+use crate::server::call::{Call, ResponseContext, serve};
 use crate::server::error::{EXCEEDS_MAX_BATCH_REQUEST_COUNT, Error, INVALID_INPUT, Result};
 use crate::server::headers::{invalid, required};
 use crate::server::random;
-use crate::server::target::{Resource, account_of};
+use crate::server::target::{Level, Target, account_of};
 
 /// Most bytes of a batch: the service's limit.
 const MAX_BYTES: usize = 4 << 20;
@@ -72,17 +72,17 @@ pub(in crate::server) async fn batch(call: Call, body: Body) -> Result<Response>
 async fn delete(call: &Call, request: Request) -> Result<Response> {
     let path = request.uri().path();
     let wrong = |reason| Err(INVALID_INPUT.because(reason));
-    if request.method() != Method::DELETE || account_of(path) != call.account {
+    if request.method() != Method::DELETE || account_of(path) != call.target.account {
         return wrong("a batch takes deletions of blobs of its account only");
     }
-    match (Resource::of_path(path)?, &call.resource) {
-        (Resource::Blob { container, .. }, Resource::Container(own)) if container != *own => {
-            return wrong("this batch takes blobs of its container only");
-        }
-        (Resource::Blob { .. }, _) => {}
-        _ => return wrong("a batch takes deletions of blobs only"),
+    let target = Target::of_path(path)?;
+    if target.level() != Level::Blob {
+        return wrong("a batch takes deletions of blobs only");
     }
-    serve_boxed(Arc::clone(&call.service), request, call.client).await
+    if call.target.level() == Level::Container && target.of_container() != call.target {
+        return wrong("this batch takes blobs of its container only");
+    }
+    serve(Arc::clone(&call.service), request, call.client).await
 }
 
 /// The boundary between the parts.

@@ -2,30 +2,27 @@
 
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use tenure_core::CandidateId;
 use tenure_core::lease::{Acquire, Change, LeaseDuration, LeaseId, Metadata, Operation, Rules};
+use tenure_core::{CandidateId, UnixMillis};
 
-use super::{LEASE_ID, LEASE_TIME, answer, insert_epoch, insert_number, seconds};
-use crate::server::blobs::Version;
+use super::{answer, set, set_epoch};
 use crate::server::call::Call;
 use crate::server::clock;
 use crate::server::conditions::Conditions;
-use crate::server::error::{
-    BLOB_NOT_FOUND, CONTAINER_NOT_FOUND, Error, INTERNAL_ERROR, MISSING_REQUIRED_HEADER, Result,
-};
+use crate::server::error::{Error, MISSING_REQUIRED_HEADER, Result};
 use crate::server::headers::{invalid, lease_id, required, text};
-use crate::server::names::{blob_key, container_key};
+use crate::server::names::lease_key;
 use crate::server::random;
-use crate::server::target::Resource;
-use tenure_server::LeaseKey;
+use crate::server::target::Level;
 
 const ACTION: &str = "x-ms-lease-action";
 const DURATION: &str = "x-ms-lease-duration";
 const BREAK_PERIOD: &str = "x-ms-lease-break-period";
 const PROPOSED_ID: &str = "x-ms-proposed-lease-id";
 const ID: &str = "x-ms-lease-id";
+const TIME: &str = "x-ms-lease-time";
 
 /// Longest part of a client request id in the name of a holder.
 const MAX_REQUEST_ID: usize = 200;
@@ -36,43 +33,52 @@ pub(in crate::server) fn is_renewal(headers: &HeaderMap) -> bool {
 }
 
 pub(in crate::server) async fn lease(call: Call) -> Result<Response> {
-    let request = LeaseRequest::of(&call)?;
-    let service = &call.service;
-    let (key, conditions) = match &call.resource {
-        Resource::Blob { container, blob } => (
-            blob_key(&call.account, container, blob)?,
-            Conditions::of(&call.headers)?,
-        ),
-        _ => (
-            container_key(&call.account, call.container())?,
-            Conditions::of_container(&call.headers)?,
-        ),
+    let LeaseRequest {
+        operation,
+        status,
+        id,
+    } = LeaseRequest::of(&call)?;
+    let key = lease_key(&call.target)?;
+    let conditions = match call.target.level() {
+        Level::Blob => Conditions::of(&call.headers)?,
+        Level::Container | Level::Account => Conditions::of_container(&call.headers)?,
     };
     // A write that was allowed before must not finish under a new holder. A renewal does not change
     // who may write, so it does not wait.
-    let _lock = match request.operation {
+    let _lock = match operation {
         Operation::Renew(..) => None,
-        _ => Some(service.blobs.read_lock().await),
+        _ => Some(call.service.blobs.read_lock().await),
     };
-    let version = version(&call)?;
-    let stamp = version.stamp;
-    conditions.check_write(&stamp.etag(), stamp.time())?;
-    request.execute(&call, &key, &version).await
-}
-
-/// The blob or container as it is.
-fn version(call: &Call) -> Result<Version> {
-    let catalog = call.service.blobs.catalog();
-    let container = catalog
-        .container(&call.account, call.container())
-        .ok_or(CONTAINER_NOT_FOUND)?;
-    match &call.resource {
-        Resource::Blob { blob, .. } => {
-            let blob = container.blob(blob).ok_or(BLOB_NOT_FOUND)?;
-            Ok(blob.version.clone())
-        }
-        _ => Ok(container.version.clone()),
+    let item = call.existing()?;
+    conditions.check_write(&item)?;
+    let reason = match operation {
+        Operation::Release(_) | Operation::Break(_) => call
+            .client_request_id()
+            .map(|id| format!("client request id {id:.MAX_REQUEST_ID$}")),
+        _ => None,
+    };
+    let store = &call.service.store;
+    let done = store.operate_by(&Rules::AZURE, &key, &operation, reason);
+    let (change, epoch) = done
+        .await?
+        .map_err(|rejection| Error::of_rejection(&operation, &rejection))?;
+    // Neither the ETag nor the date changes.
+    let mut response = answer(status, &item);
+    let headers = response.headers_mut();
+    set_epoch(headers, epoch);
+    if let Some(id) = id {
+        set(headers, ID, id.to_wire());
     }
+    match change {
+        // Whole seconds, rounded half up.
+        Change::Breaking(left) => {
+            let left = left + Duration::from_millis(500);
+            set(headers, TIME, left.as_secs());
+        }
+        Change::Broken => set(headers, TIME, 0),
+        _ => {}
+    }
+    Ok(response)
 }
 
 /// A checked operation on a lease.
@@ -86,10 +92,11 @@ struct LeaseRequest {
 impl LeaseRequest {
     fn of(call: &Call) -> Result<Self> {
         let headers = &call.headers;
-        let given = || lease_id(headers, ID)?.ok_or_else(|| MISSING_REQUIRED_HEADER.because(ID));
+        let missing = |name| move || MISSING_REQUIRED_HEADER.because(name);
+        let given = || lease_id(headers, ID)?.ok_or_else(missing(ID));
         let proposed = lease_id(headers, PROPOSED_ID)?;
-        let (operation, status, id) = match required(headers, ACTION)?.to_ascii_lowercase().as_str()
-        {
+        let action = required(headers, ACTION)?.to_ascii_lowercase();
+        let (operation, status, id) = match action.as_str() {
             "acquire" => {
                 let id = proposed.unwrap_or_else(new_id);
                 let request = Acquire {
@@ -100,8 +107,8 @@ impl LeaseRequest {
                     metadata: Metadata::new(),
                     min_epoch: None,
                 };
-                let operation = Operation::Acquire(request, clock::unix());
-                (operation, StatusCode::CREATED, Some(id))
+                let now = UnixMillis::new(clock::unix_ms().unsigned_abs());
+                (Operation::Acquire(request, now), StatusCode::CREATED, Some(id))
             }
             "renew" => {
                 let id = given()?;
@@ -109,8 +116,7 @@ impl LeaseRequest {
             }
             "change" => {
                 let lease_id = given()?;
-                let proposed =
-                    proposed.ok_or_else(|| MISSING_REQUIRED_HEADER.because(PROPOSED_ID))?;
+                let proposed = proposed.ok_or_else(missing(PROPOSED_ID))?;
                 let operation = Operation::Change { lease_id, proposed };
                 (operation, StatusCode::OK, Some(proposed))
             }
@@ -129,34 +135,6 @@ impl LeaseRequest {
             status,
             id,
         })
-    }
-
-    /// Executes it. Neither the ETag nor the date changes.
-    async fn execute(&self, call: &Call, key: &LeaseKey, version: &Version) -> Result<Response> {
-        let reason = match self.operation {
-            Operation::Release(_) | Operation::Break(_) => call
-                .client_request_id()
-                .map(|id| format!("client request id {id:.MAX_REQUEST_ID$}")),
-            _ => None,
-        };
-        let store = &call.service.store;
-        let done = store.operate_by(&Rules::AZURE, key, &self.operation, reason);
-        let (change, epoch) = done
-            .await?
-            .map_err(|rejection| Error::of_rejection(&self.operation, &rejection))?;
-        let mut response = answer(self.status, version);
-        let headers = response.headers_mut();
-        insert_epoch(headers, epoch);
-        if let Some(id) = self.id {
-            let id = HeaderValue::try_from(id.to_wire().to_string());
-            headers.insert(LEASE_ID, id.map_err(|_| INTERNAL_ERROR)?);
-        }
-        match change {
-            Change::Breaking(left) => insert_number(headers, LEASE_TIME, seconds(left)),
-            Change::Broken => insert_number(headers, LEASE_TIME, 0),
-            _ => {}
-        }
-        Ok(response)
     }
 }
 
@@ -182,20 +160,14 @@ fn holder(call: &Call) -> CandidateId {
 }
 
 fn duration(text: &str) -> Result<LeaseDuration> {
-    let range = "it must be -1 or from 15 to 60";
-    let duration = match text.parse::<i64>() {
-        Ok(-1) => LeaseDuration::Infinite,
-        Ok(seconds) => {
-            let seconds = u64::try_from(seconds).map_err(|_| invalid(DURATION, range))?;
-            LeaseDuration::Fixed(Duration::from_secs(seconds))
-        }
-        Err(_) => return Err(invalid(DURATION, range)),
+    let fixed = |text: &str| Some(LeaseDuration::Fixed(Duration::from_secs(text.parse().ok()?)));
+    let duration = match text {
+        "-1" => Some(LeaseDuration::Infinite),
+        text => fixed(text),
     };
-    if Rules::AZURE.allows(duration) {
-        Ok(duration)
-    } else {
-        Err(invalid(DURATION, range))
-    }
+    duration
+        .filter(|duration| Rules::AZURE.allows(*duration))
+        .ok_or_else(|| invalid(DURATION, "it must be -1 or from 15 to 60"))
 }
 
 fn break_period(text: &str) -> Result<Duration> {

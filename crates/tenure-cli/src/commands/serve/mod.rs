@@ -84,9 +84,8 @@ impl Serve {
             permissions::check_folder(data_dir);
         }
         let limits = open_files::raise_limit(limits);
-        let store = Store::open(StoreConfig::new(engine.clone()).with_limits(limits))?;
-        let azure = azure.map(|config| Azure::open(&store, engine.data_dir(), config));
-        let azure = azure.transpose()?;
+        let store = Store::open(StoreConfig::new(engine).with_limits(limits))?;
+        let azure = azure.map(|config| Azure::open(&store, config)).transpose()?;
         runtime::multi_thread()?.block_on(async {
             let stopped = runtime::stop_signal()?;
             let mut server =

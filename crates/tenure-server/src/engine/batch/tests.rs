@@ -61,6 +61,7 @@ fn set(before: Option<(u64, &[u64])>, revision: u64, after: &[u64]) -> ChangeSet
     ChangeSet {
         before,
         changes: vec![change(revision, Content::Lease(stored(after).into()))],
+        ..ChangeSet::default()
     }
 }
 

@@ -145,20 +145,16 @@ fn folder_of_store(data_dir: &Path) -> Result<Folder, BackupError> {
             path: data_dir.into(),
         });
     }
-    check_log(data_dir, &folder.database())?;
+    check_log(&folder)?;
     Ok(folder)
 }
 
-/// Checks the write-ahead log of a database in a store's data directory: SQLite would silently drop the
+/// Checks the write-ahead log of a store's database: SQLite would silently drop the
 /// commits after damage. A store that runs has checked it at its start, and writes to it all the time; if
 /// none runs, none can start during the check.
-///
-/// # Errors
-///
-/// [`OpenError::Damaged`], or the log cannot be read.
-pub fn check_log(data_dir: &Path, database: &Path) -> Result<(), OpenError> {
-    match Folder::peek(data_dir).keep_out()? {
-        Some(_lock) => wal::check(database),
+fn check_log(folder: &Folder) -> Result<(), OpenError> {
+    match folder.keep_out()? {
+        Some(_lock) => wal::check(&folder.database()),
         None => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use tenure_core::Epoch;
 use super::folder::FORMAT;
 use super::schema::{APPLICATION_ID, Meta, SELECT_ALL, SELECT_META, broken};
 use super::term_rows::Segment;
-use super::{batch_log, deleted, lease_rows, term_rows};
+use super::{batch_log, deleted, documents, lease_rows, term_rows};
 use crate::engine::batch::{key_of, replay};
 use crate::engine::{Loaded, OpenError};
 use crate::model::LeaseKey;
@@ -69,6 +69,7 @@ pub(super) fn load_tables(
     let damage = |detail| damaged(path, detail);
     let over_limit = check_terms(connection, path, &mut counted, max_history)?;
     let deleted = deleted::read(connection, &mut counted).map_err(damage)?;
+    let documents = documents::read(connection, &mut counted).map_err(damage)?;
     if counted != meta {
         let detail = format!(
             "it has {} rows and should have {}, or has other rows",
@@ -81,6 +82,7 @@ pub(super) fn load_tables(
         deleted,
         revision: meta.revision,
         floor: meta.floor,
+        documents,
     };
     Ok(Checked {
         loaded,

@@ -8,7 +8,8 @@
 //!                       a lost write-ahead log is noticed
 //!   RUNNING.new         the next RUNNING, opened ahead
 //!   leases.db           the batches of the log; one row per lease, rows with its ended terms, one row for
-//!                       each of the last leases that were deleted, one row about all of these
+//!                       each of the last leases that were deleted, one row per document, one row about all
+//!                       of these
 //!   leases.db-wal       SQLite's write-ahead log: what was committed and is not in leases.db yet
 //!   leases.db.restoring while a backup is restored: until it is complete and gets the name leases.db
 //! ```
@@ -26,6 +27,7 @@ mod batch_log;
 mod check;
 mod checkpoint;
 mod deleted;
+mod documents;
 mod folder;
 mod lease_rows;
 mod restore;
@@ -50,10 +52,10 @@ use self::schema::Meta;
 use self::term_reader::TermReader;
 use super::wal::{self, Checkpoint};
 use super::{AppendError, Batch, Load, Loaded, Log, OpenError, Progress, TermHistory};
-use crate::model::{Content, LeaseChange, LeaseKey};
+use crate::model::{Content, DocumentChange, LeaseChange, LeaseKey};
 
 pub use backup::{BackupError, Contents, Existing};
-pub use backup::{backup, check_log};
+pub use backup::backup;
 pub use restore::restore;
 pub use restore::{RestoreError, Restored};
 
@@ -161,17 +163,24 @@ impl Log for Embedded {
             self.folder.mark()?;
         }
         // From now on the write-ahead log has something in it.
+        let created = self.transact(|transaction| transaction.execute_batch(documents::TABLE));
+        created.map_err(|error| self.failed(&error))?;
         let batch = Batch::empty(loaded.revision, revision);
-        let begun = self.insert(&batch).map_err(|error| self.failed(&error));
-        begun?;
+        let begun = self.insert(&batch, &[]);
+        begun.map_err(|error| self.failed(&error))?;
         let written = self.running.write(revision);
         written.map_err(OpenError::io(self.folder.path()))?;
         self.apply_all().map_err(|error| self.failed(&error))?;
         Ok(())
     }
 
-    fn append(&mut self, batch: &Batch, changes: &[&LeaseChange]) -> Result<(), AppendError> {
-        self.insert(batch)?;
+    fn append(
+        &mut self,
+        batch: &Batch,
+        changes: &[&LeaseChange],
+        documents: &[&DocumentChange],
+    ) -> Result<(), AppendError> {
+        self.insert(batch, documents)?;
         if self.wal_is_new {
             // The commit itself is durable. If this fails it is tried again with the next one.
             self.wal_is_new = !self.running.try_write(batch.revision);
@@ -185,6 +194,10 @@ impl Log for Embedded {
         self.backlog.add(changes, bytes, Instant::now());
         // The pages of the row, a page at each end, and one or two of the tree.
         self.wal_pages += bytes / PAGE + 3;
+        for document in documents {
+            let bytes = document.content.as_ref().map_or(0, |content| content.len());
+            self.wal_pages += bytes / PAGE + 3;
+        }
         Ok(())
     }
 
@@ -229,10 +242,28 @@ impl Log for Embedded {
 }
 
 impl Embedded {
-    /// Appends a batch, unless another store has appended since the last one.
-    fn insert(&mut self, batch: &Batch) -> Result<(), AppendError> {
-        match self.transact(|transaction| batch_log::append(transaction, batch))? {
-            true => Ok(()),
+    /// Appends a batch and writes documents, unless another store has appended since the last batch.
+    fn insert(&mut self, batch: &Batch, changes: &[&DocumentChange]) -> Result<(), AppendError> {
+        let mut meta = self.meta.clone();
+        let are_tables_level = self.backlog.is_empty() && self.behind_at_start.is_none();
+        let is_appended = self.transact(|transaction| {
+            let is_appended = batch_log::append(transaction, batch)?;
+            if is_appended && !changes.is_empty() {
+                documents::write(transaction, &mut meta, changes)?;
+                if are_tables_level && batch.changes.is_empty() {
+                    // The tables lack nothing, so no batch need stay: a store whose clients only
+                    // change documents has no backlog, and no checkpoint that deletes batches.
+                    meta.revision = batch.revision;
+                }
+                checkpoint::finish(transaction, &meta)?;
+            }
+            Ok(is_appended)
+        })?;
+        match is_appended {
+            true => {
+                self.meta = meta;
+                Ok(())
+            }
             false => Err(AppendError::NotOwner(format!(
                 "{} has changes after revision {} that this store did not make",
                 self.database.display(),

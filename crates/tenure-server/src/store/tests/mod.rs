@@ -21,7 +21,7 @@ use crate::config::{Limits, StoreConfig};
 use crate::engine::{
     AppendError, Batch, Engine, Load, Loaded, Log, OpenError, Progress, TermHistory,
 };
-use crate::model::{Content, LeaseChange, LeaseKey, TermRecord};
+use crate::model::{Content, DocumentChange, LeaseChange, LeaseKey, TermRecord};
 
 /// Long enough for anything that happens at all.
 const SOON: Duration = Duration::from_secs(10);
@@ -77,7 +77,12 @@ impl Log for Scripted {
         Ok(())
     }
 
-    fn append(&mut self, _: &Batch, changes: &[&LeaseChange]) -> Result<(), AppendError> {
+    fn append(
+        &mut self,
+        _: &Batch,
+        changes: &[&LeaseChange],
+        _: &[&DocumentChange],
+    ) -> Result<(), AppendError> {
         let shown = changes.iter().copied().cloned().collect();
         let _ = self.batches.send(shown);
         // A test that has ended lets everything through.

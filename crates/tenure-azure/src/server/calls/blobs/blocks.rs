@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::server::access::BlobAccess;
 use axum::body::{Body as Stream, Bytes};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -13,11 +12,12 @@ use base64::prelude::BASE64_STANDARD;
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-use super::write::{Parts, WRITTEN, commit};
+use super::write::{WRITTEN, commit};
 use super::{check_md5, content_headers, read, too_large};
-use crate::server::blobs::{Blob, Block, Body, MAX_BLOCKS};
+use crate::server::access::BlobAccess;
+use crate::server::blobs::{Block, Body, Item, MAX_BLOCKS};
 use crate::server::call::Call;
-use crate::server::calls::{insert_version, mark_unencrypted};
+use crate::server::calls::{empty, set, set_version};
 use crate::server::conditions::Conditions;
 use crate::server::error::{
     BLOB_NOT_FOUND, BLOCK_LIST_TOO_LONG, INVALID_BLOB_TYPE, INVALID_BLOCK_LIST,
@@ -46,7 +46,7 @@ enum Source {
 /// "Put Block". The blob does not change.
 pub(in crate::server) async fn put_block(call: Call, body: Stream) -> Result<Response> {
     let id = block_id(&call)?;
-    if !Conditions::of(&call.headers)?.is_none() {
+    if Conditions::of(&call.headers)? != Conditions::default() {
         return Err(UNSUPPORTED_HEADER.because("Put Block has no conditional headers"));
     }
     let sent = read(&call, body, call.service.max_blob_bytes).await?;
@@ -57,43 +57,44 @@ pub(in crate::server) async fn put_block(call: Call, body: Stream) -> Result<Res
     // Under the lock: a block of an old holder never replaces one of a new holder.
     let blobs = &call.service.blobs;
     let _lock = blobs.write_lock().await;
-    check_type(call.known_blob()?.as_deref())?;
-    call.check_blob_access(BlobAccess::Write, AccessEffect::Keep)
+    check_type(call.known()?.as_deref())?;
+    call.check_access(BlobAccess::Write, AccessEffect::Keep)
         .await?;
-    let put = blobs.staged().put(call.target(), id, sent, Instant::now());
-    put?;
-    let mut response = Response::default();
-    *response.status_mut() = StatusCode::CREATED;
-    mark_unencrypted(response.headers_mut(), WRITTEN);
+    let mut staged = blobs.staged();
+    staged.put(call.target.clone(), id, sent, Instant::now())?;
+    let mut response = empty(StatusCode::CREATED);
+    set(response.headers_mut(), WRITTEN, false);
     Ok(response)
 }
 
 /// "Put Block List": makes the blob from blocks.
 pub(in crate::server) async fn put_block_list(call: Call, body: Stream) -> Result<Response> {
     let headers = &call.headers;
-    let parts = Parts {
-        conditions: Conditions::of(headers)?,
+    let conditions = Conditions::of(headers)?;
+    let blob = Item {
         metadata: metadata(headers)?,
         // The other content headers are those of the list.
         content: content_headers(headers)?,
+        ..Item::default()
     };
     let sent = read(&call, body, MAX_LIST_BYTES).await?;
     check_md5(text(headers, "content-md5")?, &sent)?;
     let list = parse(&sent)?;
     let most = call.service.max_blob_bytes;
-    let body = |known: Option<&Blob>| {
+    commit(&call, conditions, blob, |blob, known| {
         check_type(known)?;
         let committed = known.map(committed).unwrap_or_default();
         let mut staged = call.service.blobs.staged();
-        let staged = staged.of(&call.target(), Instant::now());
-        assemble(&list, &committed, staged, most)
-    };
-    commit(&call, parts, body).await
+        let staged = staged.of(&call.target, Instant::now());
+        (blob.body, blob.blocks) = assemble(&list, &committed, staged, most)?;
+        Ok(())
+    })
+    .await
 }
 
 /// "Get Block List".
 pub(in crate::server) async fn block_list(call: Call) -> Result<Response> {
-    let asked = match call.query.get("blocklisttype").unwrap_or_default() {
+    let asked = match call.query.text("blocklisttype") {
         "" | "committed" => [true, false],
         "uncommitted" => [false, true],
         "all" => [true, true],
@@ -103,13 +104,13 @@ pub(in crate::server) async fn block_list(call: Call) -> Result<Response> {
             return Err(code.of_parameter("blocklisttype", other, reason));
         }
     };
-    let known = call.known_blob()?;
+    let known = call.known()?;
     check_type(known.as_deref())?;
-    call.check_blob_access(BlobAccess::Read, AccessEffect::Keep)
+    call.check_access(BlobAccess::Read, AccessEffect::Keep)
         .await?;
     let staged: Option<Vec<Block>> = {
         let mut staged = call.service.blobs.staged();
-        let staged = staged.of(&call.target(), Instant::now());
+        let staged = staged.of(&call.target, Instant::now());
         let block = |(id, bytes): (&String, &Bytes)| Block {
             id: id.clone(),
             len: bytes.len(),
@@ -140,9 +141,9 @@ pub(in crate::server) async fn block_list(call: Call) -> Result<Response> {
     let mut response = xml.into_response(StatusCode::OK);
     let headers = response.headers_mut();
     let len = known.as_ref().map_or(0, |blob| blob.body.len());
-    headers.insert("x-ms-blob-content-length", len.into());
+    set(headers, "x-ms-blob-content-length", len);
     if let Some(blob) = known {
-        insert_version(headers, &blob.version);
+        set_version(headers, &blob);
     }
     Ok(response)
 }
@@ -164,7 +165,7 @@ fn is_id(text: &str) -> bool {
     id.is_ok_and(|id| (1..=MAX_ID).contains(&id.len()))
 }
 
-fn check_type(known: Option<&Blob>) -> Result<()> {
+fn check_type(known: Option<&Item>) -> Result<()> {
     match known.map(|blob| &blob.body) {
         Some(Body::Page(_)) => Err(INVALID_BLOB_TYPE.into()),
         Some(Body::Block(_)) | None => Ok(()),
@@ -172,7 +173,7 @@ fn check_type(known: Option<&Blob>) -> Result<()> {
 }
 
 /// The blocks that a blob was made of, by id.
-fn committed(blob: &Blob) -> BTreeMap<&str, Bytes> {
+fn committed(blob: &Item) -> BTreeMap<&str, Bytes> {
     let Body::Block(bytes) = &blob.body else {
         return BTreeMap::new();
     };
