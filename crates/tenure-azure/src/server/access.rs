@@ -11,6 +11,7 @@ use super::call::Call;
 use super::error::{Error, Result};
 use super::headers::lease_id;
 use super::names::lease_key;
+use crate::protocol::LEASE_ID;
 
 /// How a request uses the blob or container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Call {
         access: BlobAccess,
         effect: AccessEffect,
     ) -> Result<LeaseSnapshot> {
-        let lease_id = lease_id(&self.headers, "x-ms-lease-id")?;
+        let lease_id = lease_id(&self.headers, LEASE_ID)?;
         let check = |record: &Record, now| check_access(record, access, lease_id, now);
         let (store, key) = (&self.service.store, lease_key(&self.target)?);
         let checked = store.check_access(&Rules::AZURE, &key, check, effect);

@@ -6,29 +6,26 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{CONTENT_RANGE, SERVER, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use chrono::SecondsFormat;
 use futures_util::future::BoxFuture;
 use uuid::Builder;
 
+use crate::protocol::{CLIENT_REQUEST_ID, ERROR_CODE, REQUEST_ID, VERSION};
+
 use super::Service;
 use super::auth::{Grant, Kind};
 use super::blobs::Item;
-use super::calls::{self, batch, blobs, containers, lease, list};
+use super::calls::{batch, blobs, containers, lease, list};
 use super::clock;
 use super::error::{
-    BLOB_NOT_FOUND, CONTAINER_NOT_FOUND, Error, INTERNAL_ERROR, INVALID_QUERY_PARAMETER_VALUE, OPERATION_TIMED_OUT, Result,
-    UNSUPPORTED_HTTP_VERB,
+    BLOB_NOT_FOUND, CONTAINER_NOT_FOUND, Error, INTERNAL_ERROR, INVALID_QUERY_PARAMETER_VALUE,
+    OPERATION_TIMED_OUT, Result, UNSUPPORTED_HTTP_VERB,
 };
 use super::headers::check_supported;
 use super::target::{Level, Query, Target, account_of};
 use super::xml::Xml;
-
-pub(super) const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
-const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
-const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 
 /// The version in responses to requests without one: the one that this was written for.
 const USUAL_VERSION: HeaderValue = HeaderValue::from_static("2026-10-06");
@@ -66,7 +63,7 @@ struct Operation {
     run: Run,
 }
 
-type Run = fn(Call, Body) -> BoxFuture<'static, Result<Response>>;
+type Run = Box<dyn FnOnce(Call, Body) -> BoxFuture<'static, Result<Response>> + Send>;
 
 /// Executes the request, if it is allowed.
 pub(super) async fn serve(
@@ -87,7 +84,7 @@ pub(super) async fn serve(
     check_supported(&parts.headers)?;
     let operation = Operation::of(&parts.method, target.level(), &query)?;
     grant.check(operation.kind, operation.one_of)?;
-    let is_renewal = calls::is_renewal(&parts);
+    let is_renewal = query.get("comp") == Some("lease") && lease::is_renewal(&parts.headers);
     let most = service.store.limits().request_time;
     let call = Call {
         target,
@@ -124,98 +121,76 @@ impl Operation {
         }
         let (restype, comp) = (query.text("restype"), query.text("comp"));
         let method = method.as_str();
-        Ok(match (level, restype, comp, method) {
-            (Account, "", "list", "GET") => Self::other(Kind::Service, "l", |call, _| {
-                Box::pin(list::containers(call))
-            }),
-            (Container, "container", "", "PUT") => Self::change(Kind::Container, "cw", |call, _| {
-                Box::pin(containers::create(call))
-            }),
+        let operation = match (level, restype, comp, method) {
+            (Account, "", "list", "GET") => Self::other(Kind::Service, "l", list::containers),
+            (Container, "container", "", "PUT") => {
+                Self::change(Kind::Container, "cw", containers::create)
+            }
             (Container, "container", "" | "metadata", "GET" | "HEAD") => {
-                Self::other(Kind::Container, "r", |call, _| {
-                    Box::pin(containers::properties(call))
-                })
+                Self::other(Kind::Container, "r", containers::properties)
             }
             (Container, "container", "metadata", "PUT") => {
-                Self::change(Kind::Container, "w", |call, _| {
-                    Box::pin(containers::set_metadata(call))
-                })
+                Self::change(Kind::Container, "w", containers::set_metadata)
             }
             (Container, "container", "", "DELETE") => {
-                Self::change(Kind::Container, "d", |call, _| {
-                    Box::pin(containers::delete(call))
-                })
+                Self::change(Kind::Container, "d", containers::delete)
             }
             (Container, "container", "lease", "PUT") => {
-                Self::other(Kind::Container, "w", |call, _| Box::pin(lease::lease(call)))
+                Self::other(Kind::Container, "w", lease::lease)
             }
-            (Container, "container", "list", "GET") => Self::other(Kind::Listing, "l", |call, _| {
-                Box::pin(list::blobs(call))
-            }),
-            (Blob, "", "", "PUT") => Self::change(Kind::Object, "cw", |call, body| {
-                Box::pin(blobs::put(call, body))
-            }),
-            (Blob, "", "", "GET") => {
-                Self::other(Kind::Object, "r", |call, _| Box::pin(blobs::get(call)))
-            }
+            (Container, "container", "list", "GET") => Self::other(Kind::Listing, "l", list::blobs),
+            (Blob, "", "", "PUT") => Self::change(Kind::Object, "cw", blobs::put),
+            (Blob, "", "", "GET") => Self::other(Kind::Object, "r", blobs::get),
             (Blob, "", "", "HEAD") | (Blob, "", "metadata", "GET" | "HEAD") => {
-                Self::other(Kind::Object, "r", |call, _| {
-                    Box::pin(blobs::properties(call))
-                })
+                Self::other(Kind::Object, "r", blobs::properties)
             }
-            (Blob, "", "metadata", "PUT") => Self::change(Kind::Object, "w", |call, _| {
-                Box::pin(blobs::set_metadata(call))
-            }),
-            (Blob, "", "properties", "PUT") => Self::change(Kind::Object, "w", |call, _| {
-                Box::pin(blobs::set_properties(call))
-            }),
-            (Blob, "", "", "DELETE") => {
-                Self::change(Kind::Object, "d", |call, _| Box::pin(blobs::delete(call)))
+            (Blob, "", "metadata", "PUT") => Self::change(Kind::Object, "w", blobs::set_metadata),
+            (Blob, "", "properties", "PUT") => {
+                Self::change(Kind::Object, "w", blobs::set_properties)
             }
-            (Blob, "", "lease", "PUT") => {
-                Self::other(Kind::Object, "w", |call, _| Box::pin(lease::lease(call)))
+            (Blob, "", "", "DELETE") => Self::change(Kind::Object, "d", blobs::delete),
+            (Blob, "", "lease", "PUT") => Self::other(Kind::Object, "w", lease::lease),
+            (Blob, "", "block", "PUT") => Self::change(Kind::Object, "cw", blobs::put_block),
+            (Blob, "", "blocklist", "PUT") => {
+                Self::change(Kind::Object, "cw", blobs::put_block_list)
             }
-            (Blob, "", "block", "PUT") => Self::change(Kind::Object, "cw", |call, body| {
-                Box::pin(blobs::put_block(call, body))
-            }),
-            (Blob, "", "blocklist", "PUT") => Self::change(Kind::Object, "cw", |call, body| {
-                Box::pin(blobs::put_block_list(call, body))
-            }),
-            (Blob, "", "blocklist", "GET") => Self::other(Kind::Object, "r", |call, _| {
-                Box::pin(blobs::block_list(call))
-            }),
+            (Blob, "", "blocklist", "GET") => Self::other(Kind::Object, "r", blobs::block_list),
             // The SDK for JavaScript takes an account in the path for a container. Each deletion of a
             // batch has its own credential, too.
             (Account, "" | "container", "batch", "POST")
             | (Container, "container", "batch", "POST") => {
-                Self::change(Kind::Object, "d", |call, body| {
-                    Box::pin(batch::batch(call, body))
-                })
+                Self::change(Kind::Object, "d", batch::batch)
             }
             (_, _, _, "GET" | "HEAD" | "PUT" | "DELETE") => {
                 let reason = format!("{method} with restype={restype:.40} does not take it here");
                 return Err(INVALID_QUERY_PARAMETER_VALUE.of_parameter("comp", comp, reason));
             }
             _ => return Err(UNSUPPORTED_HTTP_VERB.into()),
-        })
+        };
+        Ok(operation)
     }
 
-    const fn change(kind: Kind, one_of: &'static str, run: Run) -> Self {
+    /// An operation that changes containers or blobs.
+    fn change<F>(kind: Kind, one_of: &'static str, run: fn(Call, Body) -> F) -> Self
+    where
+        F: Future<Output = Result<Response>> + Send + 'static,
+    {
         Self {
-            kind,
-            one_of,
             changes_blobs: true,
-            run,
+            ..Self::other(kind, one_of, run)
         }
     }
 
     /// An operation that reads, or changes only a lease.
-    const fn other(kind: Kind, one_of: &'static str, run: Run) -> Self {
+    fn other<F>(kind: Kind, one_of: &'static str, run: fn(Call, Body) -> F) -> Self
+    where
+        F: Future<Output = Result<Response>> + Send + 'static,
+    {
         Self {
             kind,
             one_of,
             changes_blobs: false,
-            run,
+            run: Box::new(move |call, body| Box::pin(run(call, body))),
         }
     }
 }

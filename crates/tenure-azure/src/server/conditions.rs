@@ -49,7 +49,8 @@ impl Conditions {
     pub(super) fn of(headers: &HeaderMap) -> Result<Self> {
         let tags = |name| given(headers, name).map(|text| text.map(Tags::parse));
         let since = |name: &str| {
-            let parsed = |text| date(text).ok_or_else(|| invalid(name, "it must be a date of HTTP"));
+            let parsed =
+                |text| date(text).ok_or_else(|| invalid(name, "it must be a date of HTTP"));
             given(headers, name)?.map(parsed).transpose()
         };
         Ok(Self {

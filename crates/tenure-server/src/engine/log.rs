@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! append --> log: batch, batch, batch --> checkpoint --> tables: leases, terms, deleted leases
-//!    |
-//!    +--> documents of other protocols
 //! ```
 //!
 //! An append is acknowledged when its batch is in the log. The tables may be behind the log; a checkpoint
 //! brings them closer to its end, and lets the log forget what they contain.
+//!
+//! The documents of other protocols are in no batch: an append writes those of its sets to their table.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tenure_core::Epoch;
 
 use super::{Batch, Loaded, OpenError};
-use crate::model::{DocumentChange, LeaseChange, LeaseKey, TermRecord};
+use crate::model::{ChangeSet, LeaseKey, TermRecord};
 
 /// A log of batches, and tables that follow it. Calls block; one thread makes them.
 pub(crate) trait Log: Send {
@@ -33,13 +33,13 @@ pub(crate) trait Log: Send {
     /// this revision. Nothing was written before.
     fn begin(&mut self, loaded: &Loaded, revision: u64) -> Result<(), OpenError>;
 
-    /// Appends a batch, which has these changes, and writes these documents. The batch follows the last batch of the log, or the log refuses it.
-    /// If this returns `Ok`, all of it is durable.
+    /// Appends a batch, which has the changes of these sets. It follows the last batch of the log, or the log refuses it.
+    /// If this returns `Ok`, the whole batch is durable.
     ///
     /// # Errors
     ///
     /// [`AppendError`] says whether the log contains the batch.
-    fn append(&mut self, batch: &Batch, changes: &[&LeaseChange], documents: &[&DocumentChange]) -> Result<(), AppendError>;
+    fn append(&mut self, batch: &Batch, sets: &[ChangeSet]) -> Result<(), AppendError>;
 
     /// Brings the tables closer to the end of the log. Called after each append, when the answers have left,
     /// and while there is nothing to append.

@@ -20,7 +20,7 @@ use tenure_core::{Epoch, UnixMillis};
 
 use crate::clock;
 use crate::config::EngineConfig;
-use crate::model::{ChangeSet, DocumentChange, LeaseChange, LeaseKey};
+use crate::model::{ChangeSet, LeaseKey};
 
 pub(crate) use batch::Batch;
 pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored};
@@ -99,9 +99,7 @@ impl Engine {
     /// [`AppendError`] says whether the engine may be used again.
     pub(crate) fn commit(&mut self, sets: &[ChangeSet]) -> Result<(), AppendError> {
         self.batch.encode(self.revision, sets);
-        let changes: Vec<&LeaseChange> = sets.iter().flat_map(|set| &set.changes).collect();
-        let documents: Vec<&DocumentChange> = sets.iter().flat_map(|set| &set.documents).collect();
-        self.log.append(&self.batch, &changes, &documents)?;
+        self.log.append(&self.batch, sets)?;
         self.revision = self.batch.revision;
         Ok(())
     }

@@ -109,7 +109,8 @@ impl Inner {
         let mut waited_for: Vec<LeaseKey> = Vec::new();
         for ChangeSet {
             before, changes, ..
-        } in sets.into_iter().rev() {
+        } in sets.into_iter().rev()
+        {
             let Some(LeaseChange { key, .. }) = changes.into_iter().next() else {
                 continue;
             };

@@ -1,7 +1,7 @@
 //! The lease of a blob: see [`tenure_azure::client`].
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::Url;
 use tenure_azure::client::{AzureBlob, BlobCandidacy, BlobClient, BlobClientError, BlobLease};
@@ -70,10 +70,11 @@ impl LeaseBackend for AzureBlobBackend {
 
     fn ping(&self) -> BoxFuture<'_, Result<Pong, BackendError>> {
         Box::pin(async move {
-            let pong = self.lease.client().ping().await?;
+            let sent = Instant::now();
+            let date = self.lease.client().ping().await?;
             Ok(Pong {
-                round_trip: pong.round_trip,
-                date: pong.date,
+                round_trip: sent.elapsed(),
+                date,
             })
         })
     }

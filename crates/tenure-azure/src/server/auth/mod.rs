@@ -1,7 +1,7 @@
 //! Authentication, and the permissions of a request.
 //!
-//! An unknown account is refused like a wrong signature, after as much work, so that nobody learns
-//! which accounts exist.
+//! An unknown account is refused like a wrong signature, after as much work, so that a client
+//! cannot learn which accounts exist.
 
 mod bearer;
 mod sas;
@@ -29,7 +29,7 @@ pub(super) use bearer::Bearer;
 pub(super) struct Guard {
     accounts: Vec<ServedAccount>,
     /// The keys for unknown accounts.
-    nobody: Vec<hmac::Key>,
+    unknown: Vec<hmac::Key>,
     bearer: Option<Bearer>,
     over_tls: bool,
     behind_tls: bool,
@@ -61,18 +61,18 @@ pub(super) enum Kind {
 impl Guard {
     pub(super) fn new(config: &AzureConfig) -> Self {
         let mut secret = [0; 32];
-        // Nobody signs with it, so any value will do.
+        // No client can sign with it, so any value serves.
         let _ = getrandom::fill(&mut secret);
-        let nobody = vec![hmac::Key::new(hmac::HMAC_SHA256, &secret); ServedAccount::MAX_KEYS];
+        let unknown = vec![hmac::Key::new(hmac::HMAC_SHA256, &secret); ServedAccount::MAX_KEYS];
         let mut accounts = config.accounts.clone();
         for account in &mut accounts {
             // A wrong signature is compared as often for each account.
             let missing = ServedAccount::MAX_KEYS.saturating_sub(account.keys.len());
-            account.keys.extend_from_slice(&nobody[..missing]);
+            account.keys.extend_from_slice(&unknown[..missing]);
         }
         Self {
             accounts,
-            nobody,
+            unknown,
             bearer: config.bearer.clone().map(|bearer| bearer.0),
             over_tls: config.over_tls,
             behind_tls: config.behind_tls,
@@ -99,7 +99,7 @@ impl Guard {
         client: Option<IpAddr>,
     ) -> Result<Grant> {
         let known = self.accounts.iter().find(|known| known.name == account);
-        let keys = known.map_or(&self.nobody, |known| &known.keys);
+        let keys = known.map_or(&self.unknown, |known| &known.keys);
         let now = clock::utc();
         let Some(authorization) = parts.headers.get(AUTHORIZATION) else {
             return if query.get("sig").is_some() {

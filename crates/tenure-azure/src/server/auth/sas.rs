@@ -36,7 +36,7 @@ pub(super) fn verify(
     query: &Query,
     circumstances: &Circumstances,
 ) -> Result<Grant> {
-    // Of duplicate parameters it is unclear which one counts.
+    // It is unclear which one of two duplicate parameters counts.
     query.check_unique()?;
     let get = |name| query.text(name);
     let failed = |detail: &str| AUTHENTICATION_FAILED.because(detail);

@@ -64,14 +64,19 @@ impl Item {
     /// The cost of the item.
     pub(super) fn bytes(&self, target: &Target) -> u64 {
         let text = |pairs: &BTreeMap<String, String>| -> usize {
-            pairs.iter().map(|(name, text)| name.len() + text.len()).sum()
+            pairs
+                .iter()
+                .map(|(name, text)| name.len() + text.len())
+                .sum()
         };
         let body = match &self.body {
             Body::Block(bytes) => bytes.len(),
             Body::Page(_) => 0,
         };
         let blocks = self.blocks.iter();
-        let blocks: usize = blocks.map(|block| size_of::<Block>() + block.id.len()).sum();
+        let blocks: usize = blocks
+            .map(|block| size_of::<Block>() + block.id.len())
+            .sum();
         let name = match target.level() {
             Level::Blob => &target.blob,
             Level::Container | Level::Account => &target.container,
@@ -106,7 +111,14 @@ impl Item {
             Some(len) => Body::Page(len),
         };
         let revision = document.revision;
-        Some((target, Self { revision, body, ..item }))
+        Some((
+            target,
+            Self {
+                revision,
+                body,
+                ..item
+            },
+        ))
     }
 }
 

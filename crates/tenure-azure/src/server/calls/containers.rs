@@ -1,5 +1,6 @@
 //! Containers.
 
+use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::future::try_join_all;
@@ -17,7 +18,7 @@ use crate::server::target::Target;
 use tenure_server::AccessEffect;
 
 /// "Create Container".
-pub(in crate::server) async fn create(call: Call) -> Result<Response> {
+pub(in crate::server) async fn create(call: Call, _: Body) -> Result<Response> {
     if given(&call.headers, "x-ms-blob-public-access")?.is_some() {
         return Err(PUBLIC_ACCESS_NOT_PERMITTED.into());
     }
@@ -36,7 +37,7 @@ pub(in crate::server) async fn create(call: Call) -> Result<Response> {
 }
 
 /// "Get Container Properties" and "Get Container Metadata".
-pub(in crate::server) async fn properties(call: Call) -> Result<Response> {
+pub(in crate::server) async fn properties(call: Call, _: Body) -> Result<Response> {
     let container = call.existing()?;
     let snapshot = call
         .check_access(BlobAccess::Read, AccessEffect::Keep)
@@ -56,7 +57,7 @@ pub(in crate::server) async fn properties(call: Call) -> Result<Response> {
 }
 
 /// "Set Container Metadata".
-pub(in crate::server) async fn set_metadata(call: Call) -> Result<Response> {
+pub(in crate::server) async fn set_metadata(call: Call, _: Body) -> Result<Response> {
     let metadata = metadata(&call.headers)?;
     let conditions = Conditions::of_container(&call.headers)?;
     let blobs = &call.service.blobs;
@@ -77,7 +78,7 @@ pub(in crate::server) async fn set_metadata(call: Call) -> Result<Response> {
 /// "Delete Container", with all blobs, leased or not. Their leases are deleted first: if the
 /// process of the store ends in between, there are blobs without leases, but no leases without
 /// blobs.
-pub(in crate::server) async fn delete(call: Call) -> Result<Response> {
+pub(in crate::server) async fn delete(call: Call, _: Body) -> Result<Response> {
     let conditions = Conditions::of_container(&call.headers)?;
     let blobs = &call.service.blobs;
     let lock = blobs.write_lock().await;

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use tenure_core::lease::{Acquire, Change, LeaseDuration, LeaseId, Metadata, Operation, Rules};
 use tenure_core::{CandidateId, UnixMillis};
 
 use super::{answer, set, set_epoch};
+use crate::protocol::{LEASE_ACTION, LEASE_DURATION, LEASE_ID, PROPOSED_LEASE_ID};
 use crate::server::call::Call;
 use crate::server::clock;
 use crate::server::conditions::Conditions;
@@ -17,27 +19,19 @@ use crate::server::names::lease_key;
 use crate::server::random;
 use crate::server::target::Level;
 
-const ACTION: &str = "x-ms-lease-action";
-const DURATION: &str = "x-ms-lease-duration";
 const BREAK_PERIOD: &str = "x-ms-lease-break-period";
-const PROPOSED_ID: &str = "x-ms-proposed-lease-id";
-const ID: &str = "x-ms-lease-id";
 const TIME: &str = "x-ms-lease-time";
 
 /// Longest part of a client request id in the name of a holder.
 const MAX_REQUEST_ID: usize = 200;
 
 pub(in crate::server) fn is_renewal(headers: &HeaderMap) -> bool {
-    let action = headers.get(ACTION);
+    let action = headers.get(LEASE_ACTION);
     action.is_some_and(|action| action.as_bytes().eq_ignore_ascii_case(b"renew"))
 }
 
-pub(in crate::server) async fn lease(call: Call) -> Result<Response> {
-    let LeaseRequest {
-        operation,
-        status,
-        id,
-    } = LeaseRequest::of(&call)?;
+pub(in crate::server) async fn lease(call: Call, _: Body) -> Result<Response> {
+    let (operation, status, id) = operation(&call)?;
     let key = lease_key(&call.target)?;
     let conditions = match call.target.level() {
         Level::Blob => Conditions::of(&call.headers)?,
@@ -67,7 +61,7 @@ pub(in crate::server) async fn lease(call: Call) -> Result<Response> {
     let headers = response.headers_mut();
     set_epoch(headers, epoch);
     if let Some(id) = id {
-        set(headers, ID, id.to_wire());
+        set(headers, LEASE_ID, id.to_wire());
     }
     match change {
         // Whole seconds, rounded half up.
@@ -81,61 +75,51 @@ pub(in crate::server) async fn lease(call: Call) -> Result<Response> {
     Ok(response)
 }
 
-/// A checked operation on a lease.
-struct LeaseRequest {
-    operation: Operation,
-    status: StatusCode,
-    /// The lease id that holds afterwards.
-    id: Option<LeaseId>,
-}
-
-impl LeaseRequest {
-    fn of(call: &Call) -> Result<Self> {
-        let headers = &call.headers;
-        let missing = |name| move || MISSING_REQUIRED_HEADER.because(name);
-        let given = || lease_id(headers, ID)?.ok_or_else(missing(ID));
-        let proposed = lease_id(headers, PROPOSED_ID)?;
-        let action = required(headers, ACTION)?.to_ascii_lowercase();
-        let (operation, status, id) = match action.as_str() {
-            "acquire" => {
-                let id = proposed.unwrap_or_else(new_id);
-                let request = Acquire {
-                    lease_id: id,
-                    holder: holder(call),
-                    duration: duration(required(headers, DURATION)?)?,
-                    lock_delay: Duration::ZERO,
-                    metadata: Metadata::new(),
-                    min_epoch: None,
-                };
-                let now = UnixMillis::new(clock::unix_ms().unsigned_abs());
-                (Operation::Acquire(request, now), StatusCode::CREATED, Some(id))
-            }
-            "renew" => {
-                let id = given()?;
-                (Operation::Renew(id, None), StatusCode::OK, Some(id))
-            }
-            "change" => {
-                let lease_id = given()?;
-                let proposed = proposed.ok_or_else(missing(PROPOSED_ID))?;
-                let operation = Operation::Change { lease_id, proposed };
-                (operation, StatusCode::OK, Some(proposed))
-            }
-            "release" => (Operation::Release(given()?), StatusCode::OK, None),
-            "break" => {
-                let period = text(headers, BREAK_PERIOD)?.map(break_period).transpose()?;
-                (Operation::Break(period), StatusCode::ACCEPTED, None)
-            }
-            _ => {
-                let actions = "it must be acquire, renew, change, release or break";
-                return Err(invalid(ACTION, actions));
-            }
-        };
-        Ok(Self {
-            operation,
-            status,
-            id,
-        })
-    }
+/// The operation, the status of its success, and the lease id that holds afterwards.
+fn operation(call: &Call) -> Result<(Operation, StatusCode, Option<LeaseId>)> {
+    let headers = &call.headers;
+    let missing = |name| move || MISSING_REQUIRED_HEADER.because(name);
+    let given = || lease_id(headers, LEASE_ID)?.ok_or_else(missing(LEASE_ID));
+    let proposed = lease_id(headers, PROPOSED_LEASE_ID)?;
+    let action = required(headers, LEASE_ACTION)?.to_ascii_lowercase();
+    Ok(match action.as_str() {
+        "acquire" => {
+            let id = proposed.unwrap_or_else(new_id);
+            let request = Acquire {
+                lease_id: id,
+                holder: holder(call),
+                duration: duration(required(headers, LEASE_DURATION)?)?,
+                lock_delay: Duration::ZERO,
+                metadata: Metadata::new(),
+                min_epoch: None,
+            };
+            let now = UnixMillis::new(clock::unix_ms().unsigned_abs());
+            (
+                Operation::Acquire(request, now),
+                StatusCode::CREATED,
+                Some(id),
+            )
+        }
+        "renew" => {
+            let id = given()?;
+            (Operation::Renew(id, None), StatusCode::OK, Some(id))
+        }
+        "change" => {
+            let lease_id = given()?;
+            let proposed = proposed.ok_or_else(missing(PROPOSED_LEASE_ID))?;
+            let operation = Operation::Change { lease_id, proposed };
+            (operation, StatusCode::OK, Some(proposed))
+        }
+        "release" => (Operation::Release(given()?), StatusCode::OK, None),
+        "break" => {
+            let period = text(headers, BREAK_PERIOD)?.map(break_period).transpose()?;
+            (Operation::Break(period), StatusCode::ACCEPTED, None)
+        }
+        _ => {
+            let actions = "it must be acquire, renew, change, release or break";
+            return Err(invalid(LEASE_ACTION, actions));
+        }
+    })
 }
 
 fn new_id() -> LeaseId {
@@ -160,14 +144,18 @@ fn holder(call: &Call) -> CandidateId {
 }
 
 fn duration(text: &str) -> Result<LeaseDuration> {
-    let fixed = |text: &str| Some(LeaseDuration::Fixed(Duration::from_secs(text.parse().ok()?)));
+    let fixed = |text: &str| {
+        Some(LeaseDuration::Fixed(Duration::from_secs(
+            text.parse().ok()?,
+        )))
+    };
     let duration = match text {
         "-1" => Some(LeaseDuration::Infinite),
         text => fixed(text),
     };
     duration
         .filter(|duration| Rules::AZURE.allows(*duration))
-        .ok_or_else(|| invalid(DURATION, "it must be -1 or from 15 to 60"))
+        .ok_or_else(|| invalid(LEASE_DURATION, "it must be -1 or from 15 to 60"))
 }
 
 fn break_period(text: &str) -> Result<Duration> {

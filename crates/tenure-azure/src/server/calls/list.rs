@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::Response;
 use base64::Engine as _;
@@ -9,11 +10,10 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
 use super::Shown;
 use crate::server::access::BlobAccess;
-use crate::server::blobs::{Body, Item};
+use crate::server::blobs::{Body as Content, Item};
 use crate::server::call::Call;
 use crate::server::error::{
-    AzureErrorCode, INVALID_QUERY_PARAMETER_VALUE,
-    OUT_OF_RANGE_QUERY_PARAMETER_VALUE, Result,
+    AzureErrorCode, INVALID_QUERY_PARAMETER_VALUE, OUT_OF_RANGE_QUERY_PARAMETER_VALUE, Result,
 };
 use crate::server::headers::http_date;
 use crate::server::names::lease_key;
@@ -135,7 +135,7 @@ fn most_results(text: &str) -> Result<usize> {
 }
 
 /// "List Containers".
-pub(in crate::server) async fn containers(call: Call) -> Result<Response> {
+pub(in crate::server) async fn containers(call: Call, _: Body) -> Result<Response> {
     let page = Page {
         delimiter: "",
         ..Page::of(&call)?
@@ -148,7 +148,7 @@ pub(in crate::server) async fn containers(call: Call) -> Result<Response> {
 }
 
 /// "List Blobs".
-pub(in crate::server) async fn blobs(call: Call) -> Result<Response> {
+pub(in crate::server) async fn blobs(call: Call, _: Body) -> Result<Response> {
     let page = Page::of(&call)?;
     call.check_access(BlobAccess::Read, AccessEffect::Keep)
         .await?;
@@ -246,7 +246,7 @@ fn write_properties(xml: &mut Xml, item: &Item, snapshot: LeaseSnapshot, is_blob
             let value = item.content.get(header);
             xml.text(element, value.map_or("", String::as_str));
         }
-        if matches!(item.body, Body::Page(_)) {
+        if matches!(item.body, Content::Page(_)) {
             xml.text("x-ms-blob-sequence-number", "0");
         }
         xml.text("BlobType", item.body.kind());

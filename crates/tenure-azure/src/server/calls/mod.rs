@@ -16,8 +16,9 @@ use tenure_core::Epoch;
 use tenure_core::lease::{LeaseDuration, State};
 
 use super::blobs::Item;
-use super::headers::{META, Metadata, http_date};
+use super::headers::{Metadata, http_date};
 use super::target::Query;
+use crate::protocol::{LEASE_DURATION, LEASE_STATE, METADATA_PREFIX};
 use tenure_server::LeaseSnapshot;
 
 /// Whether the request renews a lease.
@@ -64,7 +65,7 @@ fn set_epoch(headers: &mut HeaderMap, epoch: Option<Epoch>) {
 
 fn set_metadata(headers: &mut HeaderMap, metadata: &Metadata) {
     for (name, value) in metadata {
-        let name = HeaderName::try_from(format!("{META}{name}"));
+        let name = HeaderName::try_from(format!("{METADATA_PREFIX}{name}"));
         // Both came from headers.
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
             headers.insert(name, value);
@@ -75,10 +76,10 @@ fn set_metadata(headers: &mut HeaderMap, metadata: &Metadata) {
 /// The public properties of a lease.
 fn set_lease(headers: &mut HeaderMap, snapshot: LeaseSnapshot) {
     let shown = Shown::of(snapshot);
-    set(headers, "x-ms-lease-state", shown.state);
+    set(headers, LEASE_STATE, shown.state);
     set(headers, "x-ms-lease-status", shown.status);
     if let Some(duration) = shown.duration {
-        set(headers, "x-ms-lease-duration", duration);
+        set(headers, LEASE_DURATION, duration);
     }
     // A receiver that fences out old leaders needs the running term, not the last one.
     if shown.status == "locked" {

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use super::schema::Meta;
 use crate::engine::Document;
 use crate::engine::batch::{put_number, put_text};
-use crate::model::DocumentChange;
+use crate::model::{ChangeSet, DocumentChange};
 
 /// A start creates it, because a database from before it has none.
 pub(super) const TABLE: &str = "
@@ -22,8 +22,7 @@ pub(super) const TABLE: &str = "
 
 const EXISTS: &str = "SELECT count(*) FROM sqlite_schema WHERE name = 'documents'";
 
-const INSERT: &str =
-    "INSERT INTO documents (name, revision, content, crc) VALUES (?1, ?2, ?3, ?4)";
+const INSERT: &str = "INSERT INTO documents (name, revision, content, crc) VALUES (?1, ?2, ?3, ?4)";
 
 const SELECT_ALL: &str = "SELECT name, revision, content, crc FROM documents";
 
@@ -33,11 +32,11 @@ const DELETE: &str = "DELETE FROM documents WHERE name = ?1 RETURNING crc";
 pub(super) fn write(
     transaction: &Transaction<'_>,
     meta: &mut Meta,
-    changes: &[&DocumentChange],
+    sets: &[ChangeSet],
 ) -> rusqlite::Result<()> {
     let mut delete = transaction.prepare_cached(DELETE)?;
     let mut insert = transaction.prepare_cached(INSERT)?;
-    for change in changes {
+    for change in sets.iter().flat_map(|set| &set.documents) {
         let DocumentChange { name, revision, .. } = change;
         let old = delete.query_row([name], |row| row.get(0)).optional()?;
         let new = match &change.content {

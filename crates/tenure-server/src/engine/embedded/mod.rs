@@ -52,10 +52,10 @@ use self::schema::Meta;
 use self::term_reader::TermReader;
 use super::wal::{self, Checkpoint};
 use super::{AppendError, Batch, Load, Loaded, Log, OpenError, Progress, TermHistory};
-use crate::model::{Content, DocumentChange, LeaseChange, LeaseKey};
+use crate::model::{ChangeSet, Content, LeaseChange, LeaseKey};
 
-pub use backup::{BackupError, Contents, Existing};
 pub use backup::backup;
+pub use backup::{BackupError, Contents, Existing};
 pub use restore::restore;
 pub use restore::{RestoreError, Restored};
 
@@ -174,27 +174,23 @@ impl Log for Embedded {
         Ok(())
     }
 
-    fn append(
-        &mut self,
-        batch: &Batch,
-        changes: &[&LeaseChange],
-        documents: &[&DocumentChange],
-    ) -> Result<(), AppendError> {
-        self.insert(batch, documents)?;
+    fn append(&mut self, batch: &Batch, sets: &[ChangeSet]) -> Result<(), AppendError> {
+        self.insert(batch, sets)?;
         if self.wal_is_new {
             // The commit itself is durable. If this fails it is tried again with the next one.
             self.wal_is_new = !self.running.try_write(batch.revision);
         }
-        for change in changes {
+        let changes: Vec<&LeaseChange> = sets.iter().flat_map(|set| &set.changes).collect();
+        for change in &changes {
             if let Content::Deleted(deleted) = &change.content {
                 self.meta.floor = self.meta.floor.max(deleted.last);
             }
         }
         let bytes = batch.changes.len();
-        self.backlog.add(changes, bytes, Instant::now());
+        self.backlog.add(&changes, bytes, Instant::now());
         // The pages of the row, a page at each end, and one or two of the tree.
         self.wal_pages += bytes / PAGE + 3;
-        for document in documents {
+        for document in sets.iter().flat_map(|set| &set.documents) {
             let bytes = document.content.as_ref().map_or(0, |content| content.len());
             self.wal_pages += bytes / PAGE + 3;
         }
@@ -243,13 +239,14 @@ impl Log for Embedded {
 
 impl Embedded {
     /// Appends a batch and writes documents, unless another store has appended since the last batch.
-    fn insert(&mut self, batch: &Batch, changes: &[&DocumentChange]) -> Result<(), AppendError> {
+    fn insert(&mut self, batch: &Batch, sets: &[ChangeSet]) -> Result<(), AppendError> {
         let mut meta = self.meta.clone();
         let are_tables_level = self.backlog.is_empty() && self.behind_at_start.is_none();
         let is_appended = self.transact(|transaction| {
             let is_appended = batch_log::append(transaction, batch)?;
-            if is_appended && !changes.is_empty() {
-                documents::write(transaction, &mut meta, changes)?;
+            let has_documents = sets.iter().any(|set| !set.documents.is_empty());
+            if is_appended && has_documents {
+                documents::write(transaction, &mut meta, sets)?;
                 if are_tables_level && batch.changes.is_empty() {
                     // The tables lack nothing, so no batch need stay: a store whose clients only
                     // change documents has no backlog, and no checkpoint that deletes batches.

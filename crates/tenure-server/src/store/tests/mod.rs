@@ -21,7 +21,7 @@ use crate::config::{Limits, StoreConfig};
 use crate::engine::{
     AppendError, Batch, Engine, Load, Loaded, Log, OpenError, Progress, TermHistory,
 };
-use crate::model::{Content, DocumentChange, LeaseChange, LeaseKey, TermRecord};
+use crate::model::{ChangeSet, Content, LeaseChange, LeaseKey, TermRecord};
 
 /// Long enough for anything that happens at all.
 const SOON: Duration = Duration::from_secs(10);
@@ -77,19 +77,14 @@ impl Log for Scripted {
         Ok(())
     }
 
-    fn append(
-        &mut self,
-        _: &Batch,
-        changes: &[&LeaseChange],
-        _: &[&DocumentChange],
-    ) -> Result<(), AppendError> {
-        let shown = changes.iter().copied().cloned().collect();
-        let _ = self.batches.send(shown);
+    fn append(&mut self, _: &Batch, sets: &[ChangeSet]) -> Result<(), AppendError> {
+        let changes = || sets.iter().flat_map(|set| &set.changes);
+        let _ = self.batches.send(changes().cloned().collect());
         // A test that has ended lets everything through.
         let verdict = self.verdicts.recv().unwrap_or(Ok(()));
         assert!(!self.shelf.panics.load(Ordering::SeqCst), "planted");
         verdict?;
-        let recorded = changes.iter().filter_map(|change| change.term.as_deref());
+        let recorded = changes().filter_map(|change| change.term.as_deref());
         let mut terms = self.shelf.terms.lock().unwrap();
         terms.extend(recorded.cloned());
         Ok(())

@@ -15,8 +15,8 @@ use http_body_util::LengthLimitError;
 
 use crate::server::call::Call;
 use crate::server::error::{
-    Error, INVALID_MD5, MD5_MISMATCH, MISSING_CONTENT_LENGTH_HEADER,
-    OPERATION_TIMED_OUT, REQUEST_BODY_TOO_LARGE, Result,
+    Error, INVALID_MD5, MD5_MISMATCH, MISSING_CONTENT_LENGTH_HEADER, OPERATION_TIMED_OUT,
+    REQUEST_BODY_TOO_LARGE, Result,
 };
 use crate::server::headers::text;
 

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
+use axum::body::{Body as Stream, Bytes};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::CONTENT;
+use crate::protocol::BLOB_TYPE;
 use crate::server::access::BlobAccess;
 use crate::server::auth::Grant;
 use crate::server::blobs::{Body, Item};
@@ -34,7 +35,7 @@ const OVERRIDES: [(&str, &str); 5] = [
 ];
 
 /// "Get Blob".
-pub(in crate::server) async fn get(call: Call) -> Result<Response> {
+pub(in crate::server) async fn get(call: Call, _: Stream) -> Result<Response> {
     let (blob, snapshot) = read_blob(&call).await?;
     let range = range(&call.headers)?;
     let len = blob.body.len();
@@ -58,7 +59,11 @@ pub(in crate::server) async fn get(call: Call) -> Result<Response> {
     set(headers, "content-length", count);
     if range.is_some() {
         let last = first + count - 1;
-        set(headers, "content-range", format_args!("bytes {first}-{last}/{len}"));
+        set(
+            headers,
+            "content-range",
+            format_args!("bytes {first}-{last}/{len}"),
+        );
         // The hash of the blob is not that of the range.
         if let Some(md5) = headers.remove("content-md5") {
             headers.insert("x-ms-blob-content-md5", md5);
@@ -74,7 +79,7 @@ pub(in crate::server) async fn get(call: Call) -> Result<Response> {
 }
 
 /// "Get Blob Properties" and "Get Blob Metadata".
-pub(in crate::server) async fn properties(call: Call) -> Result<Response> {
+pub(in crate::server) async fn properties(call: Call, _: Stream) -> Result<Response> {
     let (blob, snapshot) = read_blob(&call).await?;
     let mut response = described(&call, &blob, snapshot);
     if call.method == Method::HEAD {
@@ -110,7 +115,7 @@ fn described(call: &Call, blob: &Item, snapshot: LeaseSnapshot) -> Response {
     }
     set(headers, "accept-ranges", "bytes");
     set(headers, "x-ms-creation-time", http_date(blob.created()));
-    set(headers, "x-ms-blob-type", blob.body.kind());
+    set(headers, BLOB_TYPE, blob.body.kind());
     if matches!(blob.body, Body::Page(_)) {
         set(headers, "x-ms-blob-sequence-number", 0);
     }

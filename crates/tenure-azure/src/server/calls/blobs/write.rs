@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::{CONTENT, check_md5, content_headers, read, too_large};
+use crate::protocol::{BLOB_TYPE, LEASE_ID};
 use crate::server::access::BlobAccess;
 use crate::server::auth::Kind;
 use crate::server::blobs::{Body, Item};
@@ -36,7 +37,7 @@ pub(in crate::server) async fn put(call: Call, body: Stream) -> Result<Response>
             blob.content.insert(name.into(), value.into());
         }
     }
-    let kind = required(headers, "x-ms-blob-type")?;
+    let kind = required(headers, BLOB_TYPE)?;
     let sent = read(&call, body, call.service.max_blob_bytes).await?;
     let md5 = match kind {
         // A content header of the blob has precedence over one of the request.
@@ -53,7 +54,7 @@ pub(in crate::server) async fn put(call: Call, body: Stream) -> Result<Response>
         }
         _ => {
             let reason = "it must be BlockBlob or PageBlob";
-            return Err(invalid("x-ms-blob-type", reason));
+            return Err(invalid(BLOB_TYPE, reason));
         }
     };
     commit(&call, conditions, blob, |_, _| Ok(())).await
@@ -83,7 +84,7 @@ pub(super) async fn commit(
     call.check_access(BlobAccess::Write, AccessEffect::Keep)
         .await?;
     if known.is_some() {
-        let is_holder = given(&call.headers, "x-ms-lease-id")?.is_some();
+        let is_holder = given(&call.headers, LEASE_ID)?.is_some();
         if only_new && !is_holder {
             return Err(BLOB_ALREADY_EXISTS.into());
         }
@@ -104,7 +105,7 @@ pub(super) async fn commit(
 }
 
 /// "Set Blob Metadata": replaces all of them.
-pub(in crate::server) async fn set_metadata(call: Call) -> Result<Response> {
+pub(in crate::server) async fn set_metadata(call: Call, _: Stream) -> Result<Response> {
     let metadata = metadata(&call.headers)?;
     let mut response = alter(&call, |blob| blob.metadata = metadata).await?;
     set(response.headers_mut(), WRITTEN, false);
@@ -112,7 +113,7 @@ pub(in crate::server) async fn set_metadata(call: Call) -> Result<Response> {
 }
 
 /// "Set Blob Properties": replaces all content headers.
-pub(in crate::server) async fn set_properties(call: Call) -> Result<Response> {
+pub(in crate::server) async fn set_properties(call: Call, _: Stream) -> Result<Response> {
     for name in ["x-ms-blob-content-length", "x-ms-sequence-number-action"] {
         if call.headers.contains_key(name) {
             return Err(UNSUPPORTED_HEADER.because(name));
@@ -137,7 +138,7 @@ async fn alter(call: &Call, change: impl FnOnce(&mut Item)) -> Result<Response> 
 
 /// "Delete Blob". Its lease is deleted first: if the process of the store ends in between, there is
 /// a blob without a lease, but no lease without a blob.
-pub(in crate::server) async fn delete(call: Call) -> Result<Response> {
+pub(in crate::server) async fn delete(call: Call, _: Stream) -> Result<Response> {
     let conditions = Conditions::of(&call.headers)?;
     if text(&call.headers, "x-ms-delete-snapshots")? == Some("only") {
         return Err(invalid("x-ms-delete-snapshots", "there are no snapshots"));
@@ -168,7 +169,7 @@ fn page_length(call: &Call, body: &Bytes) -> Result<u64> {
     if !body.is_empty() {
         return Err(invalid(
             "content-length",
-            "a page blob is made without a body",
+            "a page blob is created without a body",
         ));
     }
     if length > most as u64 {

@@ -1,11 +1,11 @@
 //! The database as an engine.
 
+mod documents;
 mod slices;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::body::Bytes;
 use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation, Record, Rules};
 use tenure_core::lease::{Stored, TermEnd, apply};
 use tenure_core::{Epoch, Instant as CoreInstant, UnixMillis};
@@ -13,7 +13,7 @@ use tenure_core::{Epoch, Instant as CoreInstant, UnixMillis};
 use super::backlog::BEGIN_AT;
 use super::restore::EPOCHS_LEFT;
 use super::*;
-use crate::engine::{self, Document};
+use crate::engine;
 use crate::engine::batch::{Item, RetiredIds};
 use crate::model::{Cause, ChangeSet, DELETED_LIMIT, Deleted, LeaseVersion, TermRecord};
 
@@ -107,8 +107,7 @@ fn commit_sets(engine: &mut Embedded, sets: &[ChangeSet]) -> Result<(), AppendEr
     let last = engine.connection.query_row(last, [], |row| row.get(0));
     let mut batch = Batch::default();
     batch.encode(last.unwrap(), sets);
-    let changes: Vec<&LeaseChange> = sets.iter().flat_map(|set| &set.changes).collect();
-    engine.append(&batch, &changes, &[])
+    engine.append(&batch, sets)
 }
 
 /// How many batches the log has.
@@ -707,59 +706,6 @@ fn a_backup_that_leaves_no_epochs_is_not_restored() {
     assert_eq!(left.len(), 1, "but for the lock: {left:?}");
 }
 
-fn put_document(engine: &mut Embedded, name: &str, content: Option<&'static str>, revision: u64) {
-    let change = DocumentChange {
-        name: name.into(),
-        revision,
-        content: content.map(Bytes::from),
-    };
-    let set = ChangeSet {
-        documents: vec![change],
-        ..ChangeSet::default()
-    };
-    commit_sets(engine, &[set]).unwrap();
-}
-
-#[test]
-fn documents_survive_a_restart_and_their_batches_do_not_pile_up() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    put_document(&mut engine, "a", Some("old"), 2);
-    put_document(&mut engine, "b", Some("gone"), 3);
-    put_document(&mut engine, "a", Some("new"), 4);
-    put_document(&mut engine, "b", None, 5);
-    assert_eq!(batch_count(&engine), 0);
-    // While the tables lack a change of a lease, its batch stays.
-    commit(&mut engine, &[write(6, 10)]).unwrap();
-    put_document(&mut engine, "c", Some(""), 7);
-    assert_eq!(batch_count(&engine), 2);
-    drop(engine);
-
-    let (loaded, engine) = open(folder.path(), MOST).unwrap();
-    let mut documents = loaded.documents;
-    documents.sort_by(|a, b| a.name.cmp(&b.name));
-    let document = |name: &str, revision, content: &'static str| Document {
-        name: name.into(),
-        revision,
-        content: content.into(),
-    };
-    assert_eq!(documents, [document("a", 4, "new"), document("c", 7, "")]);
-    assert_eq!(loaded.leases.len(), 1);
-    drop(engine);
-    for change in [
-        "UPDATE documents SET content = x'00' WHERE name = 'a'",
-        "UPDATE documents SET name = 'b' WHERE name = 'a'",
-        "DELETE FROM documents WHERE name = 'c'",
-    ] {
-        let connection = Connection::open(folder.path().join("leases.db")).unwrap();
-        let transaction = connection.unchecked_transaction().unwrap();
-        transaction.execute_batch(change).unwrap();
-        let path = folder.path().join("leases.db");
-        let checked = check::load_tables(&transaction, &path, MOST).map(|_| ());
-        assert!(matches!(checked, Err(OpenError::Damaged { .. })), "{change}");
-    }
-}
-
 #[test]
 fn a_log_that_another_store_has_appended_to_is_not_appended_to() {
     let folder = tempfile::tempdir().unwrap();
@@ -770,7 +716,7 @@ fn a_log_that_another_store_has_appended_to_is_not_appended_to() {
         engine.checkpoint(load).unwrap();
         let mut batch = Batch::default();
         batch.encode(1, &[alone(write(9, 10))]);
-        let error = engine.append(&batch, &[], &[]).unwrap_err();
+        let error = engine.append(&batch, &[]).unwrap_err();
         assert!(matches!(error, AppendError::NotOwner(_)), "{error}");
     }
     commit(&mut engine, &[write(3, 10)]).unwrap();
