@@ -142,15 +142,6 @@ impl AzureRefusal {
     }
 }
 
-/// The part of a request that is not common to all.
-struct Operation<'a> {
-    name: &'static str,
-    method: Method,
-    resource: &'a Url,
-    query: &'a [(&'a str, &'a str)],
-    headers: HeaderMap,
-}
-
 impl BlobClient {
     /// A client of this blob that sends its requests by `http`, which should not follow redirects
     /// and not repeat requests by itself.
@@ -250,14 +241,9 @@ impl BlobClient {
         if let Some(lease_id) = lease_id {
             headers.insert(LEASE_ID, secret(lease_id));
         }
-        let operation = Operation {
-            name: "reading the blob's properties",
-            method: Method::HEAD,
-            resource: self.blob.resource(),
-            query: &[],
-            headers,
-        };
-        self.send(operation, timeout).await.map(Properties::new)
+        let (name, url) = ("reading the blob's properties", self.blob.resource());
+        let answer = self.send(name, Method::HEAD, url, &[], headers, timeout);
+        answer.await.map(Properties::new)
     }
 
     /// "Set Blob Metadata": replaces all metadata if this id holds the lease and the blob still has
@@ -286,14 +272,10 @@ impl BlobClient {
 
     /// "Create Container", if it does not exist.
     pub(super) async fn create_container(&self, timeout: Duration) -> Result<(), BlobClientError> {
-        let operation = Operation {
-            name: "creating the container, which does not exist,",
-            method: Method::PUT,
-            resource: self.blob.container(),
-            query: CONTAINER,
-            headers: HeaderMap::new(),
-        };
-        unless_it_exists(self.send(operation, timeout).await)
+        let name = "creating the container, which does not exist,";
+        let (url, headers) = (self.blob.container(), HeaderMap::new());
+        let answer = self.send(name, Method::PUT, url, CONTAINER, headers, timeout);
+        unless_it_exists(answer.await)
     }
 
     pub(super) fn malformed(&self, reason: impl Into<String>) -> BlobClientError {
@@ -319,42 +301,39 @@ impl BlobClient {
         headers: HeaderMap,
         timeout: Duration,
     ) -> Result<HeaderMap, BlobClientError> {
-        let operation = Operation {
-            name,
-            method: Method::PUT,
-            resource: self.blob.resource(),
-            query,
-            headers,
-        };
-        self.send(operation, timeout).await
+        let url = self.blob.resource();
+        self.send(name, Method::PUT, url, query, headers, timeout)
+            .await
     }
 
     /// Sends a request once. Returns the headers of a success.
     async fn send(
         &self,
-        operation: Operation<'_>,
+        name: &'static str,
+        method: Method,
+        resource: &Url,
+        query: &[(&str, &str)],
+        mut headers: HeaderMap,
         timeout: Duration,
     ) -> Result<HeaderMap, BlobClientError> {
         let account = self.blob.account();
-        let url = operation.resource.as_str();
+        let url = resource.as_str();
         let unreachable = |error: reqwest::Error| BlobClientError::Unreachable {
             url: url.into(),
             reason: innermost_cause(&error),
         };
-        let mut headers = operation.headers;
         headers.insert(VERSION_HEADER, HeaderValue::from_static(VERSION));
         if let Some(name) = &self.name {
             headers.insert(CLIENT_REQUEST_ID, name.clone());
         }
-        if operation.method == Method::PUT {
+        if method == Method::PUT {
             // Without it the service answers 411.
             headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
         }
-        let signed_url = account.url_of(operation.resource, operation.query);
-        let request = self.http.request(operation.method, signed_url);
+        let request = self.http.request(method, account.url_of(resource, query));
         let request = request.headers(headers).timeout(timeout);
         let mut request = request.build().map_err(unreachable)?;
-        account.sign(&mut request, operation.query);
+        account.sign(&mut request, query);
         let mut response = self.http.execute(request).await.map_err(unreachable)?;
         let status = response.status();
         let headers = std::mem::take(response.headers_mut());
@@ -372,7 +351,7 @@ impl BlobClient {
         let body = read(response).await.map_err(unreachable)?;
         let refusal = AzureRefusal {
             url: url.into(),
-            operation: operation.name,
+            operation: name,
             status: status.as_u16(),
             code: code.into(),
             message: message(&body),
