@@ -2,7 +2,7 @@
 
 mod limits;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use limits::{LimitError, LimitSetting, Limits};
 
@@ -26,6 +26,17 @@ pub enum EngineConfig {
         /// it.
         data_dir: PathBuf,
     },
+}
+
+impl EngineConfig {
+    /// The directory that the store keeps its leases in, if it has one.
+    #[must_use]
+    pub fn data_dir(&self) -> Option<&Path> {
+        match self {
+            Self::Memory => None,
+            Self::Embedded { data_dir } => Some(data_dir),
+        }
+    }
 }
 
 impl StoreConfig {
