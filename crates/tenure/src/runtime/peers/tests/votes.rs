@@ -88,7 +88,8 @@ impl Group {
         let timings = Timings::new(&TimingsOptions {
             lease_duration: Some(Duration::from_secs(60)),
             ..TimingsOptions::default()
-        });
+        })
+        .unwrap();
         let mut listeners = Vec::new();
         for _ in 0..3 {
             listeners.push(tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
@@ -111,7 +112,7 @@ impl Group {
             let mut bully = Bully::new(NodeId(node), peers.clone());
             bully.message_lifetime = Some(message_lifetime);
             let config = Config::new("tests/job".parse().unwrap())
-                .with_timings(timings.unwrap())
+                .with_timings(timings)
                 .with_candidate(NodeId(node).into())
                 .with_strategy(Strategy::Bully(bully.clone()));
             group.add(&bully, config, listener);
