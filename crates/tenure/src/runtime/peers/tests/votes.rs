@@ -88,7 +88,7 @@ impl Group {
     async fn start(message_lifetime: Duration) -> Self {
         let mut timings = TimingsOptions::default();
         timings.lease_duration = Some(Duration::from_secs(60));
-        let timings = Timings::new(&timings);
+        let timings = Timings::new(&timings).unwrap();
         let mut listeners = Vec::new();
         for _ in 0..3 {
             listeners.push(tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
@@ -111,7 +111,9 @@ impl Group {
             let mut bully = Bully::new(NodeId(node), peers.clone());
             bully.timings.message_lifetime = Some(message_lifetime);
             let config = Config::new("tests/job".parse().unwrap())
-                .with_timings(timings.as_ref().unwrap().clone())
+        let mut timings = TimingsOptions::default();
+        timings.lease_duration = Some(Duration::from_secs(60));
+        let timings = Timings::new(&timings).unwrap();
                 .with_candidate(NodeId(node).into())
                 .with_strategy(Strategy::Bully(bully.clone()));
             group.add(&bully, config, listener);
