@@ -148,7 +148,7 @@ impl Serve {
                     .into(),
             });
         }
-        if !(self.azure || self.azure_dev) && !settings.has_table("azure") {
+        if !(self.azure || self.azure_dev || settings.has_table("azure")) {
             return Ok(None);
         }
         let mut config = azure::config(settings)?;
