@@ -111,9 +111,7 @@ impl Group {
             let mut bully = Bully::new(NodeId(node), peers.clone());
             bully.timings.message_lifetime = Some(message_lifetime);
             let config = Config::new("tests/job".parse().unwrap())
-        let mut timings = TimingsOptions::default();
-        timings.lease_duration = Some(Duration::from_secs(60));
-        let timings = Timings::new(&timings).unwrap();
+                .with_timings(timings)
                 .with_candidate(NodeId(node).into())
                 .with_strategy(Strategy::Bully(bully.clone()));
             group.add(&bully, config, listener);
