@@ -2,12 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
-use tenure_tests::needs::{can_run, has_program};
 use tenure_tests::process::{Process, command, run};
 use tenure_tests::wait_for;
 
@@ -51,23 +49,6 @@ fn wait_for_frozen(folder: &TempDir) {
     });
 }
 
-/// Whether this machine can have network namespaces.
-fn has_namespaces(test: &str) -> bool {
-    let is_allowed = Command::new("unshare").args(["--net", "true"]).status();
-    let is_allowed = is_allowed.is_ok_and(|status| status.success());
-    let programs = has_program("ip") && has_program("nft");
-    can_run(test, "root, ip and nft", is_allowed && programs)
-}
-
-/// The network interfaces that this process sees.
-fn interfaces() -> Vec<String> {
-    let names = fs::read_dir("/sys/class/net").unwrap();
-    let names = names.map(|it| it.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    names
-}
-
 /// The names of the figures of a run: fields, columns of the wide table, columns of the page.
 const FIGURES: &[(&str, &str, &str)] = &[
     ("first_leader", "FIRST LEADER", "first leader, s"),
@@ -104,8 +85,6 @@ fn a_killed_leader_is_followed_by_another_one_without_overlap() {
     let mut live = live(
         &folder,
         &[
-            "--network",
-            "proxy",
             "--scenario",
             "kill-leader",
             "--contestant",
@@ -178,26 +157,12 @@ fn a_killed_leader_is_followed_by_another_one_without_overlap() {
 
 #[test]
 fn an_interrupted_comparison_leaves_no_process_not_even_a_frozen_one() {
-    let test = "an interrupted comparison in network namespaces";
-    let namespaces = if has_namespaces(test) {
-        "namespaces"
-    } else {
-        "proxy"
-    };
-    let before = interfaces();
     // Candidates, the store if there is one, and the leader's two watchdogs and its command.
-    for (strategy, network, processes, signals, codes) in [
-        (
-            "lease",
-            "proxy",
-            3 + 1 + 3,
-            &[Signal::SIGINT][..],
-            &[130][..],
-        ),
+    for (strategy, processes, signals, codes) in [
+        ("lease", 3 + 1 + 3, &[Signal::SIGINT][..], &[130][..]),
         // The second signal arrives while the processes are being killed, or both at once.
         (
             "bully",
-            namespaces,
             3 + 3,
             &[Signal::SIGINT, Signal::SIGTERM],
             &[130, 143],
@@ -205,7 +170,7 @@ fn an_interrupted_comparison_leaves_no_process_not_even_a_frozen_one() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let arguments = ["--scenario", "freeze-leader", "--contestant", strategy];
-        let mut live = live(&folder, &[&arguments[..], &["--network", network]].concat());
+        let mut live = live(&folder, &arguments);
         wait_for_frozen(&folder);
         for &signal in signals {
             live.signal(signal);
@@ -223,12 +188,6 @@ fn an_interrupted_comparison_leaves_no_process_not_even_a_frozen_one() {
             .and_then(|it| it.split(' ').next());
         let ended: usize = ended.expect("how many").parse().expect("a number");
         assert!(ended >= processes, "{said}");
-        if network == "namespaces" {
-            // One for each candidate, and one for the switch.
-            let text = "none is left, nor any of their 4 network namespaces";
-            assert!(said.contains(text), "{said}");
-        }
-        assert_eq!(interfaces(), before);
     }
 }
 
@@ -457,7 +416,7 @@ fn a_name_that_can_not_be_compared_is_refused_with_the_nearest_one() {
         (&["--config", &alone], "it has no election"),
         (&["--scenaro", "start"], "'--scenario'"),
         (&["--seeds", "3..3"], "FROM must be below TO"),
-        (&["--network", "proxy"], "--live"),
+        (&["--runs", "2"], "--live"),
         (
             &["check", "--contestant", "leese"],
             "did you mean \"lease\"?",
@@ -494,17 +453,6 @@ fn a_name_that_can_not_be_compared_is_refused_with_the_nearest_one() {
         (
             &["--live", "--config", "/nonexistent/file.toml"],
             "/nonexistent/file.toml",
-        ),
-        (&["--live", "--network", "cable"], "namespaces"),
-        (
-            &[
-                "--live",
-                "--network",
-                "namespaces",
-                "--scenario",
-                "slow-links",
-            ],
-            "only proxies can make",
         ),
         (
             &["--live", "--report", "/nonexistent/report.html"],

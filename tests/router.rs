@@ -9,7 +9,7 @@ use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tenure::fence::EPOCH_HEADER;
 use tenure::router::{ADDRESS, LEADER_HEADER};
-use tenure::{Candidate, Config, Guarantee, Timings, TimingsOptions};
+use tenure::{Candidate, Config, Guarantee};
 use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::store::{self, LocalStore};
 use tenure_tests::wait_until;
@@ -85,11 +85,9 @@ fn config(store: SocketAddr, name: &str) -> Config {
 }
 
 fn quick(config: Config) -> Config {
-    let options = TimingsOptions {
-        lease_duration: Some(Duration::from_secs(1)),
-        ..TimingsOptions::default()
-    };
-    config.with_timings(Timings::new(&options).expect("timings"))
+    let second = Some(Duration::from_secs(1));
+    let config = config.with_adjusted_timings(|timings| timings.lease_duration = second);
+    config.expect("timings")
 }
 
 async fn connect(config: Config) -> Candidate {

@@ -8,7 +8,7 @@ use std::process::Output;
 use nix::sys::signal::Signal;
 use rcgen::{CertifiedKey, KeyPair};
 use tempfile::TempDir;
-use tenure_tests::process::{Process, command, output, run};
+use tenure_tests::process::{Process, command, output, run, stderr};
 use tenure_tests::wait_for;
 
 fn make() -> CertifiedKey<KeyPair> {
@@ -63,10 +63,6 @@ impl Files {
 
 fn list(url: &str, ca_file: &str) -> Output {
     run(&["list", "--server", url, "--ca-file", ca_file])
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]

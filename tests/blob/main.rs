@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tenure::backend::LeaseService;
 use tenure::config::{AzureAccount, AzureBlob, Strategy};
 use tenure::store::LeaseView;
-use tenure::{Candidate, Config, ElectionName, Leadership, Timings, TimingsOptions};
+use tenure::{Candidate, Config, ElectionName, Leadership};
 use tenure_tests::Limit;
 use tenure_tests::store::LocalStore;
 
@@ -47,13 +47,11 @@ fn blob_at(address: SocketAddr) -> AzureBlob {
 
 /// Azure's shortest lease, with renewals every 5 s and a renew deadline of 10 s.
 fn config(name: &str, blob: AzureBlob) -> Config {
-    let timings = Timings::new(&TimingsOptions {
-        cool_down: Some(Duration::from_millis(300)),
-        ..TimingsOptions::default()
-    });
+    let cool_down = Some(Duration::from_millis(300));
     Config::new(election())
         .with_candidate(name.parse().expect("an id"))
-        .with_timings(timings.expect("timings"))
+        .with_adjusted_timings(|timings| timings.cool_down = cool_down)
+        .expect("timings")
         .with_strategy(Strategy::AzureBlob(blob))
 }
 

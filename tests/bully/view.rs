@@ -5,7 +5,7 @@ use std::process::Output;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use tenure_tests::process::{Process, command, output, run};
+use tenure_tests::process::{Process, command, output, run, stderr, stdout};
 use tenure_tests::wait_for;
 
 use super::three::{Group, free_addresses};
@@ -26,14 +26,6 @@ impl Group {
                 .then(|| serde_json::from_slice(&output.stdout).unwrap())
         })
     }
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 #[test]

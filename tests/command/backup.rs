@@ -7,7 +7,7 @@ use std::thread;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tenure_tests::process::{StoreProcess, command, run};
+use tenure_tests::process::{self, StoreProcess, command, run};
 
 use super::{acquire, ask, stderr, stdout};
 
@@ -23,9 +23,10 @@ fn restore(file: &Path, data: &Path, more: &[&str]) -> Output {
     run(&[&["restore", path(file), "--data-dir", path(data)], more].concat())
 }
 
+/// The JSON document of a command that has succeeded.
 fn json_of(output: &Output) -> Value {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
-    serde_json::from_slice(&output.stdout).unwrap()
+    process::json_of(output)
 }
 
 fn release(store: &StoreProcess, lease: &str, granted: &Value) {

@@ -13,11 +13,10 @@ mod status;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Output;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure_tests::process::Process;
+use tenure_tests::process::{Process, stderr, stdout};
 use tenure_tests::wait_for;
 
 /// Sends a request to a store; returns the status and the body.
@@ -70,12 +69,4 @@ fn address_of(store: &mut Process) -> SocketAddr {
             .parse()
             .ok()
     })
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }

@@ -67,7 +67,7 @@ fn an_idle_store_ends_at_once() {
 }
 
 #[test]
-fn a_store_whose_log_nobody_reads_works_on_and_tells_what_it_dropped() {
+fn a_store_whose_log_is_not_read_continues_and_reports_dropped_lines() {
     let (reader, writer) = full_pipe();
     let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--engine", "memory"]);
     let mut store = Process::spawn_unread(&mut serve, writer);
@@ -99,7 +99,7 @@ fn a_store_whose_log_nobody_reads_works_on_and_tells_what_it_dropped() {
 }
 
 #[test]
-fn a_command_ends_though_nobody_reads_its_last_words() {
+fn a_command_ends_although_its_last_lines_are_not_read() {
     let (_reader, writer) = full_pipe();
     let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--engine", "memory"]);
     let mut store = Process::spawn_unread(&mut serve, writer);

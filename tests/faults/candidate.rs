@@ -32,14 +32,12 @@ async fn main() {
     let mut timings = timings
         .split(',')
         .map(|ms| Duration::from_millis(ms.parse().expect("a number")));
-    let options = TimingsOptions {
-        lease_duration: timings.next(),
-        renew_interval: timings.next(),
-        renew_deadline: timings.next(),
-        stop_grace: timings.next(),
-        cool_down: Some(Duration::ZERO),
-        ..Default::default()
-    };
+    let mut options = TimingsOptions::default();
+    options.lease_duration = timings.next();
+    options.renew_interval = timings.next();
+    options.renew_deadline = timings.next();
+    options.stop_grace = timings.next();
+    options.cool_down = Some(Duration::ZERO);
     let config = match std::env::var_os("TENURE_STRATEGY") {
         Some(_) => Config::from_env().expect("a valid configuration"),
         None => Config::new(election.parse().expect("an election")),
@@ -61,7 +59,7 @@ async fn main() {
         let Some(term) = term.await.expect("a driver") else {
             return;
         };
-        let reason = term.reason.as_str();
+        let reason = term.reason.to_string();
         lock(&link).note(&format!("ended {reason} {}", term.epoch));
         if reason == "shut_down" {
             return;

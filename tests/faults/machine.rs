@@ -12,6 +12,9 @@ use super::Bench;
 /// Compiled into a library that is loaded before the C library.
 const CLOCKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/faults/suspended.c");
 
+/// The lease duration, in milliseconds: so long that a busy machine renews the lease in time.
+const LONG_LEASE: &str = "6000";
+
 #[test]
 fn a_leader_whose_machine_was_suspended_stops_at_once() {
     let test = "a_leader_whose_machine_was_suspended_stops_at_once";
@@ -21,33 +24,32 @@ fn a_leader_whose_machine_was_suspended_stops_at_once() {
     };
     let clock = bench.folder.path().join("suspended-for");
     fs::write(&clock, "0\n").unwrap();
-    let mut first = bench.candidate_command("first", bench.tap.address());
+    let store = bench.tap.address();
+    let mut first = bench.candidate_with("first", store, LONG_LEASE);
     first
         .env("LD_PRELOAD", &library)
         .env("SUSPENDED_FOR", &clock);
     let _first = Process::spawn(&mut first);
     let epoch = bench.receiver.next_leader(0).epoch;
     // This candidate is on another machine and waits in the queue.
-    let _second = bench.candidate("second");
+    let _second = Process::spawn(&mut bench.candidate_with("second", store, LONG_LEASE));
     bench.wait_for_waiters(1);
     let suspended = now();
     // In one step, as a clock jumps.
     let next = bench.folder.path().join("next");
     fs::write(&next, "60\n").unwrap();
     fs::rename(&next, &clock).unwrap();
+    let woken = now();
     let ended = bench.receiver.note("first", "ended");
     assert_eq!(ended.text, format!("ended suspended {epoch}"));
     let took = ended.at - suspended;
     eprintln!("the term ended {took:?} after the machine woke up");
     assert!(took < Duration::from_secs(1), "{took:?}");
-    // Only a write that was checked before the suspension may follow.
+    // A check that begins now finds the term over, so only an earlier one may have led to a write.
     let last = bench.receiver.last_of("first", epoch);
-    assert!(
-        last.before < suspended + Duration::from_millis(50),
-        "{last:?}"
-    );
-    // The task had no time left to report its end. The checks below know the leader's actions.
-    let next = bench.receiver.next_leader(epoch);
-    assert_eq!(next.candidate, "second");
+    assert!(last.before < woken, "{last:?}");
+    // The task had no time left to report its end. The checks below know the leader's actions. Either
+    // candidate may lead next: a waiter whose request has ended asks again, behind all others.
+    assert!(bench.receiver.next_leader(epoch).epoch > epoch);
     bench.verify();
 }

@@ -6,6 +6,7 @@ mod blobs;
 mod contention;
 mod damage;
 mod disk;
+mod full_disk;
 mod garbage;
 mod leader;
 mod machine;

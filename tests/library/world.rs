@@ -132,10 +132,8 @@ pub(crate) fn brisk() -> Timings {
 
 /// Like [`brisk`], but with a cool-down that lasts longer than any test.
 pub(crate) fn with_long_cool_down() -> Timings {
-    let options = TimingsOptions {
-        cool_down: Some(ms(3_600_000)),
-        ..options(1500, 300, 700, 300)
-    };
+    let mut options = options(1500, 300, 700, 300);
+    options.cool_down = Some(ms(3_600_000));
     Timings::new(&options).unwrap()
 }
 
@@ -151,14 +149,13 @@ pub(crate) fn timings(lease: u64, interval: u64, deadline: u64, grace: u64) -> T
 }
 
 fn options(lease: u64, interval: u64, deadline: u64, grace: u64) -> TimingsOptions {
-    TimingsOptions {
-        lease_duration: Some(ms(lease)),
-        renew_interval: Some(ms(interval)),
-        renew_deadline: Some(ms(deadline)),
-        stop_grace: Some(ms(grace)),
-        cool_down: Some(ms(interval)),
-        ..TimingsOptions::default()
-    }
+    let mut options = TimingsOptions::default();
+    options.lease_duration = Some(ms(lease));
+    options.renew_interval = Some(ms(interval));
+    options.renew_deadline = Some(ms(deadline));
+    options.stop_grace = Some(ms(grace));
+    options.cool_down = Some(ms(interval));
+    options
 }
 
 /// Waits until this candidate knows that it leads: the store knows it a little earlier.

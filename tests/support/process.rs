@@ -11,6 +11,7 @@ use std::thread;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use crate::wait_for;
 
@@ -34,6 +35,30 @@ pub fn tenure() -> PathBuf {
         path.display()
     );
     path
+}
+
+/// The text on stdout, which is plain because it is not a terminal.
+#[must_use]
+pub fn stdout(output: &Output) -> String {
+    plain(&output.stdout)
+}
+
+/// The text on stderr, which is plain because it is not a terminal.
+#[must_use]
+pub fn stderr(output: &Output) -> String {
+    plain(&output.stderr)
+}
+
+fn plain(bytes: &[u8]) -> String {
+    let text = String::from_utf8(bytes.to_vec()).expect("text");
+    assert!(!text.contains('\u{1b}'), "plain when piped: {text}");
+    text
+}
+
+/// The JSON document on stdout.
+#[must_use]
+pub fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
 }
 
 /// Runs the command until it ends.

@@ -38,7 +38,7 @@ impl LocalStore {
     pub fn start_with_azure() -> Self {
         Self::start_as(|server, store| {
             let accounts = vec![ServedAccount::development()];
-            let azure = Azure::open(store, None, AzureConfig::new(accounts));
+            let azure = Azure::open(store, AzureConfig::new(accounts));
             server.with_protocol(azure.expect("the protocol"))
         })
     }

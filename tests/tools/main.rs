@@ -14,30 +14,14 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tenure_tests::process::{Process, StoreProcess, command, run};
+use serde_json::json;
+use tenure_tests::process::{Process, StoreProcess, command, json_of, run, stderr, stdout};
 use tenure_tests::wait_for;
 
 const ELECTION: &str = "tests/job";
 
-fn stdout(output: &Output) -> String {
-    let text = String::from_utf8(output.stdout.clone()).unwrap();
-    assert!(!text.contains('\u{1b}'), "plain when piped: {text}");
-    text
-}
-
-fn stderr(output: &Output) -> String {
-    let text = String::from_utf8(output.stderr.clone()).unwrap();
-    assert!(!text.contains('\u{1b}'), "plain when piped: {text}");
-    text
-}
-
 fn code(output: &Output) -> i32 {
     output.status.code().expect("an exit code")
-}
-
-fn json_of(output: &Output) -> Value {
-    serde_json::from_str(&stdout(output)).unwrap_or_else(|_| panic!("{output:?}"))
 }
 
 /// A store, and a temporary directory.

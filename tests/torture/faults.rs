@@ -197,7 +197,7 @@ impl Target<'_> {
 
     fn heal(&self) {
         self.proxy.set(ProxyMode::Pass);
-        self.proxy.link_at_once();
+        self.proxy.delay(Duration::ZERO, Duration::ZERO);
         self.proxy.lose_replies(0);
         self.proxy.cut_replies(0);
     }

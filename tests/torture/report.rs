@@ -258,7 +258,7 @@ fn describe_event(received: &Received) -> String {
         Received::Reset(revision) => format!("a reset at revision {revision}"),
         Received::Event { kind, event, .. } => {
             let (lease, describe_view) = (&event.view.lease, describe_view(&event.view));
-            format!("{} of {lease}: {describe_view}", kind.as_str())
+            format!("{kind} of {lease}: {describe_view}")
         }
         Received::Unexpected(text) => text.clone(),
         Received::End => "end".into(),

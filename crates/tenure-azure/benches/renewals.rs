@@ -35,7 +35,7 @@ fn main() {
     support::serve_if_asked_with(|server, store| {
         let mut config = AzureConfig::new(vec![ServedAccount::development()]);
         config.unguarded = true;
-        server.with_protocol(Azure::open(store, None, config).expect("the protocol"))
+        server.with_protocol(Azure::open(store, config).expect("the protocol"))
     });
     let (rounds, length) = match support::quick() {
         true => (2, Duration::from_millis(300)),

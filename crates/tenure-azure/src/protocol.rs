@@ -6,7 +6,9 @@
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
-/// The well-known account of emulators. **Everybody has its key.**
+use http::{HeaderMap, HeaderName};
+
+/// The well-known account of emulators. **Its key is public.**
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
 
 /// The key of [`DEVELOPMENT_ACCOUNT`], in base64.
@@ -22,8 +24,41 @@ pub const MAX_BLOB_NAME: usize = 1024;
 /// The header with a request's date: it stands for `Date`, which not every client may set.
 pub const DATE_HEADER: &str = "x-ms-date";
 
+/// The header with the version of the protocol.
+pub const VERSION: &str = "x-ms-version";
+
+/// The header with the client's id of a request.
+pub const CLIENT_REQUEST_ID: &str = "x-ms-client-request-id";
+
+/// The header of an answer with the service's id of the request.
+pub const REQUEST_ID: &str = "x-ms-request-id";
+
+/// The header of an answer with the error code.
+pub const ERROR_CODE: &str = "x-ms-error-code";
+
+/// The header with the type of a blob.
+pub const BLOB_TYPE: &str = "x-ms-blob-type";
+
+/// The header with an operation on a lease.
+pub const LEASE_ACTION: &str = "x-ms-lease-action";
+
+/// The header of a request with the duration of a lease, and of an answer with its kind.
+pub const LEASE_DURATION: &str = "x-ms-lease-duration";
+
+/// The header with the lease id.
+pub const LEASE_ID: &str = "x-ms-lease-id";
+
+/// The header with the lease id that a client proposes.
+pub const PROPOSED_LEASE_ID: &str = "x-ms-proposed-lease-id";
+
+/// The header with the state of a lease.
+pub const LEASE_STATE: &str = "x-ms-lease-state";
+
+/// The prefix of a header with metadata.
+pub const METADATA_PREFIX: &str = "x-ms-meta-";
+
 /// The headers that are signed before those of the service, in this order.
-pub const SIGNED_HEADERS: [&str; 11] = [
+const SIGNED_HEADERS: [&str; 11] = [
     "content-encoding",
     "content-language",
     CONTENT_LENGTH,
@@ -39,7 +74,6 @@ pub const SIGNED_HEADERS: [&str; 11] = [
 
 const CONTENT_LENGTH: &str = "content-length";
 const DATE: &str = "date";
-const VERSION: &str = "x-ms-version";
 
 /// Before this version of the service a `Content-Length` of 0 is signed as `0`, and from it on as nothing.
 const LENGTH_CHANGED: &[u8] = b"2015-02-21";
@@ -70,41 +104,30 @@ pub fn is_blob(name: &str) -> bool {
     (1..=MAX_BLOB_NAME).contains(&name.chars().count())
 }
 
-/// The signed parts of a request, as they are on the wire, without normalisation.
-#[derive(Clone, Copy, Debug)]
-pub struct SignedParts<'a> {
-    /// The method, in upper case.
-    pub method: &'a str,
-    /// The account that signs.
-    pub account: &'a str,
-    /// The path of the URL, with its escapes.
-    pub path: &'a str,
-    /// The values of [`SIGNED_HEADERS`], in their order.
-    pub headers: [Option<&'a [u8]>; SIGNED_HEADERS.len()],
-}
-
-/// The text that a Shared Key signs. `service` are all `x-ms-*` headers, in the order of [`collate`]; what
-/// stands there several times is joined by commas. `query` are the query's names, in lower case, and
-/// values, both decoded.
+/// The text that a Shared Key of this account signs: the request as it is on the wire, without
+/// normalisation. `path` is that of the URL, with its escapes. `order` is the order of the `x-ms-*`
+/// headers, usually that of [`collate`]; repeated ones are joined by commas. `query` are the query's
+/// names, in lower case, and values, both decoded.
 #[must_use]
 pub fn text_to_sign<'a>(
-    parts: &SignedParts<'_>,
-    service: &[(&str, Vec<u8>)],
+    method: &str,
+    account: &str,
+    path: &str,
+    headers: &HeaderMap,
+    order: impl Fn(&str, &str) -> Ordering,
     query: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Vec<u8> {
     let mut text = Vec::with_capacity(512);
-    text.extend_from_slice(parts.method.as_bytes());
+    text.extend_from_slice(method.as_bytes());
     text.push(b'\n');
-    let has_own_date = service.iter().any(|(name, _)| *name == DATE_HEADER);
+    let value = |name| Some(headers.get(name)?.as_bytes().trim_ascii());
     // Dates compare as text.
-    let signs_no_length = service
-        .iter()
-        .any(|(name, version)| *name == VERSION && version.as_slice() < LENGTH_CHANGED);
-    for (name, value) in SIGNED_HEADERS.into_iter().zip(parts.headers) {
-        let value = value.unwrap_or_default().trim_ascii();
+    let signs_no_length = value(VERSION).is_some_and(|version| version < LENGTH_CHANGED);
+    for name in SIGNED_HEADERS {
+        let value = value(name).unwrap_or_default();
         let is_left_out = match name {
             CONTENT_LENGTH => value == b"0" && !signs_no_length,
-            DATE => has_own_date,
+            DATE => headers.contains_key(DATE_HEADER),
             _ => false,
         };
         if !is_left_out {
@@ -112,15 +135,20 @@ pub fn text_to_sign<'a>(
         }
         text.push(b'\n');
     }
-    for (name, value) in service {
+    let names = headers.keys().map(HeaderName::as_str);
+    let mut names: Vec<&str> = names.filter(|name| name.starts_with("x-ms-")).collect();
+    names.sort_unstable_by(|a, b| order(a, b));
+    for name in names {
         text.extend_from_slice(name.as_bytes());
+        let values = headers.get_all(name).iter();
+        let values: Vec<&[u8]> = values.map(|value| value.as_bytes().trim_ascii()).collect();
         text.push(b':');
-        text.extend_from_slice(value);
+        text.extend_from_slice(&values.join(&b","[..]));
         text.push(b'\n');
     }
     text.push(b'/');
-    text.extend_from_slice(parts.account.as_bytes());
-    text.extend_from_slice(parts.path.as_bytes());
+    text.extend_from_slice(account.as_bytes());
+    text.extend_from_slice(path.as_bytes());
     let mut pairs: Vec<(&str, &str)> = query.collect();
     pairs.sort_unstable();
     for (name, value) in pairs {
@@ -157,6 +185,7 @@ pub fn collate(a: &str, b: &str) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::HeaderValue;
 
     #[test]
     fn hyphens_count_only_where_nothing_else_differs() {
@@ -180,36 +209,35 @@ mod tests {
 
     #[test]
     fn a_date_of_the_service_s_own_stands_for_the_other_and_no_length_is_none() {
-        let mut headers = [None; SIGNED_HEADERS.len()];
-        headers[2] = Some(&b"0"[..]);
-        headers[5] = Some(b"yesterday");
-        headers[8] = Some(b" * ");
-        let parts = SignedParts {
-            method: "PUT",
-            account: "acct",
-            path: "/c/b%20",
-            headers,
+        let text = |headers: &[(&'static str, &'static str)], query: &[(&str, &str)]| {
+            let always = [
+                ("content-length", "0"),
+                ("date", "yesterday"),
+                ("if-none-match", " * "),
+            ];
+            let headers = always.iter().chain(headers).map(|(name, value)| {
+                let value = HeaderValue::from_static(value);
+                (HeaderName::from_static(name), value)
+            });
+            let (headers, query) = (headers.collect(), query.iter().copied());
+            let text = text_to_sign("PUT", "acct", "/c/b%20", &headers, collate, query);
+            String::from_utf8(text).unwrap()
         };
-        let query = [("comp", "lease"), ("a", "x y")];
-        let dated = text_to_sign(
-            &parts,
-            &[(DATE_HEADER, b"today".to_vec())],
-            query.into_iter(),
+        assert_eq!(
+            text(
+                &[(DATE_HEADER, "today")],
+                &[("comp", "lease"), ("a", "x y")]
+            ),
+            "PUT\n\n\n\n\n\n\n\n\n*\n\n\nx-ms-date:today\n/acct/c/b%20\na:x y\ncomp:lease"
         );
         assert_eq!(
-            dated,
-            b"PUT\n\n\n\n\n\n\n\n\n*\n\n\nx-ms-date:today\n/acct/c/b%20\na:x y\ncomp:lease"
-        );
-        let undated = text_to_sign(&parts, &[], std::iter::empty());
-        assert_eq!(
-            undated,
-            b"PUT\n\n\n\n\n\nyesterday\n\n\n*\n\n\n/acct/c/b%20"
+            text(&[], &[]),
+            "PUT\n\n\n\n\n\nyesterday\n\n\n*\n\n\n/acct/c/b%20"
         );
         for (version, length) in [("2014-02-14", "0"), ("2015-02-21", "")] {
-            let version = [(VERSION, version.as_bytes().to_vec())];
-            let text = text_to_sign(&parts, &version, std::iter::empty());
             let start = std::format!("PUT\n\n\n{length}\n\n\nyesterday\n");
-            assert!(text.starts_with(start.as_bytes()), "{version:?}");
+            let text = text(&[(VERSION, version)], &[]);
+            assert!(text.starts_with(&start), "{version}");
         }
     }
 

@@ -3,8 +3,6 @@
 use tenure::__cli::nearest;
 use tracing::warn;
 
-use crate::settings::{self, lossy};
-
 /// The prefix of all variables of this project.
 const PREFIX: &str = "TENURE_";
 
@@ -24,25 +22,20 @@ const OTHERS: &[&str] = &[
 /// Warns about unknown variables: a misspelt one would silently have no effect. It is not an error,
 /// because other programs may use such names as well.
 pub(crate) fn warn() {
-    let known: Vec<String> = tenure::__cli::variables()
-        .chain(settings::TABLES.iter().flat_map(|table| table.variables()))
-        .chain(OTHERS.iter().map(|&name| name.to_owned()))
-        .collect();
-    let known: Vec<&str> = known
-        .iter()
-        .filter_map(|name| name.strip_prefix(PREFIX))
-        .collect();
+    let others = OTHERS.iter().map(|&name| name.to_owned());
+    let known: Vec<String> = tenure::__cli::variables().chain(others).collect();
+    let known = || known.iter().filter_map(|name| name.strip_prefix(PREFIX));
     for (name, _) in std::env::vars_os() {
-        let name = lossy(&name);
+        let name = name.to_string_lossy();
         let Some(rest) = name.strip_prefix(PREFIX) else {
             continue;
         };
         // Settings may be in lower case as well.
         let rest = rest.to_ascii_uppercase();
-        if known.contains(&rest.as_str()) || is_of_a_service(&name) {
+        if known().any(|known| known == rest) || is_of_a_service(&name) {
             continue;
         }
-        match nearest(&rest, known.iter().copied()) {
+        match nearest(&rest, known()) {
             Some(meant) => {
                 warn!(
                     "environment variable {name} is not a setting; did you mean {PREFIX}{meant}?"

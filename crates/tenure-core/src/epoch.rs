@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::time::UnixMillis;
 
 /// The number of a term: **the fencing token**. It increases strictly per election, for ever.
@@ -11,10 +13,8 @@ use crate::time::UnixMillis;
 /// increasing across a lost disk, a restored backup and a change of strategy, as long as the wall
 /// clock has not gone back past the last grant. Epochs stay below 2^53, so that JSON parsers that
 /// store numbers as doubles keep them exact.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(into = "u64", try_from = "u64")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u64")]
 pub struct Epoch(u64);
 
 impl Epoch {
@@ -79,12 +79,6 @@ impl Epoch {
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
-    }
-}
-
-impl From<Epoch> for u64 {
-    fn from(epoch: Epoch) -> Self {
-        epoch.0
     }
 }
 

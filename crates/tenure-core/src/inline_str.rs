@@ -3,7 +3,6 @@
 use alloc::sync::Arc;
 use core::cmp::Ordering;
 use core::fmt;
-use core::hash::{Hash, Hasher};
 
 /// Longest inline string, in bytes: four words hold it together with its length and the variant.
 /// Most lease names with their namespaces, and most candidate ids, are shorter.
@@ -11,10 +10,13 @@ const SHORT: usize = 30;
 
 /// An immutable string. A short one is stored inline, so that reading it costs no further cache
 /// miss: a store has a million of these, and few of them are in the processor's cache.
-#[derive(Clone)]
+///
+/// A string has one representation only: bytes behind the end of an inline string are zero. So equality
+/// and hash of the representation are those of the text, but its order is not.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct InlineStr(Repr);
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
     Inline { len: u8, bytes: [u8; SHORT] },
     Heap(Arc<str>),
@@ -58,14 +60,6 @@ impl InlineStr {
     }
 }
 
-impl PartialEq for InlineStr {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_bytes() == other.as_bytes()
-    }
-}
-
-impl Eq for InlineStr {}
-
 impl PartialOrd for InlineStr {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
@@ -75,12 +69,6 @@ impl PartialOrd for InlineStr {
 impl Ord for InlineStr {
     fn cmp(&self, other: &Self) -> Ordering {
         self.as_bytes().cmp(other.as_bytes())
-    }
-}
-
-impl Hash for InlineStr {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_str().hash(state);
     }
 }
 

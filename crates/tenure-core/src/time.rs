@@ -34,7 +34,7 @@ impl Instant {
 
     /// The reading `duration` before this one, but not before the origin.
     #[must_use]
-    pub const fn earlier_by(self, duration: Duration) -> Self {
+    pub fn earlier_by(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(duration)))
     }
 }
@@ -48,24 +48,15 @@ impl Add<Duration> for Instant {
     }
 }
 
-const fn nanos(duration: Duration) -> u64 {
-    let nanos = duration.as_nanos();
-    if nanos > u64::MAX as u128 {
-        u64::MAX
-    } else {
-        nanos as u64
-    }
+/// A duration in whole nanoseconds, saturating.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A duration in whole milliseconds, saturating.
 #[must_use]
-pub const fn millis(duration: Duration) -> u64 {
-    let millis = duration.as_millis();
-    if millis > u64::MAX as u128 {
-        u64::MAX
-    } else {
-        millis as u64
-    }
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Wall-clock time in milliseconds since 1970. It is the source of epochs and of displayed times;

@@ -31,15 +31,6 @@ pub mod report;
 
 pub mod proxy;
 
-/// The element of `known` that is most similar to `name`, with a bonus for a common prefix.
-///
-/// # Panics
-///
-/// If `known` is empty.
-fn nearest(name: &str, known: impl IntoIterator<Item = String>) -> String {
-    let alike = |known: &String| strsim::jaro_winkler(name, known);
-    let nearest = known
-        .into_iter()
-        .max_by(|one, other| alike(one).total_cmp(&alike(other)));
-    nearest.expect("a known name")
-}
+mod names;
+
+pub use names::UnknownName;

@@ -1,11 +1,11 @@
-//! A TCP proxy that fails on demand: one way between two real processes, for live comparisons and tests.
+//! A TCP proxy that fails on demand, between two real processes, for live comparisons and tests.
 //!
-//! It knows of HTTP that requests and answers take turns on a connection: each turn is a message.
+//! It assumes HTTP: requests and responses alternate on a connection. The bytes in one direction until
+//! the direction changes are one message.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,67 +18,57 @@ use crate::sim::{Latency, Link, Rng};
 /// The behaviour of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyMode {
-    /// Passes everything on.
+    /// Everything passes.
     Pass,
-    /// Lets connections hang, new ones too: nothing arrives, nothing is refused. What was sent
-    /// meanwhile arrives when things pass again.
+    /// Connections hang, new ones too: nothing arrives, nothing is refused. The pending bytes arrive
+    /// when the mode changes back.
     Hang,
-    /// Lets what goes to the target hang; what comes from it passes.
+    /// Bytes to the target hang; bytes from the target pass.
     HangRequests,
-    /// Lets what comes from the target hang; what goes to it passes.
+    /// Bytes from the target hang; bytes to the target pass.
     HangReplies,
-    /// Closes connections, new ones too.
+    /// Connections are closed, new ones too.
     Refuse,
 }
 
-/// A proxy in front of a store or a member. It ends with the runtime it was started on.
+/// A proxy in front of a store or a member. It ends with the runtime that it was started on.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
     mode: watch::Sender<ProxyMode>,
-    shared: Arc<Shared>,
+    state: Arc<Mutex<State>>,
 }
 
-/// How much has passed.
+/// The traffic of a proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// Requests that came in.
     pub requests: u64,
     /// Replies that went out.
     pub replies: u64,
-    /// The bytes of both, with their heads.
+    /// The bytes of both, with headers.
     pub bytes: u64,
 }
 
-/// The state that its connections share.
+/// The state that all connections share.
 #[derive(Debug)]
-struct Shared {
-    lose_replies: AtomicUsize,
-    cut_replies: AtomicUsize,
-    links: Mutex<Links>,
-    requests: AtomicU64,
-    replies: AtomicU64,
-    bytes: AtomicU64,
-}
-
-/// How requests and replies travel.
-#[derive(Debug)]
-struct Links {
+struct State {
+    /// How requests and replies travel.
     requests: Link,
     replies: Link,
     rng: Rng,
+    /// How many of the next replies are lost, and how many are cut.
+    lose_replies: usize,
+    cut_replies: usize,
+    carried: Carried,
 }
 
-/// Nothing is late and nothing is lost.
-const AT_ONCE: Link = Link {
-    latency: Latency::Constant(Duration::ZERO),
-    loss: 0,
-    repeats: 0,
-    late: (0, Duration::ZERO),
-};
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Proxy {
-    /// Starts one in front of this address, on the runtime that this is called on.
+    /// Starts a proxy for this address on the current runtime.
     ///
     /// # Errors
     ///
@@ -87,98 +77,78 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let (mode, modes) = watch::channel(ProxyMode::Pass);
-        let shared = Arc::new(Shared {
-            lose_replies: AtomicUsize::new(0),
-            cut_replies: AtomicUsize::new(0),
-            links: Mutex::new(Links {
-                requests: AT_ONCE,
-                replies: AT_ONCE,
-                // Real processes do nothing twice alike, so it is enough that proxies differ.
-                rng: Rng::new(address.port().into(), 0),
-            }),
-            requests: AtomicU64::new(0),
-            replies: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-        });
-        let of_connections = shared.clone();
+        let state = Arc::new(Mutex::new(State {
+            requests: Link::AT_ONCE,
+            replies: Link::AT_ONCE,
+            // Runs of real processes differ anyway, so proxies need only differ from each other.
+            rng: Rng::new(address.port().into(), 0),
+            lose_replies: 0,
+            cut_replies: 0,
+            carried: Carried::default(),
+        }));
+        let shared = state.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(forward(
-                    client,
-                    target,
-                    modes.clone(),
-                    of_connections.clone(),
-                ));
+                tokio::spawn(forward(client, target, modes.clone(), shared.clone()));
             }
         });
         Ok(Self {
             address,
             mode,
-            shared,
+            state,
         })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on.
+    /// Sets the mode.
     pub fn set(&self, mode: ProxyMode) {
         self.mode.send_replace(mode);
     }
 
-    /// The next so many replies are lost: the store has acted, and its answer does not arrive.
+    /// Loses this number of replies: the store has acted, and its answer does not arrive.
     pub fn lose_replies(&self, count: usize) {
-        self.shared.lose_replies.store(count, Ordering::SeqCst);
+        lock(&self.state).lose_replies = count;
     }
 
-    /// The next so many replies are cut in the middle: half of each arrives, and the connection breaks.
+    /// Cuts this number of replies: half of each arrives, and the connection breaks.
     pub fn cut_replies(&self, count: usize) {
-        self.shared.cut_replies.store(count, Ordering::SeqCst);
+        lock(&self.state).cut_replies = count;
     }
 
     /// How many replies are still to be lost.
     #[must_use]
     pub fn replies_to_lose(&self) -> usize {
-        self.shared.lose_replies.load(Ordering::SeqCst)
+        lock(&self.state).lose_replies
     }
 
-    /// From now on requests and replies arrive so much later.
+    /// Delays each request and each reply by these times.
     pub fn delay(&self, requests: Duration, replies: Duration) {
         let late = |delay| Link {
             latency: Latency::Constant(delay),
-            ..AT_ONCE
+            ..Link::AT_ONCE
         };
         self.link(late(requests), late(replies));
     }
 
-    /// From now on requests and replies are as late as these links say, and as many are lost: then
-    /// nothing more passes on their connection, which hangs until its client closes it. On a connection
-    /// nothing comes twice, or overtakes what was sent before it.
+    /// Gives requests and replies the latency and the loss of these links. After a loss the connection
+    /// hangs until its client closes it. Messages of a connection are never repeated and stay in order.
     pub fn link(&self, requests: Link, replies: Link) {
-        let mut links = self.shared.links();
-        (links.requests, links.replies) = (requests, replies);
+        let mut state = lock(&self.state);
+        (state.requests, state.replies) = (requests, replies);
     }
 
-    /// From now on everything arrives at once.
-    pub fn link_at_once(&self) {
-        self.link(AT_ONCE, AT_ONCE);
-    }
-
-    /// How much has passed so far.
+    /// The traffic so far.
     #[must_use]
     pub fn carried(&self) -> Carried {
-        let read = |count: &AtomicU64| count.load(Ordering::SeqCst);
-        Carried {
-            requests: read(&self.shared.requests),
-            replies: read(&self.shared.replies),
-            bytes: read(&self.shared.bytes),
-        }
+        lock(&self.state).carried
     }
 
-    /// How many replies have passed, if none is under way: each request that has passed has one.
+    /// The number of replies so far, if every request has its reply.
     #[must_use]
     pub fn at_rest(&self) -> Option<u64> {
         let carried = self.carried();
@@ -186,31 +156,11 @@ impl Proxy {
     }
 }
 
-impl Shared {
-    fn links(&self) -> std::sync::MutexGuard<'_, Links> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// After how long a message arrives; `None` if it is lost.
-    fn draw(&self, of: fn(&Links) -> Link) -> Option<Duration> {
-        let mut links = self.links();
-        let link = of(&links);
-        let lost = links.rng.happens(link.loss);
-        (!lost).then(|| link.latency.draw(&mut links.rng))
-    }
-
-    fn count(&self, messages: &AtomicU64, begins: bool, bytes: usize) {
-        messages.fetch_add(begins.into(), Ordering::SeqCst);
-        let bytes = bytes.try_into().unwrap_or(u64::MAX);
-        self.bytes.fetch_add(bytes, Ordering::SeqCst);
-    }
-}
-
 async fn forward(
     mut client: TcpStream,
     target: SocketAddr,
     mut modes: watch::Receiver<ProxyMode>,
-    shared: Arc<Shared>,
+    state: Arc<Mutex<State>>,
 ) {
     if *modes.borrow() == ProxyMode::Refuse {
         return;
@@ -218,10 +168,10 @@ async fn forward(
     let Ok(mut server) = TcpStream::connect(target).await else {
         return;
     };
-    // A small message is not to wait for the next one.
+    // Small messages must not wait for each other.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (mut up, mut down) = ([0; 16 * 1024], [0; 16 * 1024]);
-    // Whether the last piece went up: the first one of a turn begins a message.
+    // Whether the last bytes were of a request: the first bytes after a change begin a message.
     let mut went_up = None;
     loop {
         let mode = *modes.borrow_and_update();
@@ -236,8 +186,8 @@ async fn forward(
                 Ok(0) | Err(_) => return,
                 Ok(count) => {
                     let begins = went_up.replace(true) != Some(true);
-                    shared.count(&shared.requests, begins, count);
-                    if begins && !arrives(&shared, |links| links.requests).await {
+                    lock(&state).count(|it| &mut it.requests, begins, count);
+                    if begins && !arrives(&state, |it| it.requests).await {
                         return hang(&mut client).await;
                     }
                     if server.write_all(&up[..count]).await.is_err() { return }
@@ -247,14 +197,14 @@ async fn forward(
                 Ok(0) | Err(_) => return,
                 Ok(count) => {
                     let begins = went_up.replace(false) != Some(false);
-                    if begins && !arrives(&shared, |links| links.replies).await {
+                    if begins && !arrives(&state, |it| it.replies).await {
                         return hang(&mut client).await;
                     }
-                    shared.count(&shared.replies, begins, count);
-                    if take_one(&shared.lose_replies) {
+                    lock(&state).count(|it| &mut it.replies, begins, count);
+                    if take_one(&mut lock(&state).lose_replies) {
                         return;
                     }
-                    if take_one(&shared.cut_replies) {
+                    if take_one(&mut lock(&state).cut_replies) {
                         let _ = client.write_all(&down[..count / 2]).await;
                         return;
                     }
@@ -265,25 +215,35 @@ async fn forward(
     }
 }
 
-/// Whether one of these is left; it is taken.
-fn take_one(left: &AtomicUsize) -> bool {
-    let order = Ordering::SeqCst;
-    let taken = left.fetch_update(order, order, |left| left.checked_sub(1));
-    taken.is_ok()
+impl State {
+    fn count(&mut self, of: fn(&mut Carried) -> &mut u64, begins: bool, bytes: usize) {
+        *of(&mut self.carried) += u64::from(begins);
+        self.carried.bytes += bytes as u64;
+    }
 }
 
-/// Waits for as long as a message is on its way, and tells whether it arrives.
-async fn arrives(shared: &Shared, link: fn(&Links) -> Link) -> bool {
-    let Some(latency) = shared.draw(link) else {
-        return false;
+/// Takes one, and returns whether there was one.
+fn take_one(left: &mut usize) -> bool {
+    let taken = left.checked_sub(1);
+    *left = taken.unwrap_or_default();
+    taken.is_some()
+}
+
+/// Waits for the latency of a message, and returns whether the message arrives.
+async fn arrives(state: &Mutex<State>, link: fn(&State) -> Link) -> bool {
+    let latency = {
+        let mut state = lock(state);
+        let link = link(&state);
+        let lost = state.rng.happens(link.loss);
+        (!lost).then(|| link.latency.draw(&mut state.rng))
     };
-    if !latency.is_zero() {
+    if let Some(latency) = latency.filter(|latency| !latency.is_zero()) {
         sleep(latency).await;
     }
-    true
+    latency.is_some()
 }
 
-/// Until the client gives up.
+/// Waits until the client closes the connection.
 async fn hang(client: &mut TcpStream) {
     let mut unread = [0; 1024];
     while client.read(&mut unread).await.is_ok_and(|count| count > 0) {}
@@ -319,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_counted_and_what_is_cut_slow_or_lost_arrives_so() {
+    fn a_proxy_counts_cuts_delays_and_loses_messages() {
         let runtime = Runtime::new().expect("a runtime");
         runtime.block_on(async {
             let proxy = Proxy::start(echo().await.expect("an echo")).await;
@@ -347,13 +307,13 @@ mod tests {
             assert!(begun.elapsed() >= Duration::from_millis(100));
             let lossy = Link {
                 loss: 1_000_000,
-                ..AT_ONCE
+                ..Link::AT_ONCE
             };
-            for (requests, replies) in [(lossy, AT_ONCE), (AT_ONCE, lossy)] {
+            for (requests, replies) in [(lossy, Link::AT_ONCE), (Link::AT_ONCE, lossy)] {
                 proxy.link(requests, replies);
                 assert_eq!(asks(&proxy).await, None);
             }
-            proxy.link_at_once();
+            proxy.link(Link::AT_ONCE, Link::AT_ONCE);
             assert_eq!(asks(&proxy).await, Some(*b"ping"));
             let half_of_it = async {
                 let mut stream = TcpStream::connect(proxy.address()).await?;

@@ -1,12 +1,12 @@
-//! Grants that are on disk, against what SQLite alone does in the same folder.
+//! Durable grants per second, compared with SQLite alone in the same folder.
 //!
 //! SQLite alone is one thread that writes rows of the same shape, with the same pragmas, in
-//! transactions of as many rows as there are clients: once the rows of leases only, and once also a
-//! row of each term that a release ends, of which it remembers as many as a store does. The store
-//! keeps both, and besides it takes requests, decides, keeps a checksum of everything and wakes
-//! whoever waits for the disk. It is measured without sockets (requests and answers as JSON through
-//! its router), and once more behind them; and once in memory, where nothing waits for a disk, to see
-//! what the requests alone take.
+//! transactions of as many rows as there are clients. One variant writes only the rows of leases. The
+//! other also writes a row for each term that a release ends, and keeps as many terms as a store does.
+//! The store keeps both. It also handles requests, decides, keeps a checksum of everything and wakes
+//! the requests that wait for the disk. It is measured without sockets (requests and answers as JSON
+//! through its router), over HTTP, and in memory, where nothing waits for a disk: that is the cost of
+//! the requests alone.
 
 mod support;
 
@@ -55,18 +55,18 @@ const INSERT_TERM: &str = "
     INSERT INTO terms (namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc)
     VALUES ('bench', ?1, ?2, 'worker-0000001', ?2, ?2, 'released', NULL, 1234567890)";
 
-/// All but the last hundred terms, as a store remembers them.
+/// Keeps the last hundred terms, as a store does.
 const FORGET_TERMS: &str = "
     DELETE FROM terms WHERE namespace = 'bench' AND lease = ?1 AND epoch <= (
         SELECT epoch FROM terms WHERE namespace = 'bench' AND lease = ?1
         ORDER BY epoch DESC LIMIT 1 OFFSET 100)";
 
-/// Rows of leases until old terms are forgotten, and pages of the log until it is moved into the database:
-/// as a store does it.
+/// How many rows of leases are written until old terms are deleted, and how many pages of the log until it is
+/// moved into the database. A store uses the same numbers.
 const FORGET_AFTER_ROWS: u64 = 4_000;
 const CHECKPOINT_AFTER_PAGES: u64 = 4_000;
 
-/// The state of the baseline, SQLite alone.
+/// The rows that SQLite alone writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rows {
     Leases,
@@ -133,12 +133,12 @@ fn main() {
     let rows = [
         head(&[
             "",
-            "durable changes a second",
+            "durable changes per second",
             "over leases alone",
             "over leases and terms",
         ]),
-        row("SQLite alone, 64 leases a transaction", &leases, &bases),
-        row("SQLite alone, and the terms that end", &terms, &bases),
+        row("SQLite alone, 64 leases per transaction", &leases, &bases),
+        row("SQLite alone, leases and ended terms", &terms, &bases),
         row("the store, 64 clients, no sockets", &here, &bases),
         row("the store, 64 clients over HTTP", &behind, &bases),
         row("in memory, 64 clients, no sockets", &memory, &bases),
@@ -152,18 +152,18 @@ fn main() {
     let rows = [
         head(&[
             "",
-            "a second",
+            "per second",
             "over leases alone",
             "over leases and terms",
             "over one client",
         ]),
         row(
-            "SQLite alone, one lease a transaction",
+            "SQLite alone, one lease per transaction",
             &single_leases,
             &bases,
         ),
         row(
-            "SQLite alone, and the term that ends",
+            "SQLite alone, the lease and its ended term",
             &single_terms,
             &bases,
         ),
@@ -171,7 +171,7 @@ fn main() {
         row("the store, hand-overs among 64 clients", &handed, &bases),
     ];
     table(
-        "One lease that 64 wait for (target: over SQLite alone at least 0.8)",
+        "One lease with 64 waiters (target: over SQLite alone at least 0.8)",
         &rows,
     );
 }
@@ -201,7 +201,7 @@ impl Alone {
         }
     }
 
-    /// Changes of leases that it commits a second, so many in a transaction.
+    /// Commits transactions of so many changes. Returns the changes per second.
     fn commit(&mut self, changes: u64, length: Duration) -> f64 {
         let began = Instant::now();
         let (mut written, mut unforgotten) = (0, 0);
@@ -234,7 +234,7 @@ impl Alone {
     }
 }
 
-/// A lease that is acquired and released in turn, and remembers its last ids.
+/// Writes a lease that is acquired and released in turn, and keeps its last ids.
 fn write(database: &Database, revision: u64, rows: Rows) {
     let (id, retired) = ([7_u8; 16], [9_u8; 16 * 32]);
     let lease = lease(revision % CLIENTS);
@@ -260,7 +260,7 @@ fn lease(number: u64) -> String {
     format!("lease-{number:07}")
 }
 
-/// Changes a second of clients that acquire and release, each a lease of its own.
+/// Changes per second of clients that acquire and release, each client a lease of its own.
 async fn local_pairs(local: &Local, clients: u64, length: Duration) -> f64 {
     let began = Instant::now();
     let mut tasks = JoinSet::new();
@@ -311,7 +311,7 @@ async fn remote_pairs(server: &Child, length: Duration) -> f64 {
     per_second(done, began.elapsed())
 }
 
-/// How often a second a lease goes from one to the next of those who wait for it.
+/// How often per second a lease goes from its holder to the next waiter.
 async fn hand_overs(local: &Local, length: Duration) -> f64 {
     const CONTENDED: u64 = 9_999_999;
     let grants = Arc::new(AtomicU64::new(0));

@@ -1,4 +1,4 @@
-//! How long those who wait, wait; and what they do to the renewals of others.
+//! The latency of grants to waiters, and the effect of waiters on renewals of other leases.
 
 mod support;
 
@@ -50,7 +50,7 @@ async fn measure(quick: bool) {
         quantiles("an expiry", &expired, "20"),
     ];
     table(
-        "Until the next one who waits holds the lease, over HTTP",
+        "Time until the next waiter holds the lease, over HTTP",
         &rows,
     );
 
@@ -69,22 +69,23 @@ async fn measure(quick: bool) {
     let ratio = |samples: &Samples| format!("{:.1}", samples.quantile(0.99) / base);
     let rows = [
         cells(["", "median, ms", "p99, ms", "ratio of the p99"]),
-        quantiles("nobody waits", &quiet, "1"),
-        quantiles("a crowd waits", &crowded, &ratio(&crowded)),
+        quantiles("without waiters", &quiet, "1"),
+        quantiles("with waiters and watchers", &crowded, &ratio(&crowded)),
         quantiles(
-            "and all who watch are told 10 times a second",
+            "while each watcher gets 10 events per second",
             &changing,
             &ratio(&changing),
         ),
     ];
-    let title =
-        format!("A renewal while {waiters} wait and {watchers} watch (target: ratio below 10)");
+    let title = format!(
+        "A renewal with {waiters} waiters and {watchers} watchers (target: ratio below 10)"
+    );
     table(&title, &rows);
     let each = crowd.heard.load(Ordering::Relaxed) / watchers;
-    println!("  each who watches was told of {each} events");
+    println!("  each watcher got {each} events");
 }
 
-/// Milliseconds from the sending of a release until another one has the answer that it holds.
+/// Milliseconds from the sending of a release until the next waiter has its grant.
 async fn releases(server: SocketAddr, count: u64) -> Samples {
     const LEASE: u64 = 8_000_000;
     let mut samples = Samples::default();
@@ -100,7 +101,7 @@ async fn releases(server: SocketAddr, count: u64) -> Samples {
             assert_eq!(next.post(&path(LEASE, "acquire"), &body).await, 200);
             (Instant::now(), next)
         });
-        // Nobody tells when it waits; soon it does.
+        // No event shows that it waits; after some time it does.
         sleep(Duration::from_millis(3)).await;
         let sent = Instant::now();
         let status = holder.post(&path(LEASE, "release"), &proof(number)).await;
@@ -113,9 +114,8 @@ async fn releases(server: SocketAddr, count: u64) -> Samples {
     samples
 }
 
-/// Milliseconds that another one has the answer that it holds a lease of one second later than a
-/// second after the first one's acquire was sent. It was granted after it was sent, so this is a
-/// little too much.
+/// Milliseconds from the expiry of a lease of one second until the next waiter has its grant. The second counts
+/// from the sending of the first acquire, which was granted later, so the result is a little too large.
 async fn expiries(server: SocketAddr, count: u64) -> Samples {
     const LEASE: u64 = 9_000_000;
     let mut tasks = JoinSet::new();
@@ -124,7 +124,7 @@ async fn expiries(server: SocketAddr, count: u64) -> Samples {
             let mut holder = Connection::open(server).await;
             let mut next = Connection::open(server).await;
             let body = acquire_for(1_000, number, 0);
-            // Not all in one instant, as they are not in life.
+            // At different instants, as in production.
             sleep(Duration::from_millis(10) * (number - LEASE) as u32).await;
             let sent = Instant::now();
             assert_eq!(holder.post(&path(number, "acquire"), &body).await, 200);
@@ -138,9 +138,9 @@ async fn expiries(server: SocketAddr, count: u64) -> Samples {
     samples
 }
 
-/// Many who wait for one lease, and many who watch it, on a thread of their own, until this is dropped.
+/// Many waiters and watchers of one lease, on a thread of their own, until this is dropped.
 struct Crowd {
-    /// How many events all who watch have heard of.
+    /// How many events all watchers got.
     heard: Arc<AtomicU64>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -187,7 +187,7 @@ impl Crowd {
 }
 
 impl Drop for Crowd {
-    /// They go before their server does.
+    /// The clients end before their server.
     fn drop(&mut self) {
         drop(self.end.take());
         let ended = self.thread.take().map(JoinHandle::join);
@@ -195,7 +195,7 @@ impl Drop for Crowd {
     }
 }
 
-/// A stream of the lease's events, as long as there is one. Counts them.
+/// Reads the lease's events until the stream ends, and counts them.
 async fn watch(server: SocketAddr, heard: Arc<AtomicU64>) {
     let mut stream = TcpStream::connect(server).await.expect("a connection");
     let path = path(CONTENDED, "events");
@@ -211,8 +211,8 @@ async fn watch(server: SocketAddr, heard: Arc<AtomicU64>) {
     }
 }
 
-/// Milliseconds of renewals, one after the other, of the lease with the crowd and of another one in
-/// turn; all who watch are told of a change this often.
+/// Milliseconds of renewals, one after the other, in turn of the lease with the crowd and of another lease. The
+/// watched lease changes this often.
 async fn renewals(server: SocketAddr, count: u64, every: Option<Duration>) -> Vec<f64> {
     let changes = every.map(|every| {
         tokio::spawn(async move {

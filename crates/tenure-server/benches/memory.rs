@@ -12,12 +12,12 @@ fn main() {
 
     let memory = bytes(&Child::start(Kind::Memory, leases, folder.path()));
     let embedded = bytes(&Child::start(Kind::Embedded, leases, folder.path()));
-    // The store before was killed: this one finds everything on disk.
+    // The earlier store was killed: this one loads everything from disk.
     let again = Child::start(Kind::Embedded, 0, folder.path());
     let resident = format!("{:.0}", again.resident() as f64 / leases as f64);
     let row = |cells: [&str; 2]| cells.map(String::from).to_vec();
     let rows = [
-        row(["", "bytes a lease"]),
+        row(["", "bytes per lease"]),
         row(["in memory", &memory]),
         row(["on disk", &embedded]),
         row([

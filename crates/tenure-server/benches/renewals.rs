@@ -70,9 +70,9 @@ fn main() {
     let mut rows = vec![
         [
             "server",
-            "processor time of one, us",
+            "processor time per renewal, us",
             "ratio",
-            "renewals a second",
+            "renewals per second",
             "p99, ms",
             "ratio",
         ]
@@ -97,7 +97,7 @@ fn main() {
     println!("  1 million against 1 thousand leases: {growth}");
 }
 
-/// Renews leases in no order until then. Returns the milliseconds of each renewal.
+/// Renews leases in random order until then. Returns the milliseconds of each renewal.
 async fn load(server: &Child, leases: u64, until: Instant) -> Samples {
     let times = Arc::new(Mutex::new(Samples::default()));
     let mut tasks = tokio::task::JoinSet::new();

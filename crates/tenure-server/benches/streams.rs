@@ -1,4 +1,4 @@
-//! What clients that open and close streams of a large namespace cost the store and the renewals of others.
+//! The cost of clients that open and close streams of a large namespace, for the store and for renewals.
 
 mod support;
 
@@ -67,7 +67,11 @@ async fn measure(quick: bool) {
     let rows = [
         head.map(String::from).to_vec(),
         row("no stream", &idle, ""),
-        row("streams come and go", &meanwhile, &format!("{used:.1}")),
+        row(
+            "streams are opened and closed",
+            &meanwhile,
+            &format!("{used:.1}"),
+        ),
         row("2 s later", &afterwards, &format!("{still_used:.1}")),
     ];
     let seconds = time.as_secs();
@@ -119,7 +123,7 @@ async fn open_and_close(server: SocketAddr) {
     assert!(answer.starts_with(b"HTTP/1.1 200"), "{read:?}");
 }
 
-/// Milliseconds of renewals, one after the other, for so long.
+/// Milliseconds of renewals, one after the other, for this time.
 async fn renewals(server: SocketAddr, time: Duration) -> Samples {
     let mut connection = Connection::open(server).await;
     let mut samples = Samples::default();

@@ -1,9 +1,9 @@
-//! How long 64 clients wait for their answers, in the middle and at the worst, who acquire and release a
-//! lease each in a closed loop.
+//! The latency of answers to 64 clients, median and tail. Each client acquires and releases its own lease in
+//! a closed loop.
 //!
-//! The servers are real ones: the command `tenure serve` with its defaults, which logs each change. The
-//! load is on the same processors. Each program that is named on the command line is measured, in turns; if
-//! none is named, the command that stands where this benchmark was built.
+//! The servers are processes of the command `tenure serve` with its defaults, which logs each change. The
+//! load runs on the same processors. The command line may name several programs, which are measured in
+//! turns. The default is the command in the folder where this benchmark was built.
 
 mod support;
 
@@ -50,8 +50,8 @@ fn main() {
         "worst, ms",
         "p99 / p50",
         "p99.9 / p50",
-        "pairs a second",
-        "processor time of a pair, us",
+        "pairs per second",
+        "processor time per pair, us",
     ];
     let mut rows = vec![head.map(String::from).to_vec()];
     for run in 1..=RUNS {
@@ -74,7 +74,7 @@ fn command() -> PathBuf {
     command.expect("the command; build it with: cargo build --release --bin tenure")
 }
 
-/// A store as people run it, until this is dropped.
+/// A store with its defaults, until this is dropped.
 struct Server {
     process: std::process::Child,
     address: SocketAddr,
@@ -86,7 +86,7 @@ impl Server {
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(folder.join("data"))
             .stdout(Stdio::piped())
-            // It is told all lines of the log, and none costs the load anything.
+            // All lines of the log are written, and cost the load nothing.
             .stderr(Stdio::null())
             .spawn()
             .expect("a server");
@@ -102,7 +102,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has nothing to lose.
+        // No data matters any more.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

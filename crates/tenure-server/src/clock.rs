@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant as StdInstant, SystemTime, UNIX_EPOCH};
 
-use chrono::{DateTime, SecondsFormat, Utc};
-use rustls::pki_types::UnixTime;
-use rustls::time_provider::TimeProvider;
+use chrono::{DateTime, SecondsFormat};
 use tenure_core::time::millis;
 use tenure_core::{Instant, UnixMillis};
 
@@ -38,12 +36,14 @@ impl Clock {
 
 /// Now, for numbering epochs and for people. A clock before 1970 reads as 1970.
 pub(crate) fn wall() -> UnixMillis {
-    UnixMillis::new(millis(since_1970()))
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    UnixMillis::new(millis(since_1970.unwrap_or_default()))
 }
 
 /// A wall-clock time as RFC 3339 in UTC, `None` if it is after the year 9999.
 pub(crate) fn rfc3339(wall: UnixMillis) -> Option<String> {
-    let time = calendar(wall.get()).filter(|_| wall.get() <= LAST)?;
+    let millis = wall.get().try_into().ok().filter(|_| wall.get() <= LAST)?;
+    let time = DateTime::from_timestamp_millis(millis)?;
     Some(time.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 
@@ -60,25 +60,6 @@ pub(crate) fn check() -> Result<(), WrongClock> {
 #[derive(Debug, thiserror::Error)]
 #[error("the wall clock is {0}: set it, then start the store")]
 pub struct WrongClock(&'static str);
-
-/// The wall clock for certificates, which fails at no time.
-#[derive(Debug)]
-pub(crate) struct CertificateTime;
-
-impl TimeProvider for CertificateTime {
-    fn current_time(&self) -> Option<UnixTime> {
-        Some(UnixTime::since_unix_epoch(since_1970()))
-    }
-}
-
-fn since_1970() -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default()
-}
-
-fn calendar(millis: u64) -> Option<DateTime<Utc>> {
-    DateTime::from_timestamp_millis(millis.try_into().ok()?)
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,219 +1,149 @@
-//! How many connections are served, and what becomes of those over the limit.
+//! Connections: the limit on their number, and how each of them is served.
 //!
 //! New connections never harm those that exist. A connection over the limit gets an answer to its
 //! first request and is closed. A renewal succeeds there: a leader that has lost its connection
 //! keeps its lease although the store is full.
 
 use std::convert::Infallible;
-use std::future::{Ready, ready};
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
 
-use axum::BoxError;
 use axum::body::Body;
-use axum::http::header::CONNECTION;
-use axum::http::{HeaderValue, Request};
-use axum::response::Response;
-use axum_server::accept::Accept;
-use futures_util::future::BoxFuture;
-use http_body_util::BodyExt;
+use axum::extract::Request;
+use futures_util::FutureExt;
+use futures_util::future::OptionFuture;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tower_service::Service;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
-use crate::head_deadline::{ConnectionState, HeadDeadline};
-use crate::http::{HttpService, Load, Rest, Source};
-use crate::overflow::{Overflow, OverflowPermit, Stream};
-use crate::per_address::{Counted, PerAddress};
+use crate::head_deadline::{ConnectionState, HeadDeadline, TimedStream};
+use crate::http::{HttpService, Source};
+use crate::overflow::Overflow;
+use crate::per_address::PerAddress;
+use crate::tls::Tls;
 
-/// Accepts connections, up to the limit and some over it.
-#[derive(Clone, Debug)]
-pub(crate) struct Acceptor {
+/// Serves connections, up to the limit and some over it.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    http: HttpService,
+    tls: Option<Tls>,
+    http1: http1::Builder,
     permits: Arc<Semaphore>,
-    per_address: PerAddress,
     overflow: Overflow,
-    http: Arc<HttpService>,
-    /// How long data may stay unacknowledged by the client: as long as a connection may be idle. A
-    /// watcher may pause for so long; it costs one connection of the limit.
-    send_time: Duration,
-    head_time: Duration,
+    per_address: PerAddress,
 }
 
-impl Acceptor {
-    pub(crate) fn new(http: HttpService) -> Self {
-        let limits = http.store().limits();
+impl Connections {
+    pub(crate) fn new(http: HttpService, tls: Option<Tls>) -> Self {
+        let limits = http.store.limits();
+        let mut http1 = http1::Builder::new();
+        http1
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.header_time)
+            // A head over the limit must fit in, so that the refusal can name both numbers.
+            .max_buf_size(2 * limits.max_header_bytes);
         Self {
             permits: Arc::new(Semaphore::new(limits.max_connections)),
-            per_address: PerAddress::new(limits.max_connections_per_address),
-            head_time: limits.head_time,
             overflow: Overflow::new(limits.connections_over()),
-            send_time: limits.header_time,
-            http: Arc::new(http),
+            per_address: PerAddress::new(limits.max_connections_per_address),
+            http,
+            tls,
+            http1,
         }
     }
 
-    fn admit(
-        &self,
-        stream: TcpStream,
-        client: Option<IpAddr>,
-    ) -> io::Result<(Stream, ConnectionService)> {
-        let (permit, load) = self.permit(client)?;
-        let over = match &permit {
-            Permit::Within { .. } => None,
-            Permit::Over(permit) => Some(Arc::clone(permit)),
+    /// Serves a connection until its end. When the store stops, it ends after the running request.
+    pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream, client: SocketAddr) {
+        if self.prepare(&stream).is_err() {
+            return;
+        }
+        let counted = match self.per_address.is_limited() {
+            true => self.per_address.count(client.ip()).map(Some),
+            false => Some(None),
         };
+        let is_over_for_address = counted.is_none();
+        let within = match is_over_for_address {
+            true => None,
+            false => Arc::clone(&self.permits).try_acquire_owned().ok(),
+        };
+        let over = match &within {
+            Some(_) => None,
+            None => match self.overflow.enter() {
+                Some(permit) => Some(permit),
+                // Closed without an answer.
+                None => return,
+            },
+        };
+        let client = Some(client.ip());
+        let source = Source {
+            client,
+            over,
+            is_over_for_address,
+        };
+        // Boxed, because most connections are within the limit.
+        let over = source.over.as_deref();
+        let expired = over.map(|permit| Box::pin(permit.expired()));
+        tokio::select! {
+            Some(()) = OptionFuture::from(expired) => {}
+            () = self.serve_from(&source, stream) => {}
+        }
+    }
+
+    async fn serve_from(&self, source: &Source, stream: TcpStream) {
+        let store = &self.http.store;
         let state = Arc::<ConnectionState>::default();
-        let head = HeadDeadline::new(Arc::clone(&state), self.head_time);
-        let connection = Connection {
-            http: Arc::clone(&self.http),
-            source: Source { client, load },
-            state,
-            permit,
+        let deadline = HeadDeadline::new(Arc::clone(&state), store.limits().head_time);
+        let stream = TimedStream::new(stream, deadline);
+        let Some(tls) = &self.tls else {
+            return self.serve_http(source, &state, stream).await;
         };
-        let service = ConnectionService(Arc::new(connection));
-        Ok((Stream::new(stream, head, over), service))
-    }
-
-    /// The right to a connection. Over one of the limits it is for one request.
-    fn permit(&self, client: Option<IpAddr>) -> io::Result<(Permit, Load)> {
-        let over = |load| match self.overflow.enter() {
-            Some(permit) => Ok((Permit::Over(permit), load)),
-            // Closed without an answer.
-            None => Err(io::ErrorKind::ConnectionRefused.into()),
-        };
-        let address = client.filter(|_| self.per_address.is_limited());
-        let counted = address.map(|address| self.per_address.count(address));
-        let Some(counted) = counted.map_or(Some(None), |counted| counted.map(Some)) else {
-            return over(Load::OverForAddress);
-        };
-        match Arc::clone(&self.permits).try_acquire_owned() {
-            Ok(permit) => {
-                let permit = Permit::Within {
-                    _permit: permit,
-                    _counted: counted,
-                };
-                Ok((permit, Load::Within))
-            }
-            Err(_) => over(Load::Over),
+        let handshake = timeout(store.limits().request_time, tls.acceptor().accept(stream));
+        if let Some(Ok(Ok(stream))) = store.stopping().run_until_cancelled(handshake).await {
+            self.serve_http(source, &state, stream).await;
         }
     }
-}
 
-/// Each connection gets a service of its own, in place of `S`.
-impl<S> Accept<TcpStream, S> for Acceptor {
-    type Stream = Stream;
-    type Service = ConnectionService;
-    type Future = Ready<io::Result<(Stream, ConnectionService)>>;
-
-    fn accept(&self, stream: TcpStream, _: S) -> Self::Future {
-        ready((|| {
-            stream.set_nodelay(true)?;
-            // The kernel closes a connection whose client takes no responses, or is gone without a
-            // word, so that its permit is free again (RFC 5482; Linux and its relatives have it).
-            #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
-            SockRef::from(&stream).set_tcp_user_timeout(Some(self.send_time))?;
-            let client = match self.http.needs_client() || self.per_address.is_limited() {
-                true => Some(stream.peer_addr()?.ip()),
-                false => None,
-            };
-            self.admit(stream, client)
-        })())
-    }
-}
-
-/// Serves one connection. The connection holds a clone; when the last is dropped, the permit is
-/// free again.
-#[derive(Clone, Debug)]
-pub(crate) struct ConnectionService(Arc<Connection>);
-
-/// Each connection has its own, so that its handles are counted where no other thread counts.
-#[derive(Debug)]
-struct Connection {
-    http: Arc<HttpService>,
-    source: Source,
-    state: Arc<ConnectionState>,
-    permit: Permit,
-}
-
-/// The right to a connection.
-#[derive(Debug)]
-enum Permit {
-    Within {
-        _permit: OwnedSemaphorePermit,
-        _counted: Option<Counted>,
-    },
-    /// Over the limit, for one request.
-    Over(Arc<OverflowPermit>),
-}
-
-impl<B> Service<Request<B>> for ConnectionService
-where
-    B: Rest,
-    B::Error: Into<BoxError>,
-{
-    type Response = Response;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let connection = Arc::clone(&self.0);
-        connection.state.head_received();
-        match &self.0.permit {
-            Permit::Within { .. } => Box::pin(async move { Ok(connection.serve(request).await) }),
-            Permit::Over(permit) => {
-                let request = observe_end(request, Arc::clone(permit));
-                Box::pin(async move {
-                    let mut response = connection.serve(request).await;
-                    let close = HeaderValue::from_static("close");
-                    response.headers_mut().insert(CONNECTION, close);
-                    Ok(response)
-                })
-            }
+    async fn serve_http(
+        &self,
+        source: &Source,
+        state: &ConnectionState,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+    ) {
+        // Boxed, so that an idle connection has no memory for a request.
+        let service = service_fn(|request| {
+            let request = Request::map(request, Body::new);
+            state.head_received();
+            let answer = self.http.serve_request(source, request);
+            Box::pin(answer.map(|response| {
+                state.answered();
+                Ok::<_, Infallible>(response)
+            }))
+        });
+        let serving = self.http1.serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(serving);
+        // An error ends one connection, and its client notices.
+        tokio::select! {
+            _ = &mut serving => return,
+            () = self.http.store.stopping().cancelled() => {}
         }
+        serving.as_mut().graceful_shutdown();
+        let _ = serving.await;
     }
-}
 
-impl Connection {
-    async fn serve<B>(&self, request: Request<B>) -> Response
-    where
-        B: Rest,
-        B::Error: Into<BoxError>,
-    {
-        let response = self.http.serve_request(self.source, request).await;
-        self.state.answered();
-        response
-    }
-}
-
-/// Tells the permit when the body is dropped: all of it was read, or the rest does not matter any
-/// more.
-fn observe_end<B>(request: Request<B>, permit: Arc<OverflowPermit>) -> Request<Body>
-where
-    B: Rest,
-    B::Error: Into<BoxError>,
-{
-    let end = EndOfRequest(permit);
-    request.map(|body| {
-        Body::new(body.map_frame(move |frame| {
-            let _ = &end;
-            frame
-        }))
-    })
-}
-
-struct EndOfRequest(Arc<OverflowPermit>);
-
-impl Drop for EndOfRequest {
-    fn drop(&mut self) {
-        let Self(permit) = self;
-        permit.request_received();
+    fn prepare(&self, stream: &TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        // The kernel closes a connection whose client takes no responses, or is gone without a
+        // word, so that its permit is free again (RFC 5482; Linux and its relatives have it). Data
+        // may stay unacknowledged for as long as a connection may be idle: a watcher may pause for
+        // so long, and costs one connection of the limit.
+        #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
+        SockRef::from(stream).set_tcp_user_timeout(Some(self.http.store.limits().header_time))?;
+        Ok(())
     }
 }

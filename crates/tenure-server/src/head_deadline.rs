@@ -5,12 +5,15 @@
 //! idle between its renewals. A connection that sends a head byte by byte, or nothing at all, would
 //! keep its permit for as long.
 
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 /// The head of a request must come: the connection is new, or the head has begun.
@@ -70,6 +73,72 @@ impl HeadDeadline {
         let time = self.time;
         let over = self.over.get_or_insert_with(|| Box::pin(sleep(time)));
         over.as_mut().poll(context)
+    }
+}
+
+/// The bytes of a connection, which end when the head of a request is late.
+#[derive(Debug)]
+pub(crate) struct TimedStream {
+    tcp: TcpStream,
+    deadline: HeadDeadline,
+}
+
+impl TimedStream {
+    pub(crate) const fn new(tcp: TcpStream, deadline: HeadDeadline) -> Self {
+        Self { tcp, deadline }
+    }
+}
+
+impl AsyncRead for TimedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { tcp, deadline } = &mut *self;
+        let before = buffer.filled().len();
+        match Pin::new(tcp).poll_read(context, buffer) {
+            Poll::Pending => match deadline.poll_late(context) {
+                Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                Poll::Pending => Poll::Pending,
+            },
+            read => {
+                if buffer.filled().len() > before {
+                    deadline.bytes_received();
+                }
+                read
+            }
+        }
+    }
+}
+
+impl AsyncWrite for TimedStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
     }
 }
 

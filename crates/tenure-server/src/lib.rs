@@ -64,17 +64,10 @@ mod timer;
 
 pub use clock::WrongClock;
 pub use config::{EngineConfig, LimitError, LimitSetting, Limits, StoreConfig};
-pub use engine::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
+pub use engine::{BackupError, Contents, Document, Existing, OpenError, RestoreError, Restored};
 pub use engine::{backup, restore};
 pub use http::{Protocol, Route, router, routes};
 pub use model::LeaseKey;
 pub use server::{ServeError, Server};
 pub use store::{AccessEffect, LeaseSnapshot, Store};
 pub use tls::{Tls, TlsError};
-
-/// Functions for a database that a [`Protocol`] keeps in the data directory, beside that of the
-/// leases.
-pub mod companion {
-    pub use crate::engine::check_log;
-    pub use crate::engine::wal::{Checkpoint, check, checkpoint, log_of};
-}

@@ -1,7 +1,6 @@
 //! Scans of watched namespaces, which make the timer know when each lease ends.
 
-use std::collections::{BTreeSet, HashMap};
-use std::ops::Bound;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,16 +35,15 @@ pub(crate) struct Scans {
 #[derive(Debug, Default)]
 struct State {
     namespaces: HashMap<Box<str>, Namespace>,
-    /// Namespaces that are watched and have leases to scan. The one in hand is not among them.
-    waiting: BTreeSet<Box<str>>,
-    /// The namespace whose turn was last.
-    last: Box<str>,
+    /// Namespaces that are watched and have leases to scan, each of them once, in the order of their turns. The
+    /// one in hand is not among them.
+    waiting: VecDeque<Box<str>>,
     /// Namespaces without watchers, and when to forget each.
     left: BTreeSet<(Instant, Box<str>)>,
     closing: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Namespace {
     watchers: usize,
     scan: Scan,
@@ -65,6 +63,12 @@ enum Scan {
     Done,
 }
 
+impl Default for Scan {
+    fn default() -> Self {
+        Self::At(Place::default())
+    }
+}
+
 impl Default for Scans {
     fn default() -> Self {
         Self {
@@ -79,23 +83,19 @@ impl Default for Scans {
 impl Scans {
     /// One more client watches this namespace.
     pub(crate) fn watch(&self, namespace: &str) {
-        let mut state = self.lock();
-        let State {
-            namespaces,
-            waiting,
-            left,
-            ..
-        } = &mut *state;
-        let entry = namespaces
-            .entry(namespace.into())
-            .or_insert_with(Namespace::new);
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let entry = state.namespaces.entry(namespace.into()).or_default();
         entry.watchers += 1;
         if let Some(at) = entry.forget_at.take() {
-            left.remove(&(at, namespace.into()));
+            state.left.remove(&(at, namespace.into()));
         }
-        let is_new = matches!(entry.scan, Scan::At(_)) && waiting.insert(namespace.into());
-        self.count.store(namespaces.len(), Ordering::Relaxed);
-        drop(state);
+        let is_new = entry.watchers == 1 && matches!(entry.scan, Scan::At(_));
+        if is_new {
+            state.waiting.push_back(namespace.into());
+        }
+        self.count.store(state.namespaces.len(), Ordering::Relaxed);
+        drop(guard);
         if is_new {
             self.wake.notify_one();
         }
@@ -103,31 +103,25 @@ impl Scans {
 
     /// A client no longer watches this namespace.
     pub(crate) fn leave(&self, namespace: &str, now: Instant) {
-        let mut state = self.lock();
-        let State {
-            namespaces,
-            waiting,
-            left,
-            ..
-        } = &mut *state;
-        let Some(entry) = namespaces.get_mut(namespace) else {
+        let state = &mut *self.lock();
+        let Some(entry) = state.namespaces.get_mut(namespace) else {
             return;
         };
         entry.watchers -= 1;
         if entry.watchers > 0 {
             return;
         }
-        waiting.remove(namespace);
+        state.waiting.retain(|waiting| **waiting != *namespace);
         if entry.has_leases || entry.scan == Scan::InHand {
             let at = now + self.keep;
             entry.forget_at = Some(at);
-            left.insert((at, namespace.into()));
+            state.left.insert((at, namespace.into()));
             self.wake.notify_one();
         } else {
             // The scan put no lease on the timer, so there is nothing to keep. Names that clients make up
             // take no memory.
-            namespaces.remove(namespace);
-            self.count.store(namespaces.len(), Ordering::Relaxed);
+            state.namespaces.remove(namespace);
+            self.count.store(state.namespaces.len(), Ordering::Relaxed);
         }
     }
 
@@ -147,18 +141,10 @@ impl Scans {
                 return Some(turn);
             }
             let forget_in = state.left.first().map(|(at, _)| clock.until(*at));
-            state = match forget_in {
-                None => self
-                    .wake
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Some(time) => {
-                    self.wake
-                        .wait_timeout(state, time)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
-                }
-            };
+            let woken = self
+                .wake
+                .wait_timeout(state, forget_in.unwrap_or(Duration::MAX));
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         None
     }
@@ -174,7 +160,7 @@ impl Scans {
         entry.has_leases |= found;
         entry.scan = next.map_or(Scan::Done, Scan::At);
         if entry.watchers > 0 && entry.scan != Scan::Done {
-            state.waiting.insert(namespace);
+            state.waiting.push_back(namespace);
         }
     }
 
@@ -190,18 +176,14 @@ impl Scans {
 }
 
 impl State {
-    /// Takes the namespace whose turn it is: the first one behind the last, in order of names.
+    /// Takes the namespace whose turn it is.
     fn take_turn(&mut self) -> Option<(Box<str>, Place)> {
-        let behind_last = (Bound::Excluded(&*self.last), Bound::Unbounded);
-        let mut behind_last = self.waiting.range::<str, _>(behind_last);
-        let namespace = behind_last.next().or_else(|| self.waiting.first())?.clone();
-        self.waiting.remove(&namespace);
+        let namespace = self.waiting.pop_front()?;
         let entry = self.namespaces.get_mut(&namespace)?;
-        let Scan::At(place) = std::mem::replace(&mut entry.scan, Scan::InHand) else {
-            return None;
-        };
-        self.last.clone_from(&namespace);
-        Some((namespace, place))
+        match std::mem::replace(&mut entry.scan, Scan::InHand) {
+            Scan::At(place) => Some((namespace, place)),
+            Scan::InHand | Scan::Done => None,
+        }
     }
 
     fn forget(&mut self, now: Instant) {
@@ -213,33 +195,21 @@ impl State {
     }
 }
 
-impl Namespace {
-    fn new() -> Self {
-        Self {
-            watchers: 0,
-            scan: Scan::At(Place::default()),
-            has_leases: false,
-            forget_at: None,
-        }
-    }
-}
-
-#[cfg(test)]
-impl Scans {
-    /// Whether no scan goes on or waits for its turn.
-    pub(crate) fn are_at_rest(&self) -> bool {
-        let state = self.lock();
-        let mut namespaces = state.namespaces.values();
-        state.waiting.is_empty() && namespaces.all(|entry| entry.scan != Scan::InHand)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::LeaseKey;
 
     const NOW: Instant = Instant::from_nanos(0);
+
+    impl Scans {
+        /// Whether no scan goes on or waits for its turn.
+        pub(crate) fn are_at_rest(&self) -> bool {
+            let state = self.lock();
+            let mut namespaces = state.namespaces.values();
+            state.waiting.is_empty() && namespaces.all(|entry| entry.scan != Scan::InHand)
+        }
+    }
 
     /// The namespace whose turn it is and the place, if a scan waits.
     fn turn(scans: &Scans) -> Option<(Box<str>, Place)> {
@@ -344,7 +314,7 @@ mod tests {
         })
         .take(6)
         .collect();
-        assert_eq!(turns, ["a", "b", "c", "a", "b", "c"]);
+        assert_eq!(turns, ["b", "a", "c", "b", "a", "c"]);
     }
 
     #[test]

@@ -1,26 +1,28 @@
 //! The listener, and a graceful shutdown.
 
-use std::future::Future;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum_server::Handle;
-use futures_util::FutureExt;
-use hyper_util::rt::TokioTimer;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 use tracing::info;
 
 use crate::Store;
 use crate::access::Access;
 use crate::audit::Audit;
-use crate::connections::Acceptor;
+use crate::connections::Connections;
 use crate::http::{HttpService, Protocol};
 use crate::tls::Tls;
 
 /// How long running requests may take after the shutdown began.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// How long the server waits after it could not accept a connection, because it has no file
+/// descriptor left for example.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// A store behind a TCP listener.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ pub struct Server {
     audit: Audit,
     protocol: Option<Arc<dyn Protocol>>,
     tls: Option<Tls>,
-    listener: TcpListener,
+    listener: std::net::TcpListener,
 }
 
 /// Why a server ended, other than by the caller's request.
@@ -56,7 +58,7 @@ impl Server {
     ///
     /// The address is in use, or does not belong to this machine.
     pub fn bind(store: Store, address: SocketAddr) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
+        let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(Self {
             store,
@@ -70,34 +72,32 @@ impl Server {
 
     /// The same with these rules for access.
     #[must_use]
-    pub fn with_access(self, access: Access) -> Self {
-        Self { access, ..self }
+    pub fn with_access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
     }
 
     /// The same with this audit log.
     #[must_use]
-    pub fn with_audit(self, audit: Audit) -> Self {
-        Self { audit, ..self }
+    pub fn with_audit(mut self, audit: Audit) -> Self {
+        self.audit = audit;
+        self
     }
 
     /// The same, with another protocol on all paths that are not the native API's.
     #[must_use]
-    pub fn with_protocol(self, protocol: impl Protocol) -> Self {
-        Self {
-            protocol: Some(Arc::new(protocol)),
-            ..self
-        }
+    pub fn with_protocol(mut self, protocol: impl Protocol) -> Self {
+        self.protocol = Some(Arc::new(protocol));
+        self
     }
 
     /// The same over TLS only. A handshake may take as long as a body
     /// ([`Limits::request_time`](crate::Limits::request_time)). A connection counts towards the
     /// limit from before its handshake.
     #[must_use]
-    pub fn with_tls(self, tls: Tls) -> Self {
-        Self {
-            tls: Some(tls),
-            ..self
-        }
+    pub fn with_tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
     }
 
     /// The address that clients connect to.
@@ -120,69 +120,44 @@ impl Server {
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
-        let Self {
-            store,
-            access,
-            audit,
-            protocol,
-            tls,
-            listener,
-        } = self;
-        if tls.is_none()
-            && protocol
-                .as_ref()
-                .is_some_and(|protocol| protocol.needs_tls())
-        {
+        let needs_tls = self
+            .protocol
+            .as_ref()
+            .is_some_and(|protocol| protocol.needs_tls());
+        if needs_tls && self.tls.is_none() {
             let reason = "a protocol beside the native API needs TLS, and the server has none";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason).into());
         }
-        let handle = Handle::new();
-        let limits = store.limits();
-        let acceptor = Acceptor::new(HttpService::new(store.clone(), access, audit, protocol));
-        let mut server = axum_server::from_tcp(listener)?.handle(handle.clone());
-        server
-            .http_builder()
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.header_time)
-            // A head over the limit must fit in, so that the refusal can name both numbers.
-            .max_buf_size(2 * limits.max_header_bytes);
-        // The acceptor makes the service of each connection.
-        let service = Router::new().into_make_service();
-        // Two services, so that connections without TLS do not pay for it.
-        let serving = match tls {
-            None => server
-                .acceptor(acceptor)
-                .http1_only()
-                .serve(service)
-                .boxed(),
-            Some(tls) => {
-                let acceptor = tls.acceptor(acceptor, limits.request_time, store.stopping());
-                server
-                    .acceptor(acceptor)
-                    .http1_only()
-                    .serve(service)
-                    .boxed()
+        let (store, listener) = (self.store, TcpListener::from_std(self.listener)?);
+        let http = HttpService::new(store.clone(), self.access, self.audit, self.protocol);
+        let server = Arc::new(Connections::new(http, self.tls));
+        let mut connections = JoinSet::new();
+        tokio::pin!(shutdown);
+        let failed = loop {
+            tokio::select! {
+                biased;
+                () = store.failed().cancelled() => break true,
+                () = &mut shutdown => break false,
+                Some(_) = connections.join_next() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, client)) => {
+                        connections.spawn(Arc::clone(&server).serve(stream, client));
+                    }
+                    Err(_) => sleep(ACCEPT_RETRY).await,
+                },
             }
         };
-        tokio::pin!(serving);
-
-        let failed = tokio::select! {
-            result = &mut serving => return Ok(result?),
-            () = store.failed() => true,
-            () = shutdown => false,
-        };
         info!("stopping");
+        drop(listener);
         store.stop();
-        handle.graceful_shutdown(Some(DRAIN));
-        serving.await?;
+        let drained = async { while connections.join_next().await.is_some() {} };
+        let _ = timeout(DRAIN, drained).await;
+        connections.shutdown().await;
         // The last commit and the checkpoint block.
-        let closed = tokio::task::spawn_blocking({
-            let store = store.clone();
-            move || store.close()
-        });
+        let closing = store.clone();
+        let closed = tokio::task::spawn_blocking(move || closing.close());
         closed.await.map_err(io::Error::other)?;
-        if failed || store.has_failed() {
+        if failed || store.failed().is_cancelled() {
             return Err(ServeError::EngineFailed);
         }
         info!("stopped");

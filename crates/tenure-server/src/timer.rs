@@ -2,18 +2,23 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tenure_core::Instant;
 
 use crate::clock::Clock;
 use crate::model::LeaseKey;
 
+/// How long the thread sleeps at a time while there is no key. A key that is armed wakes it.
+const IDLE: Duration = Duration::from_secs(3600);
+
 /// Keys, each with the time at which its lease is due.
 ///
-/// It has only leases with waiters or long polls, and leases that a client watches or watched a moment ago
-/// (see [`Scans`](crate::scans::Scans)); expiry itself needs no timer. A time may be too early, because
-/// renewals move the expiry and do not arm the timer: that is harmless, because a tick that is too early arms
-/// the timer again. A key has one time, so requests that come and go can't fill it.
+/// It has only leases with waiters or long polls, and leases that a client watches or watched a
+/// moment ago (see [`Scans`](crate::scans::Scans)); expiry itself needs no timer. A time may be too
+/// early, because renewals move the expiry and do not arm the timer: that is harmless, because a
+/// tick that is too early arms the timer again. A key has one time, so requests that come and go
+/// can't fill it.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     state: Mutex<State>,
@@ -49,14 +54,10 @@ impl Timer {
     pub(crate) fn next(&self, clock: &Clock) -> Option<LeaseKey> {
         let mut state = self.lock();
         while !state.closing {
-            let Some((at, _)) = state.due.first() else {
-                state = self
-                    .earlier
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
-                continue;
+            let left = match state.due.first() {
+                Some((at, _)) => clock.until(*at),
+                None => IDLE,
             };
-            let left = clock.until(*at);
             if left.is_zero() {
                 let (_, key) = state.due.pop_first()?;
                 state.times.remove(&key);
@@ -77,12 +78,6 @@ impl Timer {
         self.earlier.notify_all();
     }
 
-    /// How many keys it knows.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.lock().due.len()
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -91,7 +86,13 @@ impl Timer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+
+    impl Timer {
+        /// The number of keys.
+        pub(crate) fn len(&self) -> usize {
+            self.lock().due.len()
+        }
+    }
 
     #[test]
     fn keys_come_in_order_of_time_and_an_earlier_one_is_not_slept_over() {

@@ -2,25 +2,14 @@
 
 use std::fmt;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use axum_server::accept::Accept;
-use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
-use futures_util::future::BoxFuture;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
-use tokio_util::sync::CancellationToken;
-
-use crate::clock::CertificateTime;
-use crate::connections::{Acceptor, ConnectionService};
-use crate::overflow::Stream;
+use tokio_rustls::TlsAcceptor;
 
 /// The certificate of a [`Server`](crate::Server), and its key. Clones are handles to the same one.
 #[derive(Clone)]
@@ -29,10 +18,13 @@ pub struct Tls(Arc<Files>);
 struct Files {
     certificate: PathBuf,
     key: PathBuf,
-    /// The certificate for new connections.
-    config: RustlsConfig,
-    /// The content of the files.
-    loaded: Mutex<Pem>,
+    loaded: Mutex<Loaded>,
+}
+
+/// The content of the files, and what new connections use.
+struct Loaded {
+    pem: Pem,
+    config: Arc<ServerConfig>,
 }
 
 #[derive(PartialEq, Eq)]
@@ -79,13 +71,11 @@ impl Tls {
         key: impl Into<PathBuf>,
     ) -> Result<Self, TlsError> {
         let (certificate, key) = (certificate.into(), key.into());
-        let pem = Pem::read(&certificate, &key)?;
-        let config = pem.config(&certificate, &key)?;
+        let loaded = Mutex::new(Loaded::read(&certificate, &key)?);
         Ok(Self(Arc::new(Files {
             certificate,
             key,
-            config: RustlsConfig::from_config(config.into()),
-            loaded: Mutex::new(pem),
+            loaded,
         })))
     }
 
@@ -98,60 +88,22 @@ impl Tls {
     ///
     /// [`TlsError`]: the server continues with the old certificate.
     pub fn reload(&self) -> Result<bool, TlsError> {
-        let Files {
-            certificate,
-            key,
-            config,
-            loaded,
-        } = &*self.0;
-        let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        let pem = Pem::read(certificate, key)?;
-        if pem == *loaded {
-            return Ok(false);
+        let read = Loaded::read(&self.0.certificate, &self.0.key)?;
+        let mut loaded = self.loaded();
+        let has_changed = read.pem != loaded.pem;
+        if has_changed {
+            *loaded = read;
         }
-        config.reload_from_config(pem.config(certificate, key)?.into());
-        *loaded = pem;
-        Ok(true)
+        Ok(has_changed)
     }
 
-    /// Accepts connections by `acceptor` and then does their handshakes, each within
-    /// `handshake_time`, and until the server stops. A connection has its permit before its
-    /// handshake, which runs in the task of the connection: a slow client does not delay others.
-    pub(crate) fn acceptor(
-        &self,
-        acceptor: Acceptor,
-        handshake_time: Duration,
-        stopping: CancellationToken,
-    ) -> Handshakes {
-        let handshakes = RustlsAcceptor::new(self.0.config.clone())
-            .handshake_timeout(handshake_time)
-            .acceptor(acceptor);
-        Handshakes {
-            handshakes,
-            stopping,
-        }
+    /// The acceptor that does the handshakes of new connections, with the present certificate.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.loaded().config))
     }
-}
 
-/// Accepts connections after their handshakes.
-#[derive(Clone, Debug)]
-pub(crate) struct Handshakes {
-    handshakes: RustlsAcceptor<Acceptor>,
-    stopping: CancellationToken,
-}
-
-impl<S: Send + 'static> Accept<TcpStream, S> for Handshakes {
-    type Stream = TlsStream<Stream>;
-    type Service = ConnectionService;
-    type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
-
-    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let handshake = self.handshakes.accept(stream, service);
-        let stopping = self.stopping.clone();
-        Box::pin(async move {
-            let done = stopping.run_until_cancelled(handshake).await;
-            done.unwrap_or_else(|| Err(io::ErrorKind::ConnectionAborted.into()))
-        })
+    fn loaded(&self) -> MutexGuard<'_, Loaded> {
+        self.0.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -164,50 +116,49 @@ impl fmt::Debug for Tls {
     }
 }
 
-impl Pem {
+impl Loaded {
     fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
-        let read = |path: &Path, wrong: fn(&Path, String) -> TlsError| {
-            fs::read(path).map_err(|error| wrong(path, error.to_string()))
+        let of_certificate = |reason| TlsError {
+            setting: "certificate",
+            path: certificate.to_owned(),
+            reason,
         };
-        Ok(Self {
-            certificate: read(certificate, of_certificate)?,
-            key: read(key, of_key)?,
-        })
-    }
-
-    fn config(&self, certificate: &Path, key: &Path) -> Result<ServerConfig, TlsError> {
-        let chain = self
-            .chain()
-            .map_err(|reason| of_certificate(certificate, reason))?;
-        let secret = self.secret().map_err(|reason| of_key(key, reason))?;
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_details(provider, Arc::new(CertificateTime))
+        let of_key = |reason| TlsError {
+            setting: "key",
+            path: key.to_owned(),
+            reason,
+        };
+        let pem = Pem {
+            certificate: fs::read(certificate)
+                .map_err(|error| of_certificate(error.to_string()))?,
+            key: fs::read(key).map_err(|error| of_key(error.to_string()))?,
+        };
+        let chain = pem.chain().map_err(of_certificate)?;
+        let secret = pem.secret().map_err(of_key)?;
+        let config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
             .with_safe_default_protocol_versions()
             .map(|builder| builder.with_no_client_auth())
             .and_then(|builder| builder.with_single_cert(chain, secret));
         let mut config = config.map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => of_key(
-                key,
-                format!(
-                    "it is not the key of the first certificate in {}; name the one that belongs to it",
-                    certificate.display()
-                ),
-            ),
-            rustls::Error::InvalidCertificate(error) => of_certificate(
-                certificate,
-                format!("its first certificate cannot be read ({error:?})"),
-            ),
-            error => of_key(key, format!("it can't be used ({error}); {KEYS}")),
+            rustls::Error::InconsistentKeys(_) => of_key(format!(
+                "it is not the key of the first certificate in {}; name the one that belongs to it",
+                certificate.display()
+            )),
+            rustls::Error::InvalidCertificate(error) => {
+                of_certificate(format!("its first certificate cannot be read ({error:?})"))
+            }
+            error => of_key(format!("it can't be used ({error}); {KEYS}")),
         })?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(config)
+        let config = Arc::new(config);
+        Ok(Self { pem, config })
     }
+}
 
+impl Pem {
     fn chain(&self) -> Result<Vec<CertificateDer<'static>>, String> {
-        let chain = CertificateDer::pem_slice_iter(&self.certificate);
-        let chain = chain
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| garbled(&error))?;
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
+        let chain = chain.map_err(|error| garbled(&error))?;
         if chain.is_empty() {
             return Err(
                 "there is no certificate in it; write PEM, which begins with \
@@ -219,10 +170,8 @@ impl Pem {
     }
 
     fn secret(&self) -> Result<PrivateKeyDer<'static>, String> {
-        let secrets = PrivateKeyDer::pem_slice_iter(&self.key);
-        let mut secrets = secrets
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| garbled(&error))?;
+        let secrets: Result<Vec<_>, _> = PrivateKeyDer::pem_slice_iter(&self.key).collect();
+        let mut secrets = secrets.map_err(|error| garbled(&error))?;
         match (secrets.pop(), secrets.len()) {
             (Some(secret), 0) => Ok(secret),
             (Some(_), others) => Err(format!("there are {} keys in it; leave one", others + 1)),
@@ -247,20 +196,4 @@ fn garbled(error: &pem::Error) -> String {
         _ => "it is not PEM",
     };
     format!("{what}; copy the file again")
-}
-
-fn of_certificate(path: &Path, reason: String) -> TlsError {
-    told("certificate", path, reason)
-}
-
-fn of_key(path: &Path, reason: String) -> TlsError {
-    told("key", path, reason)
-}
-
-fn told(setting: &'static str, path: &Path, reason: String) -> TlsError {
-    TlsError {
-        setting,
-        path: path.to_owned(),
-        reason,
-    }
 }

@@ -88,7 +88,7 @@ async fn streams_that_are_opened_and_closed_start_no_threads_and_miss_no_expiry(
     }
     assert!(most <= begun, "{begun} threads, then {most}");
 
-    // Nobody has touched it.
+    // No request has changed it.
     let resume = format!("last-event-id: {before}\r\n");
     let path = "/v1/namespaces/ns/leases/events";
     let (_stream, text) = open(&api, path, &resume, r#""state":"expired""#).await;

@@ -39,7 +39,7 @@ async fn break_lease(api: &Api, lease: &str, period: u64, reason: &str) {
     assert_ok(&api.post(lease, "break", body).await);
 }
 
-/// Waits until nobody holds the lease any more.
+/// Waits until no candidate holds the lease.
 async fn until_over(api: &Api, lease: &str) {
     let until = Instant::now() + SOON;
     while !api.get(lease).await.1["holder"].is_null() {
@@ -68,7 +68,7 @@ fn killed(folder: &Path) -> TempDir {
 }
 
 #[tokio::test]
-async fn every_end_of_a_term_is_told_with_its_reason_newest_first() {
+async fn a_history_has_each_end_of_a_term_with_its_reason_newest_first() {
     for (server, _folder) in both() {
         let api = &server.api;
         assert_refused(&api.history("job").await, 404, "unknown_lease");
@@ -111,7 +111,7 @@ async fn every_end_of_a_term_is_told_with_its_reason_newest_first() {
         let all = [[running].as_slice(), &ended].concat();
         assert_eq!(told(api, "job").await, all);
 
-        // Its holder gives it up before the period is over; who broke it has said why.
+        // The holder releases it before the period is over; the break gave the reason.
         let release = json!({"lease_id": id(6), "reason": "broken"});
         assert_ok(&api.post("job", "release", release).await);
         let all = [[row("c6", "broken", "deploy")].as_slice(), &ended].concat();
@@ -125,7 +125,8 @@ async fn every_end_of_a_term_is_told_with_its_reason_newest_first() {
 }
 
 #[tokio::test]
-async fn who_is_the_first_to_say_why_a_term_ends_is_heard_also_if_that_moves_nothing() {
+async fn the_first_reason_for_the_end_of_a_term_is_recorded_even_if_its_request_changes_nothing_else()
+ {
     for (server, _folder) in both() {
         let api = &server.api;
         assert_ok(&api.acquire("job", 1).await);
@@ -150,7 +151,7 @@ async fn who_is_the_first_to_say_why_a_term_ends_is_heard_also_if_that_moves_not
 }
 
 #[tokio::test]
-async fn a_term_ended_when_its_time_was_over_however_late_somebody_looks() {
+async fn a_term_ends_when_its_time_is_over_however_late_it_is_read() {
     for (server, _folder) in both() {
         let body = json!({"holder": "c1", "lease_id": id(1), "duration_ms": 1_000});
         let (_, granted) = server.api.post("job", "acquire", body).await;
@@ -171,7 +172,7 @@ async fn a_term_ended_when_its_time_was_over_however_late_somebody_looks() {
 }
 
 #[tokio::test]
-async fn the_last_terms_are_remembered_and_no_more() {
+async fn only_the_last_terms_are_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let limits = Limits {
         max_history: 3,
@@ -219,7 +220,7 @@ fn rows(folder: &Path, table: &str) -> u32 {
 }
 
 #[tokio::test]
-async fn a_history_is_there_after_a_stop_and_after_a_kill() {
+async fn a_history_survives_a_stop_and_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
     let api = &server.api;
@@ -236,7 +237,7 @@ async fn a_history_is_there_after_a_stop_and_after_a_kill() {
     for folder in [copy.path(), folder.path()] {
         let server = start(StoreConfig::embedded(folder));
         assert_eq!(server.api.history("job").await, job);
-        // The break goes on, and it is not forgotten why.
+        // The break continues, and its reason is kept.
         until_over(&server.api, "breaking").await;
         let expected = [row("c3", "broken", "deploy")];
         assert_eq!(told(&server.api, "breaking").await, expected);
@@ -252,7 +253,7 @@ async fn a_history_is_there_after_a_stop_and_after_a_kill() {
 }
 
 #[tokio::test]
-async fn a_deleted_lease_has_no_history_nor_has_one_made_again() {
+async fn a_deleted_lease_has_no_history_also_when_it_is_created_again() {
     for (server, folder) in both() {
         let api = &server.api;
         for number in 1..=3 {
@@ -274,7 +275,7 @@ async fn a_deleted_lease_has_no_history_nor_has_one_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_history_that_is_read_while_terms_end_has_each_of_them_once() {
+async fn a_history_that_is_read_while_terms_end_has_each_term_once() {
     for (server, _folder) in both() {
         let api = server.api.clone();
         let ending = tokio::spawn(async move {

@@ -95,7 +95,7 @@ async fn a_request_without_tls_gets_no_response() {
 }
 
 #[tokio::test]
-async fn a_missing_handshake_is_cut_off_and_delays_nobody() {
+async fn a_missing_handshake_is_cut_off_and_delays_no_other_connection() {
     let made = make();
     let limit = Duration::from_millis(500);
     let running = serve(Files::of(&made).open(), |limits| {

@@ -1,4 +1,4 @@
-//! Who waits is granted in order, promptly, and only while still there.
+//! Waiters are granted in order, promptly, and only while they are connected.
 
 mod common;
 
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 const PROMPTLY: Duration = Duration::from_millis(200);
 
 #[tokio::test]
-async fn those_who_wait_are_granted_in_order_of_arrival() {
+async fn waiters_are_granted_in_order_of_arrival() {
     let api = in_memory().api;
     assert_ok(&api.acquire("job", 1).await);
     let mut waiting = Vec::new();
@@ -70,7 +70,7 @@ async fn an_expired_lease_goes_to_the_next_waiter_at_once_and_not_before() {
 }
 
 #[tokio::test]
-async fn a_renewal_keeps_those_who_wait_waiting() {
+async fn a_renewal_keeps_waiters_waiting() {
     let api = in_memory().api;
     let body = json!({"holder": "c1", "duration_ms": 1_000, "lease_id": id(1)});
     assert_ok(&api.post("job", "acquire", body).await);
@@ -117,7 +117,7 @@ async fn a_lock_delay_and_a_reservation_are_waited_out() {
 }
 
 #[tokio::test]
-async fn a_lease_handed_over_goes_to_the_one_named_even_if_others_wait_longer() {
+async fn a_lease_handed_over_goes_to_its_successor_even_if_others_wait_longer() {
     let api = in_memory().api;
     assert_ok(&api.acquire("job", 1).await);
     let longer = api.waiting("job", 2, &json!({}));
@@ -131,7 +131,7 @@ async fn a_lease_handed_over_goes_to_the_one_named_even_if_others_wait_longer() 
 }
 
 #[tokio::test]
-async fn who_waits_no_longer_is_passed_over() {
+async fn a_disconnected_waiter_is_skipped() {
     let api = in_memory().api;
     assert_ok(&api.acquire("job", 1).await);
     let gone = api.waiting("job", 2, &json!({}));
@@ -146,7 +146,7 @@ async fn who_waits_no_longer_is_passed_over() {
 }
 
 #[tokio::test]
-async fn asking_again_with_the_same_id_takes_the_place_over() {
+async fn a_repeated_acquire_with_the_same_lease_id_keeps_the_position_in_the_queue() {
     let api = in_memory().api;
     assert_ok(&api.acquire("job", 1).await);
     let lost = api.waiting("job", 2, &json!({}));
@@ -162,7 +162,7 @@ async fn asking_again_with_the_same_id_takes_the_place_over() {
 }
 
 #[tokio::test]
-async fn who_waited_in_vain_is_told_who_holds_the_lease_now() {
+async fn a_waiter_whose_time_is_up_learns_the_current_holder() {
     let api = in_memory().api;
     assert_ok(&api.acquire("job", 1).await);
     let asked = Instant::now();
@@ -174,7 +174,7 @@ async fn who_waited_in_vain_is_told_who_holds_the_lease_now() {
 }
 
 #[tokio::test]
-async fn who_comes_later_does_not_go_before_those_who_wait() {
+async fn a_later_request_is_not_granted_before_waiters() {
     let api = in_memory().api;
     let body = json!({"holder": "c1", "duration_ms": 1_000, "lease_id": id(1)});
     assert_ok(&api.post("job", "acquire", body).await);

@@ -1,12 +1,12 @@
 //! The candidate: it campaigns, leads and resigns.
 
-use std::any::Any;
-use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+use futures_util::future::{Fuse, FusedFuture as _};
 use tenure_core::lease::candidate::EndReason;
 use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
@@ -15,12 +15,13 @@ use tokio::task::JoinError;
 use crate::candidate_runtime::{CandidateRuntime, StartError};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::guarantee::Guarantee;
 use crate::health::HealthCheck;
 use crate::leadership::Leadership;
 use crate::observe::{Observer, Source};
-use crate::runtime::{Command, DriverHandle};
+use crate::runtime::{Command, DriverHandle, TermCommand};
 use crate::task::TaskResult;
-use crate::term_guard::{Task, TermGuard};
+use crate::term_guard::{TermGuard, run_task};
 
 /// A candidate in one election.
 ///
@@ -34,7 +35,7 @@ use crate::term_guard::{Task, TermGuard};
 /// [`run_while_leader`](Self::run_while_leader), or await [`resign`](Self::resign).
 #[derive(Debug)]
 pub struct Candidate {
-    pub(crate) driver: DriverHandle,
+    pub(crate) driver: Arc<DriverHandle>,
     source: Source,
     competing: Arc<Mutex<()>>,
 }
@@ -65,7 +66,7 @@ pub enum RunError {
     #[error("the store does not let this candidate in: {0}")]
     Denied(String),
     /// This member must not take part in the election among peers any more: another process has its
-    /// node number, or the epochs are used up. The text says which member noticed, and what to do.
+    /// node number, or the epochs are used up. The text names the member that noticed, and the remedy.
     #[error("this member takes no part in the election: {0}")]
     Barred(String),
     /// The candidate's thread has died: a bug in this library. The term, if any, has ended.
@@ -74,7 +75,7 @@ pub enum RunError {
 }
 
 impl Candidate {
-    pub(crate) fn new(driver: DriverHandle, source: Source) -> Self {
+    pub(crate) fn new(driver: Arc<DriverHandle>, source: Source) -> Self {
         Self {
             driver,
             source,
@@ -109,6 +110,12 @@ impl Candidate {
     #[must_use]
     pub fn id(&self) -> &CandidateId {
         &self.driver.config.candidate
+    }
+
+    /// The guarantee of this candidate's strategy.
+    #[must_use]
+    pub fn guarantee(&self) -> Guarantee {
+        self.driver.config.guarantee()
     }
 
     /// Runs `task` whenever this candidate leads, until `shutdown` completes.
@@ -160,9 +167,11 @@ impl Candidate {
         F: FnMut(Leadership) -> Fut,
         Fut: Future<Output: TaskResult> + Send + 'static,
     {
-        tokio::pin!(shutdown);
+        let mut shutdown = pin!(shutdown.fuse());
         let _competing = self.competing.lock().await;
-        while let Next::GoOn(_) = self.one_term(shutdown.as_mut(), &mut task).await? {}
+        while !shutdown.is_terminated() {
+            self.one_term(shutdown.as_mut(), &mut task).await?;
+        }
         Ok(())
     }
 
@@ -182,12 +191,8 @@ impl Candidate {
         F: FnOnce(Leadership) -> Fut,
         Fut: Future<Output: TaskResult> + Send + 'static,
     {
-        tokio::pin!(shutdown);
         let _competing = self.competing.lock().await;
-        match self.one_term(shutdown, task).await? {
-            Next::GoOn(term) => Ok(Some(term)),
-            Next::ShutDown(term) => Ok(term),
-        }
+        self.one_term(pin!(shutdown.fuse()), task).await
     }
 
     /// Campaigns until this candidate leads, and returns the term as a guard. The term ends when the
@@ -200,12 +205,8 @@ impl Candidate {
     /// [`RunError`] if the lease service refuses this candidate.
     pub async fn campaign(&self) -> Result<LeadershipGuard, RunError> {
         let competing = self.competing.clone().lock_owned().await;
-        let in_use = self.win().await?;
-        Ok(LeadershipGuard {
-            leadership: in_use.leadership(),
-            in_use,
-            competing,
-        })
+        let term = self.win().await?;
+        Ok(LeadershipGuard { term, competing })
     }
 
     /// Ends the current term, if there is one: notifies its task, and waits until the task has ended
@@ -214,9 +215,11 @@ impl Candidate {
     /// This does not end a campaign, and [`run_while_leader`](Self::run_while_leader) campaigns
     /// again. Those end with their `shutdown`, or when their future is dropped.
     pub async fn resign(&self) {
-        let (done, gone) = oneshot::channel();
-        if self.driver.command(Command::ResignAny(done)) {
-            let _ = gone.await;
+        let term = self.driver.terms.borrow().clone();
+        if let Some(term) = term {
+            let mut ended = term.ended.subscribe();
+            term.command(TermCommand::Resign(EndReason::Resigned));
+            until_ended(&mut ended).await;
         }
     }
 
@@ -225,7 +228,7 @@ impl Candidate {
     #[must_use]
     pub fn leadership(&self) -> Option<Leadership> {
         let term = self.driver.terms.borrow().clone()?;
-        let leadership = Leadership::new(term, &self.driver);
+        let leadership = Leadership { term };
         leadership.is_valid().then_some(leadership)
     }
 
@@ -236,45 +239,47 @@ impl Candidate {
     /// Outside of a tokio runtime: a task of it watches.
     #[must_use]
     pub fn observe(&self) -> Observer {
-        let lease = self.driver.config.timings.lease_duration();
-        Observer::new(&self.source, self.election().clone(), lease)
+        Observer::new(&self.source, &self.driver.config)
     }
 
     async fn one_term<S, F, Fut>(
         &self,
-        mut shutdown: Pin<&mut S>,
+        mut shutdown: Pin<&mut Fuse<S>>,
         task: F,
-    ) -> Result<Next, RunError>
+    ) -> Result<Option<TermSummary>, RunError>
     where
         S: Future<Output = ()>,
         F: FnOnce(Leadership) -> Fut,
         Fut: Future<Output: TaskResult> + Send + 'static,
     {
-        let in_use = tokio::select! {
+        let guard = tokio::select! {
             biased;
             () = shutdown.as_mut() => {
-                self.settle().await;
-                return Ok(Next::ShutDown(None));
+                // The lease is released, and no campaign is left, before this returns.
+                let (done, settled) = oneshot::channel();
+                if self.driver.command(Command::Settle(done)) {
+                    let _ = settled.await;
+                }
+                return Ok(None);
             }
-            in_use = self.win() => in_use?,
+            guard = self.win() => guard?,
         };
-        let leadership = in_use.leadership();
+        let leadership = guard.leadership.clone();
         // If the caller drops this future the term must end.
-        let resign_on_drop = ResignOnDrop(&leadership);
+        let resign_on_drop = OnDrop(|| leadership.resign());
         // It runs on the caller's runtime. If making the task panics, the term is dropped here.
-        let running = tokio::spawn(Task::new(task(leadership.clone()), in_use));
-        leadership.term.set_task(running.abort_handle());
+        let running = tokio::spawn(run_task(task(leadership.clone()), guard));
         if let Some(check) = &self.driver.config.health_check {
             let clock = self.driver.clock.clone();
             tokio::spawn(run_health_checks(leadership.clone(), check.clone(), clock));
         }
         let mut ended = leadership.term.ended.subscribe();
-        let (reason, shut_down) = tokio::select! {
+        let reason = tokio::select! {
             biased;
-            reason = until_ended(&mut ended) => (reason, false),
+            reason = until_ended(&mut ended) => reason,
             () = shutdown => {
                 leadership.end(EndReason::ShutDown);
-                (until_ended(&mut ended).await, true)
+                until_ended(&mut ended).await
             }
         };
         // The term has ended because the task has. Only if the thread has died may the task still run.
@@ -289,11 +294,7 @@ impl Candidate {
         if let Some(hook) = &self.driver.config.term_hook {
             hook.call(&term);
         }
-        Ok(if shut_down {
-            Next::ShutDown(Some(term))
-        } else {
-            Next::GoOn(term)
-        })
+        Ok(Some(term))
     }
 
     async fn win(&self) -> Result<TermGuard, RunError> {
@@ -301,24 +302,10 @@ impl Candidate {
         if !self.driver.command(Command::Campaign(sender)) {
             return Err(RunError::DriverGone);
         }
-        let give_up_on_drop = GiveUpOnDrop(&self.driver);
+        let give_up_on_drop = OnDrop(|| self.driver.command(Command::GiveUp));
         let won = won.await;
         std::mem::forget(give_up_on_drop);
         won.map_err(|_| RunError::DriverGone)?
-    }
-
-    /// Lets the driver's thread panic.
-    #[cfg(test)]
-    pub(crate) fn plant_panic(&self) {
-        self.driver.command(Command::Panic);
-    }
-
-    /// Waits until the lease is released and no campaign is left.
-    async fn settle(&self) {
-        let (done, settled) = oneshot::channel();
-        if self.driver.command(Command::Settle(done)) {
-            let _ = settled.await;
-        }
     }
 }
 
@@ -342,23 +329,11 @@ async fn run_health_checks(leadership: Leadership, check: HealthCheck, clock: Cl
     leadership.end(EndReason::Unhealthy);
 }
 
-/// The outcome of one term.
-enum Next {
-    /// The term is over, and there may be another one.
-    GoOn(TermSummary),
-    /// `shutdown` has completed and must not be polled again. The term, if there was one, is over,
-    /// for any reason.
-    ShutDown(Option<TermSummary>),
-}
-
 /// The message of the task's panic, if it is text.
 fn panic_message(error: JoinError) -> Option<String> {
-    let panic: Box<dyn Any + Send> = error.try_into_panic().ok()?;
-    panic
-        .downcast::<String>()
-        .map(|message| *message)
-        .or_else(|panic| panic.downcast::<&str>().map(|message| message.to_string()))
-        .ok()
+    let panic = error.try_into_panic().ok()?;
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| Some((*panic.downcast_ref::<&str>()?).to_owned()))
 }
 
 async fn until_ended(ended: &mut tokio::sync::watch::Receiver<Option<EndReason>>) -> EndReason {
@@ -368,19 +343,12 @@ async fn until_ended(ended: &mut tokio::sync::watch::Receiver<Option<EndReason>>
     }
 }
 
-struct ResignOnDrop<'a>(&'a Leadership);
+/// Calls this when it is dropped, unless it is forgotten.
+struct OnDrop<T, F: Fn() -> T>(F);
 
-impl Drop for ResignOnDrop<'_> {
+impl<T, F: Fn() -> T> Drop for OnDrop<T, F> {
     fn drop(&mut self) {
-        self.0.resign();
-    }
-}
-
-struct GiveUpOnDrop<'a>(&'a DriverHandle);
-
-impl Drop for GiveUpOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.command(Command::GiveUp);
+        (self.0)();
     }
 }
 
@@ -388,11 +356,11 @@ impl Drop for GiveUpOnDrop<'_> {
 ///
 /// The lease is released only when the guard is gone. A guard that outlives the hard stop is an
 /// overrun, as of a task that does not stop. Its candidate can't campaign again before it is gone.
+#[derive(Debug)]
 #[must_use = "dropping the guard resigns"]
 pub struct LeadershipGuard {
-    leadership: Leadership,
     // Fields are dropped in this order: the term ends before the next campaign begins.
-    in_use: TermGuard,
+    term: TermGuard,
     competing: OwnedMutexGuard<()>,
 }
 
@@ -400,13 +368,9 @@ impl LeadershipGuard {
     /// Ends the term, waits until the lease is released (or can't be), and returns why the term
     /// ended: it may have been lost before.
     pub async fn resign(self) -> EndReason {
-        let Self {
-            leadership,
-            in_use,
-            competing,
-        } = self;
-        let mut ended = leadership.term.ended.subscribe();
-        drop(in_use);
+        let Self { term, competing } = self;
+        let mut ended = term.leadership.term.ended.subscribe();
+        drop(term);
         let reason = until_ended(&mut ended).await;
         drop(competing);
         reason
@@ -417,14 +381,6 @@ impl Deref for LeadershipGuard {
     type Target = Leadership;
 
     fn deref(&self) -> &Leadership {
-        &self.leadership
-    }
-}
-
-impl fmt::Debug for LeadershipGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LeadershipGuard")
-            .field(&self.leadership.epoch())
-            .finish()
+        &self.term.leadership
     }
 }

@@ -1,6 +1,7 @@
 //! The thread that several candidates of a process share.
 
 use std::io;
+use std::sync::Arc;
 
 use crate::backend::{self, SharedBackend};
 use crate::candidate::Candidate;
@@ -8,7 +9,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Strategy};
 use crate::http::{HttpClientError, HttpClients};
 use crate::observe::Source;
-use crate::runtime::Driver;
+use crate::runtime::{Driver, LeaseStrategy};
 
 #[cfg(feature = "azure")]
 use crate::config::AzureBlobError;
@@ -79,6 +80,9 @@ pub enum StartError {
     Thread(#[source] io::Error),
 }
 
+/// A lease service as the candidate reaches it, and as its observers do.
+pub(crate) type Backends = (SharedBackend, SharedBackend);
+
 impl CandidateRuntime {
     /// Starts the thread.
     ///
@@ -127,63 +131,52 @@ impl CandidateRuntime {
     }
 
     fn start_candidate_blocking(&self, config: Config) -> Result<Candidate, StartError> {
-        match config.strategy.clone() {
-            Strategy::Lease | Strategy::Static => self.start_lease_candidate(config),
-            #[cfg(feature = "azure")]
-            Strategy::AzureBlob(blob) => {
-                tracing::info!(election = %config.election, blob = %blob.url(), "the lease of a blob");
-                if let Some(warning) = blob.warning() {
-                    tracing::warn!(election = %config.election, "{warning}");
-                }
-                self.start_lease_candidate(config)
-            }
-            #[cfg(feature = "peers")]
-            Strategy::Bully(bully) => {
-                let (config, parts) = self.start_member(config, &bully)?;
-                Ok(self.peer_candidate(config, parts))
-            }
-            #[cfg(feature = "peers")]
-            Strategy::Both(bully) => {
-                let (config, parts) = self.start_member(config, &bully)?;
-                let (backend, observed) = self.backends(&config)?;
-                Ok(self.joint_candidate(config, parts, backend, observed))
+        #[cfg(feature = "azure")]
+        if let Strategy::AzureBlob(blob) = &config.strategy {
+            tracing::info!(election = %config.election, blob = %blob.url(), "the lease of a blob");
+            if let Some(warning) = blob.warning() {
+                tracing::warn!(election = %config.election, "{warning}");
             }
         }
+        #[cfg(feature = "peers")]
+        if let Some(bully) = config.strategy.bully().cloned() {
+            let (config, parts) = self.start_member(config, &bully)?;
+            let backends = self.backends(&config)?;
+            return Ok(self.peer_candidate(config, parts, backends));
+        }
+        let backends = self.backends(&config)?;
+        let backends = backends.unwrap_or_else(|| unreachable!("this strategy elects by a lease"));
+        Ok(self.lease_candidate(config, backends))
     }
 
-    fn start_lease_candidate(&self, config: Config) -> Result<Candidate, StartError> {
-        let (backend, observed) = self.backends(&config)?;
-        Ok(self.lease_candidate(config, backend, observed))
-    }
-
-    /// The lease service of a candidate, and the same for its observers.
-    fn backends(&self, config: &Config) -> Result<(SharedBackend, SharedBackend), StartError> {
-        let clock = self.driver.clock();
-        let open = |clients| match backend::open(config, clients, clock) {
-            Ok(Some(backend)) => Ok(backend),
-            Ok(None) => unreachable!("this strategy elects by a lease"),
-            Err(error) => Err(error),
+    /// The lease service of a candidate, if its strategy needs one.
+    fn backends(&self, config: &Config) -> Result<Option<Backends>, StartError> {
+        let open = |clients| backend::open(config, clients, &self.driver.clock);
+        let Some(own) = open(&self.candidates)? else {
+            return Ok(None);
         };
-        let backend = open(&self.candidates)?;
         // A store in memory has no connections, and is the candidate's own.
         let observed = match config.strategy {
-            Strategy::Static => backend.clone(),
+            Strategy::Static => None,
             _ => open(&self.observers)?,
         };
-        Ok((backend, observed))
+        let observed = observed.unwrap_or_else(|| own.clone());
+        Ok(Some((own, observed)))
     }
 
     pub(crate) fn lease_candidate(
         &self,
         config: Config,
-        backend: SharedBackend,
-        observed: SharedBackend,
+        (backend, observed): Backends,
     ) -> Candidate {
         tracing::info!(election = %config.election, candidate = %config.candidate,
             strategy = config.strategy.name(), timings = %config.timings, "candidate");
-        Candidate::new(
-            self.driver.join(config, backend),
-            Source::of_lease(observed),
-        )
+        let config = Arc::new(config);
+        let io = LeaseStrategy::new(config.clone(), backend);
+        let source = Source {
+            lease: Some(observed),
+            peers: None,
+        };
+        Candidate::new(self.driver.join(config, io), source)
     }
 }

@@ -1,7 +1,6 @@
 //! The clock that leases are counted on.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
@@ -37,38 +36,7 @@ pub(crate) enum Clock {
 pub(crate) struct ManualClock {
     pub(crate) time: watch::Sender<Instant>,
     /// Until when the driver's thread has done its work.
-    pub(crate) done: Arc<Done>,
-}
-
-/// The time until which the driver's thread has done its work.
-#[derive(Debug)]
-pub(crate) struct Done {
-    until: Mutex<Instant>,
-    changed: Condvar,
-}
-
-impl Done {
-    pub(crate) fn new(until: Instant) -> Self {
-        Self {
-            until: Mutex::new(until),
-            changed: Condvar::new(),
-        }
-    }
-
-    /// Blocks until the work due at `time` is done, or this much real time has passed.
-    pub(crate) fn wait(&self, time: Instant, patience: Duration) {
-        let until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        // A thread that has died never does its work; the test notices by itself.
-        drop(
-            self.changed
-                .wait_timeout_while(until, patience, |until| *until < time),
-        );
-    }
-
-    fn set(&self, until: Instant) {
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
-        self.changed.notify_all();
-    }
+    pub(crate) done: watch::Sender<Instant>,
 }
 
 impl Clock {
@@ -139,7 +107,7 @@ impl Clock {
     /// Tells a test that the driver's thread has done the work due at `now`.
     pub(crate) fn done(&self, now: Instant) {
         if let Self::Manual(clock) = self {
-            clock.done.set(now);
+            clock.done.send_replace(now);
         }
     }
 }

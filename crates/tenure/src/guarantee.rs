@@ -1,7 +1,5 @@
 //! The guarantees of the strategies.
 
-use crate::candidate::Candidate;
-
 /// The guarantee of a strategy, from the strongest to the weakest.
 ///
 /// With the first two a receiver that [checks epochs](crate::fence) rejects the writes of a stale
@@ -21,12 +19,4 @@ pub enum Guarantee {
     /// The candidates that reach each other have one leader. During a network partition, or if a
     /// failure detector is wrong, each part may have its own leader, even under the same epoch.
     BestEffort,
-}
-
-impl Candidate {
-    /// The guarantee of this candidate's strategy.
-    #[must_use]
-    pub fn guarantee(&self) -> Guarantee {
-        self.driver.config.guarantee()
-    }
 }

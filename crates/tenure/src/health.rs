@@ -2,10 +2,10 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+
+use futures_util::future::BoxFuture;
 
 use crate::task::with_causes;
 
@@ -13,7 +13,7 @@ use crate::task::with_causes;
 /// without time no check could succeed.
 const LEAST: Duration = Duration::from_millis(100);
 
-type Answer = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+type Answer = BoxFuture<'static, Result<(), String>>;
 
 /// A check that runs from time to time while this candidate leads. An error, or no result in time,
 /// ends the term as [unhealthy](crate::EndReason::Unhealthy).

@@ -1,9 +1,11 @@
 //! HTTP clients, shared by the candidates of one runtime.
 
+use std::collections::HashMap;
+use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reqwest::{Client, ClientBuilder, Url};
+use reqwest::{Client, ClientBuilder, Response, Url};
 
 use crate::root_certificates::RootCertificates;
 
@@ -19,42 +21,26 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// ([`Config::with_root_certificates`](crate::Config::with_root_certificates), `ca_file`). Plain
 /// http needs none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("can't set up the HTTP client: {reason}")]
-pub struct HttpClientError {
-    reason: String,
-}
-
-impl HttpClientError {
-    pub(crate) fn new(reason: impl Into<String>) -> Self {
-        let reason = reason.into();
-        Self { reason }
-    }
-}
+#[error("can't set up the HTTP client: {0}")]
+pub struct HttpClientError(pub(crate) String);
 
 impl From<reqwest::Error> for HttpClientError {
     fn from(error: reqwest::Error) -> Self {
         let cause = innermost_cause(&error);
         if cause.contains("No CA certificates") {
-            return Self::new(format!(
-                "{cause}; install them, or name the certificates of the store in ca_file"
-            ));
+            let remedy = "install them, or name the certificates of the store in ca_file";
+            return Self(format!("{cause}; {remedy}"));
         }
-        Self::new(cause)
+        Self(cause)
     }
 }
 
-/// The clients of the candidates that share a thread, one for each set of root certificates.
+/// The clients of the candidates that share a thread, one for each set of root certificates, with
+/// and without https.
 ///
 /// A connection lives on the runtime that opened it, so a client belongs to one runtime.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HttpClients(Arc<Mutex<Vec<Known>>>);
-
-#[derive(Debug)]
-struct Known {
-    roots: RootCertificates,
-    uses_tls: bool,
-    client: Client,
-}
+pub(crate) struct HttpClients(Arc<Mutex<HashMap<(RootCertificates, bool), Client>>>);
 
 impl HttpClients {
     /// The client for these URLs.
@@ -67,18 +53,14 @@ impl HttpClients {
         roots: &RootCertificates,
         urls: impl IntoIterator<Item = &'a Url>,
     ) -> Result<Client, HttpClientError> {
-        let uses_tls = urls.into_iter().any(|url| url.scheme() == "https");
+        let uses_tls = uses_tls(urls);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |known: &&Known| known.uses_tls == uses_tls && known.roots == *roots;
-        if let Some(known) = known.iter().find(is_same) {
-            return Ok(known.client.clone());
+        let key = (roots.clone(), uses_tls);
+        if let Some(client) = known.get(&key) {
+            return Ok(client.clone());
         }
-        let client = with_tls(lease_client(), roots, uses_tls)?.build()?;
-        known.push(Known {
-            roots: roots.clone(),
-            uses_tls,
-            client: client.clone(),
-        });
+        let client = build(lease_client(), roots, uses_tls)?;
+        known.insert(key, client.clone());
         Ok(client)
     }
 }
@@ -107,37 +89,35 @@ pub(crate) fn plain_client() -> ClientBuilder {
         .no_proxy()
 }
 
-/// Adds the root certificates. Without https URLs there are none, so that plain http works on a
-/// system without CA certificates.
+/// Whether one of these URLs needs TLS.
+pub(crate) fn uses_tls<'a>(urls: impl IntoIterator<Item = &'a Url>) -> bool {
+    urls.into_iter().any(|url| url.scheme() == "https")
+}
+
+/// Builds a client with these root certificates. Without https URLs there are none, so that plain
+/// http works on a system without CA certificates.
 ///
 /// # Errors
 ///
 /// [`HttpClientError`].
-#[cfg(feature = "tls")]
-pub(crate) fn with_tls(
+pub(crate) fn build(
     client: ClientBuilder,
     roots: &RootCertificates,
     uses_tls: bool,
-) -> Result<ClientBuilder, HttpClientError> {
-    if uses_tls {
-        Ok(roots.apply_to(client)?)
+) -> Result<Client, HttpClientError> {
+    #[cfg(feature = "tls")]
+    let client = if uses_tls {
+        roots.apply_to(client)?
     } else {
-        Ok(client.tls_certs_only([]))
-    }
-}
-
-#[cfg(not(feature = "tls"))]
-pub(crate) fn with_tls(
-    client: ClientBuilder,
-    _: &RootCertificates,
-    uses_tls: bool,
-) -> Result<ClientBuilder, HttpClientError> {
+        client.tls_certs_only([])
+    };
+    #[cfg(not(feature = "tls"))]
     if uses_tls {
-        return Err(HttpClientError::new(
-            "https addresses need the feature \"tls\" of the crate tenure",
-        ));
+        let _ = roots;
+        let why = "https addresses need the feature \"tls\" of the crate tenure";
+        return Err(HttpClientError(why.into()));
     }
-    Ok(client)
+    Ok(client.build()?)
 }
 
 /// The innermost cause of an error, which says what happened. The outer ones repeat the URL.
@@ -145,9 +125,38 @@ pub(crate) fn innermost_cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "no answer in time".into();
     }
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
+    last_of_causes(error).to_string()
+}
+
+/// A URL with this path, below the path of `base`.
+#[cfg(feature = "peers")]
+pub(crate) fn url_below(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    url.set_path(&(base.path().trim_end_matches('/').to_owned() + path));
+    url
+}
+
+/// The last error of a chain of causes.
+pub(crate) fn last_of_causes<'a>(
+    mut error: &'a (dyn Error + 'static),
+) -> &'a (dyn Error + 'static) {
+    while let Some(source) = error.source() {
+        error = source;
     }
-    cause.to_string()
+    error
+}
+
+/// The body of a response; `None` if it has more bytes than this.
+pub(crate) async fn read_body(
+    mut response: Response,
+    max_bytes: usize,
+) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        body.extend_from_slice(&chunk);
+        if body.len() > max_bytes {
+            return Ok(None);
+        }
+    }
+    Ok(Some(body))
 }

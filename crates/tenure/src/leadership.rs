@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::BackendError;
-use crate::runtime::{Command, DriverHandle, WeakDriverHandle};
+use crate::runtime::TermCommand;
 use crate::term::TermState;
 
 /// A handle to a term, for its task. Clones are cheap and refer to the same term. A handle that
@@ -20,17 +20,9 @@ use crate::term::TermState;
 #[derive(Clone, Debug)]
 pub struct Leadership {
     pub(crate) term: Arc<TermState>,
-    driver: WeakDriverHandle,
 }
 
 impl Leadership {
-    pub(crate) fn new(term: Arc<TermState>, driver: &DriverHandle) -> Self {
-        Self {
-            term,
-            driver: driver.downgrade(),
-        }
-    }
-
     /// The term's number: **the fencing token**. Send it with every write, to a receiver that
     /// refuses a smaller number than it has seen.
     #[must_use]
@@ -41,13 +33,13 @@ impl Leadership {
     /// The election that the candidate leads.
     #[must_use]
     pub fn election(&self) -> &ElectionName {
-        &self.driver.config.election
+        &self.term.config.election
     }
 
     /// The candidate that leads.
     #[must_use]
     pub fn candidate(&self) -> &CandidateId {
-        &self.driver.config.candidate
+        &self.term.config.candidate
     }
 
     /// Whether this process leads *now*. It compares two numbers and asks no other process. Check
@@ -78,14 +70,14 @@ impl Leadership {
     /// How long this process still leads if no further renewal succeeds.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.term.remaining()
+        self.term.until(&self.term.valid_until)
     }
 
     /// How long the task has until it is aborted. Each renewal that succeeds moves that, until the
     /// term is ending.
     #[must_use]
     pub fn time_to_stop(&self) -> Duration {
-        self.term.time_to_stop()
+        self.term.until(&self.term.stop_by)
     }
 
     /// Whether renewals are failing now. The term may still be saved.
@@ -109,7 +101,7 @@ impl Leadership {
     /// grace.
     pub async fn lost(&self) -> EndReason {
         self.term.lost.cancelled().await;
-        self.term.reason().unwrap_or(EndReason::Resigned)
+        *self.term.reason.get().unwrap_or(&EndReason::Resigned)
     }
 
     /// A token that is cancelled when the task must stop, for the parts that the task starts.
@@ -118,8 +110,8 @@ impl Leadership {
         self.term.lost.child_token()
     }
 
-    /// Asks to end the term: the task is told to stop, and the lease is released when it has. The
-    /// store then grants the lease to the next waiter. Without effect after the term.
+    /// Asks to end the term: the task is notified, and the lease is released when the task has ended.
+    /// The store then grants the lease to the next waiter. Without effect after the term.
     pub fn resign(&self) {
         self.end(EndReason::Resigned);
     }
@@ -129,10 +121,7 @@ impl Leadership {
     /// ([`Strategy::AzureBlob`](crate::config::Strategy::AzureBlob)) can't be handed over: then the
     /// term goes on, and the log says why.
     pub fn hand_over(&self, to: CandidateId) {
-        self.driver.command(Command::HandOver {
-            term: self.epoch(),
-            to,
-        });
+        self.term.command(TermCommand::HandOver(to));
     }
 
     /// Publishes these metadata of the leader to all observers
@@ -148,18 +137,12 @@ impl Leadership {
         check_metadata(&metadata).map_err(ProclaimError::Metadata)?;
         let (done, proclaimed) = oneshot::channel();
         let over = ProclaimError::NotLeading(NotLeading(self.epoch()));
-        if !self.driver.command(Command::Proclaim {
-            term: self.epoch(),
-            metadata: metadata.clone(),
-            done,
-        }) {
+        let command = TermCommand::Proclaim(metadata.clone(), done);
+        if !self.term.command(command) {
             return Err(over);
         }
-        match proclaimed.await {
-            Ok(Some(answer)) => answer?,
-            Ok(None) | Err(_) => return Err(over),
-        }
-        self.term.set_proclaimed(metadata);
+        proclaimed.await.unwrap_or(Err(over))?;
+        self.term.proclaimed.send_replace(Some(metadata));
         Ok(())
     }
 
@@ -171,8 +154,7 @@ impl Leadership {
     }
 
     pub(crate) fn end(&self, reason: EndReason) {
-        let term = self.epoch();
-        self.driver.command(Command::Resign { term, reason });
+        self.term.command(TermCommand::Resign(reason));
     }
 }
 

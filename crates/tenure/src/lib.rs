@@ -75,7 +75,7 @@
 //! | `tls` | https, by rustls and aws-lc (which needs a C compiler) |
 //! | `peers` | the strategies `bully` and `both`; members listen by axum |
 //! | `azure` | the strategy `azure-blob` |
-//! | `router` | `Candidate::router`: HTTP routes that show who leads, by axum |
+//! | `router` | `Candidate::router`: HTTP routes that show the leader, by axum |
 //! | `tower` | `fence::FenceLayer`: rejects stale requests in front of an HTTP service |
 //!
 //! # Platforms
@@ -151,8 +151,9 @@ pub mod __cli {
     #[cfg(feature = "peers")]
     pub use crate::config::bully_settings::peers_of;
     pub use crate::config::load::{
-        cluster_of, credentials_of, from_settings, read_environment, read_file, roots_of,
-        secret_variables, servers_of, settings, timings_of, variables,
+        cluster_of, credentials_of, from_settings, roots_of, servers_of,
     };
-    pub use crate::config::settings::{Settings, nearest};
+    pub use crate::config::settings::{
+        EXAMPLE, Scope, Settings, is_secret, nearest, secret_variables, variables,
+    };
 }

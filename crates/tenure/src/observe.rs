@@ -1,4 +1,4 @@
-//! Watching who leads an election.
+//! Watching the leader of an election.
 //!
 //! [`Candidate::observe`](crate::Candidate::observe) watches the election of a candidate.
 //! [`Observer::from_config`] watches an election of any strategy from another process, without a
@@ -63,6 +63,14 @@ pub enum Observed {
     Unknown(String),
 }
 
+impl Observed {
+    /// Whether this differs from the state before. Another reason for an unknown state is no change.
+    pub(crate) fn is_change(&self, last: &Self) -> bool {
+        let both_unknown = matches!((self, last), (Self::Unknown(_), Self::Unknown(_)));
+        self != last && !both_unknown
+    }
+}
+
 /// A stream of states of an election: first the current state, then each change. It never ends by
 /// itself. A slow reader skips intermediate states, and always gets to the current one.
 ///
@@ -75,36 +83,8 @@ pub struct Observer {
 /// Where observers of a candidate's election look.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    lease: Option<SharedBackend>,
-    peers: Option<watch::Receiver<Observed>>,
-}
-
-impl Source {
-    pub(crate) const fn of_lease(backend: SharedBackend) -> Self {
-        Self {
-            lease: Some(backend),
-            peers: None,
-        }
-    }
-
-    #[cfg(feature = "peers")]
-    pub(crate) const fn of_peers(observed: watch::Receiver<Observed>) -> Self {
-        Self {
-            lease: None,
-            peers: Some(observed),
-        }
-    }
-
-    #[cfg(feature = "peers")]
-    pub(crate) const fn of_both(
-        backend: SharedBackend,
-        observed: watch::Receiver<Observed>,
-    ) -> Self {
-        Self {
-            lease: Some(backend),
-            peers: Some(observed),
-        }
-    }
+    pub(crate) lease: Option<SharedBackend>,
+    pub(crate) peers: Option<watch::Receiver<Observed>>,
 }
 
 impl Observer {
@@ -131,89 +111,50 @@ impl Observer {
                 _ => backend::open(config, &clients, &Clock::System)?,
             },
             #[cfg(feature = "peers")]
-            peers: match config.strategy.bully() {
-                Some(bully) => Some(crate::peers::watch_members(config, bully)?),
-                None => None,
+            peers: {
+                let bully = config.strategy.bully();
+                let watch = |bully| crate::peers::watch_members(config, bully);
+                bully.map(watch).transpose()?
             },
             #[cfg(not(feature = "peers"))]
             peers: None,
         };
-        let lease_duration = config.timings.lease_duration();
-        Ok(Self::new(&source, config.election.clone(), lease_duration))
+        Ok(Self::new(&source, config))
     }
 
-    pub(crate) fn new(source: &Source, election: ElectionName, lease_duration: Duration) -> Self {
-        let lease =
-            (source.lease.clone()).map(|lease| Self::of_lease(lease, election, lease_duration));
-        let peers = source.peers.clone().map(Self::of_peers);
-        match (lease, peers) {
-            (Some(lease), Some(peers)) => Self::of_both(lease, peers),
-            (Some(observer), None) | (None, Some(observer)) => observer,
-            (None, None) => Self::of_peers(
-                watch::Sender::new(Observed::Unknown(
-                    "strategy \"static\" elects within its own process only".into(),
-                ))
-                .subscribe(),
-            ),
+    pub(crate) fn new(source: &Source, config: &Config) -> Self {
+        let of_lease = |backend: SharedBackend| {
+            // A connection that died silently is noticed soon after the wait.
+            let wait = config.timings.lease_duration().min(MAX_WAIT);
+            let election = config.election.clone();
+            Self::spawn(|sender| watch_lease(backend, election, wait, sender))
+        };
+        let of_peers = |observed| Self::spawn(|sender| watch_peers(observed, sender));
+        match (source.lease.clone(), source.peers.clone()) {
+            (Some(lease), Some(peers)) => {
+                let (lease, peers) = (of_lease(lease), of_peers(peers));
+                Self::spawn(|sender| watch_both(lease, peers, sender))
+            }
+            (Some(lease), None) => of_lease(lease),
+            (None, Some(peers)) => of_peers(peers),
+            (None, None) => {
+                let why = "strategy \"static\" elects within its own process only";
+                of_peers(watch::channel(Observed::Unknown(why.into())).1)
+            }
         }
     }
 
-    fn of_peers(mut observed: watch::Receiver<Observed>) -> Self {
-        let (sender, changes) = mpsc::channel(1);
-        tokio::spawn(async move {
-            loop {
-                let state = observed.borrow_and_update().clone();
-                if sender.send(state).await.is_err() {
-                    return;
-                }
-                tokio::select! {
-                    changed = observed.changed() => if changed.is_err() { return sender.closed().await },
-                    () = sender.closed() => return,
-                }
-            }
-        });
-        Self { changes }
-    }
-
-    /// The holder of the lease is the leader, by a lease or by both. Without a holder there may be a
-    /// leader among the peers alone.
-    fn of_both(mut lease: Self, mut peers: Self) -> Self {
-        let (sender, changes) = mpsc::channel(1);
-        tokio::spawn(async move {
-            let unknown = || Observed::Unknown("not asked yet".into());
-            let (mut by_lease, mut among_peers) = (unknown(), unknown());
-            let mut last = None;
-            loop {
-                tokio::select! {
-                    observed = lease.next() => by_lease = observed,
-                    observed = peers.next() => among_peers = observed,
-                    () = sender.closed() => return,
-                }
-                let observed = match (&by_lease, &among_peers) {
-                    (Observed::Leader { .. }, _) => &by_lease,
-                    (_, Observed::Leader { .. }) => &among_peers,
-                    _ => &by_lease,
-                };
-                if last.as_ref() != Some(observed) {
-                    last = Some(observed.clone());
-                    if sender.send(observed.clone()).await.is_err() {
-                        return;
-                    }
-                }
-            }
-        });
-        Self { changes }
-    }
-
-    /// A request waits at most one lease duration, so a connection that died silently is noticed
-    /// soon after that.
-    fn of_lease(backend: SharedBackend, election: ElectionName, lease_duration: Duration) -> Self {
-        let wait = lease_duration.min(MAX_WAIT);
+    /// Starts a task that watches until this is dropped.
+    fn spawn<F>(watch: impl FnOnce(mpsc::Sender<Observed>) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         // A slow reader holds up the watching, and gets the newest state after it.
         let (sender, changes) = mpsc::channel(1);
+        let watching = watch(sender.clone());
         tokio::spawn(async move {
             tokio::select! {
-                () = watch_lease(&backend, &election, wait, &sender) => {}
+                () = watching => sender.closed().await,
                 () = sender.closed() => {}
             }
         });
@@ -238,16 +179,50 @@ impl Stream for Observer {
     }
 }
 
+async fn watch_peers(mut observed: watch::Receiver<Observed>, changes: mpsc::Sender<Observed>) {
+    loop {
+        let state = observed.borrow_and_update().clone();
+        if changes.send(state).await.is_err() || observed.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The holder of the lease is the leader, by a lease or by both. Without a holder there may be a
+/// leader among the peers alone.
+async fn watch_both(mut lease: Observer, mut peers: Observer, changes: mpsc::Sender<Observed>) {
+    let unknown = || Observed::Unknown("not asked yet".into());
+    let (mut by_lease, mut among_peers) = (unknown(), unknown());
+    let mut last = None;
+    loop {
+        tokio::select! {
+            observed = lease.next() => by_lease = observed,
+            observed = peers.next() => among_peers = observed,
+        }
+        let observed = match (&by_lease, &among_peers) {
+            (Observed::Leader { .. }, _) => &by_lease,
+            (_, Observed::Leader { .. }) => &among_peers,
+            _ => &by_lease,
+        };
+        if last.as_ref() != Some(observed) {
+            last = Some(observed.clone());
+            if changes.send(observed.clone()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
 async fn watch_lease(
-    backend: &SharedBackend,
-    election: &ElectionName,
+    backend: SharedBackend,
+    election: ElectionName,
     wait: Duration,
-    changes: &mpsc::Sender<Observed>,
+    changes: mpsc::Sender<Observed>,
 ) {
     let mut last = None;
     let mut revision = 0;
     loop {
-        let observed = match backend.lease_after(election, revision, wait).await {
+        let observed = match backend.lease_after(&election, revision, wait).await {
             Ok(Some(view)) => {
                 revision = view.revision;
                 state_of(&view)
@@ -263,12 +238,7 @@ async fn watch_lease(
                 Observed::Unknown(error.to_string())
             }
         };
-        // Another reason for an unknown state is not a change.
-        let still_unknown = matches!(
-            (&last, &observed),
-            (Some(Observed::Unknown(_)), Observed::Unknown(_))
-        );
-        if last.as_ref() != Some(&observed) && !still_unknown {
+        if last.as_ref().is_none_or(|last| observed.is_change(last)) {
             if changes.send(observed.clone()).await.is_err() {
                 return;
             }

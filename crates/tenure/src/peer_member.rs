@@ -8,40 +8,53 @@ use tenure_core::election::joint::Joint;
 use tenure_core::election::{ElectionMachine as _, Output};
 use tenure_core::lease::candidate::LeaseCandidate;
 
-use crate::backend::SharedBackend;
 use crate::candidate::Candidate;
-use crate::candidate_runtime::{CandidateRuntime, StartError};
+use crate::candidate_runtime::{Backends, CandidateRuntime, StartError};
 use crate::config::{Bully, BullyError, Config};
 use crate::observe::Source;
 use crate::peer_transport::{
-    Fingerprint, LeaderMetadata, Mac, Opened, PeerServer, PeerTransport, Setup, StateFile,
+    Fingerprint, LeaderMetadata, Mac, PeerServer, PeerTransport, Setup, StateFile,
 };
 use crate::random::OsRandom;
-use crate::runtime::peers::{Parts, Peers};
+use crate::runtime::LeaseChannel;
+use crate::runtime::peers::{Parts, PeerMachine, Peers};
 
 impl CandidateRuntime {
-    pub(crate) fn peer_candidate(&self, config: Config, parts: Parts) -> Candidate {
-        let (peers, observed) = Peers::new(&config, parts);
-        let driver = self.driver.join_peers(config, peers);
-        Candidate::new(driver, Source::of_peers(observed))
-    }
-
-    pub(crate) fn joint_candidate(
+    /// A candidate that is elected among peers, and competes for a lease, too, if it has a service.
+    pub(crate) fn peer_candidate(
         &self,
         config: Config,
         parts: Parts,
-        backend: SharedBackend,
-        observed: SharedBackend,
+        backends: Option<Backends>,
     ) -> Candidate {
+        if backends.is_none() {
+            return self.add_member(config, parts, None);
+        }
         let parts = Parts {
             machine: Joint::new(LeaseCandidate::new(config.timings), parts.machine),
             detector: parts.detector,
             transport: parts.transport,
             disk: parts.disk,
         };
-        let (peers, observed_peers) = Peers::new(&config, parts);
-        let driver = self.driver.join_both(config, peers, backend);
-        Candidate::new(driver, Source::of_both(observed, observed_peers))
+        self.add_member(config, parts, backends)
+    }
+
+    fn add_member<M: PeerMachine + 'static>(
+        &self,
+        config: Config,
+        parts: Parts<M>,
+        backends: Option<Backends>,
+    ) -> Candidate {
+        let config = Arc::new(config);
+        let (own, observed) = backends.unzip();
+        let lease = own.map(|backend| LeaseChannel::new(config.clone(), backend));
+        let clock = self.driver.clock.clone();
+        let (peers, observed_peers) = Peers::new(&config, clock, parts, lease);
+        let source = Source {
+            lease: observed,
+            peers: Some(observed_peers),
+        };
+        Candidate::new(self.driver.join(config, peers), source)
     }
 
     /// The parts of a member, and its configuration. The member listens from here on.
@@ -63,18 +76,14 @@ impl CandidateRuntime {
         let cluster = bully.cluster.as_ref();
         let cluster = cluster.unwrap_or_else(|| config.election.name());
         let fingerprint = Fingerprint::of(rules, detection);
-        let Opened {
-            mut file,
-            record,
-            config_changed,
-        } = StateFile::open(&bully.state_dir, cluster, me, &fingerprint)?;
-        if config_changed {
+        let mut file = StateFile::open(&bully.state_dir, cluster, me, &fingerprint)?;
+        if file.config_changed {
             tracing::warn!(election = %config.election, %fingerprint,
                 "the settings of the group have changed since the last start; all members must have the same");
         }
-        let clock = self.driver.clock();
+        let clock = &self.driver.clock;
         let started = clock.started();
-        let mut node = PeerCandidate::new(rules.clone(), record, started);
+        let mut node = PeerCandidate::new(rules.clone(), file.record(), started);
         // The new start is on disk before the member sends anything.
         let Some(Output::Effect(PeerEffect::Persist(record))) = node.poll_output() else {
             unreachable!("the first output of a peer candidate is its record")
@@ -91,7 +100,6 @@ impl CandidateRuntime {
         }
         node.handle_message(started.at, PeerInput::Persisted, &mut OsRandom);
         let incarnation = Incarnation(record.incarnation);
-        let mac = bully.key.as_ref().map_or_else(Mac::insecure, Mac::keyed);
         let setup = Setup {
             cluster: cluster.clone(),
             me,
@@ -99,12 +107,15 @@ impl CandidateRuntime {
             fingerprint,
             peers: bully.others(),
             message_lifetime: timings.message_lifetime(),
-            mac: mac.into(),
+            mac: Mac::new(bully.key.as_ref()).into(),
             listen: bully.listening_address(),
             clock: clock.clone(),
         };
-        let (server, inbox) = self.driver.enter(|| PeerServer::start(setup))?;
-        if let Some(address) = server.listening_on() {
+        // The tasks of the server run on the thread of the candidates.
+        let runtime = self.driver.runtime.enter();
+        let (server, inbox) = PeerServer::start(setup)?;
+        drop(runtime);
+        if let Some(address) = server.listening_on {
             tracing::info!(election = %config.election, %address, "listening for the other members");
         }
         let parts = Parts {

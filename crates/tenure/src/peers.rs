@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, Response, Url};
+use reqwest::Client;
 use tenure_core::{Epoch, Name, NodeId};
 use tokio::sync::watch;
 
@@ -69,11 +69,11 @@ impl PeersClient {
         peers: impl IntoIterator<Item = Peer>,
     ) -> Result<Self, HttpClientError> {
         let peers: Vec<Peer> = peers.into_iter().collect();
-        let uses_tls = peers.iter().any(|peer| peer.url.scheme() == "https");
         let client = http::plain_client().timeout(TIMEOUT);
-        let client = http::with_tls(client, &RootCertificates::system(), uses_tls)?;
+        let uses_tls = http::uses_tls(peers.iter().map(|peer| &peer.url));
+        let http = http::build(client, &RootCertificates::system(), uses_tls)?;
         Ok(Self {
-            http: client.build()?,
+            http,
             cluster,
             peers,
         })
@@ -91,11 +91,21 @@ impl PeersClient {
     }
 
     async fn ask(&self, peer: &Peer) -> Result<PeerView, AskError> {
-        let unreachable = |error: reqwest::Error| AskError::Unreachable(reason(&error));
-        let url = self.url(&peer.url);
+        let unreachable = |error: reqwest::Error| {
+            let in_time = format!("no answer within {TIMEOUT:?}");
+            let is_late = error.is_timeout();
+            AskError::Unreachable(if is_late {
+                in_time
+            } else {
+                innermost_cause(&error)
+            })
+        };
+        let path = format!("/v1/peers/{}/status", self.cluster);
+        let url = http::url_below(&peer.url, &path);
         let response = self.http.get(url).send().await.map_err(unreachable)?;
         let status = response.status();
-        let body = read(response).await.map_err(unreachable)?;
+        let body = http::read_body(response, MAX_ANSWER_BYTES).await;
+        let body = body.map_err(unreachable)?.unwrap_or_default();
         let not_a_member = |_| AskError::NotAMember(status.as_u16());
         if !status.is_success() {
             let problem: PeerProblem = serde_json::from_slice(&body).map_err(not_a_member)?;
@@ -107,13 +117,6 @@ impl PeersClient {
         } else {
             Err(AskError::Misdirected(view.status.node))
         }
-    }
-
-    fn url(&self, base: &Url) -> Url {
-        let mut url = base.clone();
-        let path = base.path().trim_end_matches('/');
-        url.set_path(&format!("{path}/v1/peers/{}/status", self.cluster));
-        url
     }
 }
 
@@ -134,26 +137,6 @@ pub fn agreement(asked: &[Asked]) -> Option<(NodeId, Epoch)> {
     (enough && views().all(agrees)).then_some(led_by)
 }
 
-async fn read(mut response: Response) -> reqwest::Result<Vec<u8>> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        // A longer answer is cut off and then does not parse as a view.
-        let room = MAX_ANSWER_BYTES - body.len();
-        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-        if chunk.len() > room {
-            break;
-        }
-    }
-    Ok(body)
-}
-
-fn reason(error: &reqwest::Error) -> String {
-    if error.is_timeout() {
-        return format!("no answer within {TIMEOUT:?}");
-    }
-    innermost_cause(error)
-}
-
 /// How often an observer asks all members.
 const OBSERVE_EVERY: Duration = Duration::from_secs(1);
 
@@ -167,22 +150,20 @@ pub(crate) fn watch_members(
     let client = PeersClient::new(cluster, bully.peers.clone())?;
     let (sender, receiver) = watch::channel(Observed::Unknown("no member was asked yet".into()));
     tokio::spawn(async move {
-        loop {
-            let observed = tokio::select! {
-                asked = client.ask_all() => observed(&asked),
-                () = sender.closed() => return,
-            };
-            sender.send_if_modified(|state| {
-                // Another reason for an unknown state is not a change.
-                let is_unknown = |state: &Observed| matches!(state, Observed::Unknown(_));
-                let is_new = *state != observed && !(is_unknown(state) && is_unknown(&observed));
-                *state = observed;
-                is_new
-            });
-            tokio::select! {
-                () = tokio::time::sleep(OBSERVE_EVERY) => {}
-                () = sender.closed() => return,
+        let watch = async {
+            loop {
+                let observed = observed(&client.ask_all().await);
+                sender.send_if_modified(|state| {
+                    let is_new = observed.is_change(state);
+                    *state = observed;
+                    is_new
+                });
+                tokio::time::sleep(OBSERVE_EVERY).await;
             }
+        };
+        tokio::select! {
+            () = watch => {}
+            () = sender.closed() => {}
         }
     });
     Ok(receiver)
@@ -196,23 +177,15 @@ fn observed(asked: &[Asked]) -> Observed {
         .iter()
         .filter_map(|asked| asked.view.as_ref().ok())
         .collect();
+    let leads = |view: &PeerView| view.status.role == "leading";
+    let is_silent = |node| views.iter().all(|view| view.status.node != node);
+    let names_leader = |view: &&&PeerView| leads(view) || view.status.leader.is_some_and(is_silent);
+    let named = views.iter().filter(names_leader);
+    let leader = named.max_by_key(|view| (leads(view), view.status.epoch));
     let needs_majority = views.iter().any(|view| view.status.quorum.is_some());
-    let leads = |view: &&&PeerView| view.status.role == "leading";
-    let has_answered = |node| views.iter().any(|view| view.status.node == node);
-    let by_itself = views
-        .iter()
-        .filter(leads)
-        .max_by_key(|view| view.status.epoch);
-    let leader = by_itself.or_else(|| {
-        let by_others = views.iter().filter(|view| {
-            let leader = view.status.leader;
-            leader.is_some_and(|leader| !has_answered(leader))
-        });
-        by_others.max_by_key(|view| view.status.epoch)
-    });
     let has_majority = !needs_majority || views.len() > asked.len() / 2;
     match leader.and_then(|view| Some((view, view.status.leader?, view.status.epoch?))) {
-        Some((view, node, epoch)) if by_itself.is_some() || has_majority => Observed::Leader {
+        Some((view, node, epoch)) if leads(view) || has_majority => Observed::Leader {
             candidate: node.into(),
             epoch,
             metadata: view.status.metadata.clone(),
@@ -241,7 +214,9 @@ mod tests {
         };
         let counters = Counters::default();
         Asked {
-            peer: Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap(),
+            peer: format!("{node}=http://127.0.0.1:1")
+                .parse::<Peer>()
+                .unwrap(),
             view: Ok(PeerView { status, counters }),
         }
     }

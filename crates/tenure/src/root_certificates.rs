@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// The root certificates of https addresses: a server's own certificate must come from one of them.
 /// Clones are cheap.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct RootCertificates(Option<Arc<[u8]>>);
 
 impl RootCertificates {

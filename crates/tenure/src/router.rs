@@ -129,11 +129,11 @@ impl View {
     fn own(&self) -> Option<Leader> {
         let term = self.terms.borrow().clone()?;
         let config = &self.config;
-        (!term.remaining().is_zero()).then(|| {
+        (!term.until(&term.valid_until).is_zero()).then(|| {
             Leader::new(
                 config.candidate.to_string(),
                 term.epoch.get(),
-                term.proclaimed().unwrap_or_else(|| config.metadata.clone()),
+                (term.proclaimed.borrow().clone()).unwrap_or_else(|| config.metadata.clone()),
             )
         })
     }
@@ -200,13 +200,14 @@ async fn readyz(State(view): State<View>) -> (StatusCode, &'static str) {
 fn follow(mut observer: Observer) -> watch::Receiver<Observed> {
     let (sender, seen) = watch::channel(Observed::Unknown("not asked yet".into()));
     tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                observed = observer.next() => {
-                    sender.send_replace(observed);
-                }
-                () = sender.closed() => return,
+        let follow = async {
+            loop {
+                sender.send_replace(observer.next().await);
             }
+        };
+        tokio::select! {
+            () = follow => {}
+            () = sender.closed() => {}
         }
     });
     seen
@@ -216,6 +217,7 @@ fn follow(mut observer: Observer) -> watch::Receiver<Observed> {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use std::sync::Weak;
     use std::time::Duration;
     use tenure_core::{CandidateId, Epoch};
 
@@ -250,7 +252,9 @@ mod tests {
     fn a_leader_is_shown_until_its_term_s_time_is_over() {
         let clock = Clock::system().unwrap();
         for (left, leads) in [(3_600, true), (0, false)] {
-            let term = TermState::new(Epoch::new(9).unwrap(), clock.clone());
+            let config = view(None, Observed::NoLeader).config;
+            let epoch = Epoch::new(9).unwrap();
+            let term = TermState::new(epoch, config, clock.clone(), Weak::new());
             term.update(Some(clock.now() + Duration::from_secs(left)), None);
             let own = view(Some(term), led_by("worker-1")).own();
             assert_eq!(own.map(|leader| leader.epoch), leads.then_some(9));

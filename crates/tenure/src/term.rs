@@ -2,62 +2,73 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tenure_core::lease::candidate::EndReason;
 use tenure_core::{Epoch, Instant};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
+use crate::config::Config;
+use crate::runtime::{Command, DriverHandle, TermCommand};
 
 /// A running term. The driver writes, the task and its helpers read, on any thread and without
 /// waiting for each other.
 #[derive(Debug)]
 pub(crate) struct TermState {
     pub(crate) epoch: Epoch,
+    pub(crate) config: Arc<Config>,
     clock: Clock,
+    /// For commands. The term does not keep its candidate.
+    driver: Weak<DriverHandle>,
     /// Until when the term is valid, in nanoseconds of the clock; 0 once it is lost.
-    valid_until: AtomicU64,
+    pub(crate) valid_until: AtomicU64,
     /// When the task is aborted at the latest, likewise.
-    stop_by: AtomicU64,
+    pub(crate) stop_by: AtomicU64,
     /// When the task last reported progress, likewise.
     progress: AtomicU64,
     /// Cancelled when the task must stop.
     pub(crate) lost: CancellationToken,
-    reason: OnceLock<EndReason>,
+    pub(crate) reason: OnceLock<EndReason>,
     pub(crate) at_risk: watch::Sender<bool>,
     /// Set when the term is over and the lease is released.
     pub(crate) ended: watch::Sender<Option<EndReason>>,
-    abort: Mutex<Abort>,
+    /// Cancelled when the task is aborted.
+    pub(crate) aborted: CancellationToken,
     /// The metadata that the leader has published in this term.
-    proclaimed: Mutex<Option<BTreeMap<String, String>>>,
-}
-
-#[derive(Debug, Default)]
-struct Abort {
-    handle: Option<AbortHandle>,
-    /// The abort came before the task was known.
-    asked: bool,
+    pub(crate) proclaimed: watch::Sender<Option<BTreeMap<String, String>>>,
 }
 
 impl TermState {
-    pub(crate) fn new(epoch: Epoch, clock: Clock) -> Self {
+    pub(crate) fn new(
+        epoch: Epoch,
+        config: Arc<Config>,
+        clock: Clock,
+        driver: Weak<DriverHandle>,
+    ) -> Self {
         Self {
             epoch,
+            config,
             progress: AtomicU64::new(clock.now().as_nanos()),
             clock,
+            driver,
             valid_until: AtomicU64::new(0),
             stop_by: AtomicU64::new(0),
             lost: CancellationToken::new(),
             reason: OnceLock::new(),
             at_risk: watch::Sender::new(false),
             ended: watch::Sender::new(None),
-            abort: Mutex::default(),
-            proclaimed: Mutex::default(),
+            aborted: CancellationToken::new(),
+            proclaimed: watch::Sender::default(),
         }
+    }
+
+    /// Sends a command for this term; false if its candidate or the driver has gone.
+    pub(crate) fn command(&self, command: TermCommand) -> bool {
+        let driver = self.driver.upgrade();
+        driver.is_some_and(|driver| driver.command(Command::Term(self.epoch, command)))
     }
 
     /// The state of the term, after each step of the machine.
@@ -70,17 +81,8 @@ impl TermState {
             .store(nanos(valid_until), Ordering::Release);
     }
 
-    /// How long the term is still valid, if nothing renews it.
-    pub(crate) fn remaining(&self) -> Duration {
-        self.until(&self.valid_until)
-    }
-
-    /// How long the task has until it is aborted.
-    pub(crate) fn time_to_stop(&self) -> Duration {
-        self.until(&self.stop_by)
-    }
-
-    fn until(&self, deadline: &AtomicU64) -> Duration {
+    /// The time until `deadline`, which is [`Self::valid_until`] or [`Self::stop_by`].
+    pub(crate) fn until(&self, deadline: &AtomicU64) -> Duration {
         Instant::from_nanos(deadline.load(Ordering::Acquire)).since(self.clock.now())
     }
 
@@ -98,49 +100,11 @@ impl TermState {
         self.lost.cancel();
     }
 
-    pub(crate) fn reason(&self) -> Option<EndReason> {
-        self.reason.get().copied()
-    }
-
-    /// The store has taken the leader's metadata.
-    pub(crate) fn set_proclaimed(&self, metadata: BTreeMap<String, String>) {
-        let mut proclaimed = self
-            .proclaimed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *proclaimed = Some(metadata);
-    }
-
-    #[cfg(feature = "router")]
-    pub(crate) fn proclaimed(&self) -> Option<BTreeMap<String, String>> {
-        self.proclaimed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    /// Sets the task to abort.
-    pub(crate) fn set_task(&self, handle: AbortHandle) {
-        let mut abort = self.abort.lock().unwrap_or_else(PoisonError::into_inner);
-        if abort.asked {
-            handle.abort();
-        }
-        abort.handle = Some(handle);
-    }
-
-    pub(crate) fn abort(&self) {
-        let mut abort = self.abort.lock().unwrap_or_else(PoisonError::into_inner);
-        abort.asked = true;
-        if let Some(handle) = &abort.handle {
-            handle.abort();
-        }
-    }
-
     /// Ends the term at once, for a driver that can't go on and renews no more.
     pub(crate) fn abandon(&self) {
         self.update(None, None);
         self.cancel(EndReason::RenewDeadline);
-        self.abort();
+        self.aborted.cancel();
         self.ended.send_replace(Some(EndReason::RenewDeadline));
     }
 }

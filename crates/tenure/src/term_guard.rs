@@ -1,15 +1,13 @@
 //! The guard of a term in use.
 
-use std::future::Future;
-use std::panic::{self, AssertUnwindSafe};
-use std::pin::Pin;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
+use futures_util::FutureExt as _;
 use tenure_core::lease::candidate::TaskEnd;
 
 use crate::leadership::Leadership;
-use crate::runtime::{Command, DriverHandle};
+use crate::runtime::{DriverHandle, TermCommand};
 use crate::task::TaskResult;
 use crate::term::TermState;
 
@@ -21,69 +19,58 @@ use crate::term::TermState;
 /// at the moment it won, nor by a task that panicked or whose runtime was shut down.
 #[derive(Debug)]
 pub(crate) struct TermGuard {
-    term: Arc<TermState>,
-    driver: DriverHandle,
+    pub(crate) leadership: Leadership,
+    /// The candidate stays as long as its term is in use.
+    _driver: Arc<DriverHandle>,
     end: TaskEnd,
 }
 
 impl TermGuard {
-    pub(crate) const fn new(term: Arc<TermState>, driver: DriverHandle) -> Self {
-        let end = TaskEnd::Aborted;
-        Self { term, driver, end }
-    }
-
-    /// The handle for its task.
-    pub(crate) fn leadership(&self) -> Leadership {
-        Leadership::new(self.term.clone(), &self.driver)
+    pub(crate) const fn new(term: Arc<TermState>, driver: Arc<DriverHandle>) -> Self {
+        Self {
+            leadership: Leadership { term },
+            _driver: driver,
+            end: TaskEnd::Aborted,
+        }
     }
 }
 
 impl Drop for TermGuard {
     fn drop(&mut self) {
-        let (term, end) = (self.term.epoch, self.end);
-        self.driver.command(Command::TaskEnded { term, end });
+        let ended = TermCommand::TaskEnded(self.end);
+        self.leadership.term.command(ended);
     }
 }
 
-/// A leader's task with the term that it uses.
-pub(crate) struct Task<Fut> {
-    // Fields are dropped in this order: the task is gone before the driver learns it.
-    task: Pin<Box<Fut>>,
-    guard: TermGuard,
-}
-
-impl<Fut> Task<Fut> {
-    pub(crate) fn new(task: Fut, guard: TermGuard) -> Self {
-        let task = Box::pin(task);
-        Self { task, guard }
-    }
-}
-
-impl<Fut: Future<Output: TaskResult>> Future for Task<Fut> {
-    type Output = Result<(), String>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { task, guard } = self.get_mut();
-        // The panic goes on from here: no code reads the state that it broke.
-        let polled = panic::catch_unwind(AssertUnwindSafe(|| {
-            task.as_mut().poll(context).map(TaskResult::into_result)
-        }));
-        let result = match polled {
-            Ok(Poll::Pending) => return Poll::Pending,
-            Ok(Poll::Ready(result)) => result,
-            Err(panic) => {
-                guard.end = TaskEnd::Panicked;
-                panic::resume_unwind(panic);
-            }
-        };
-        guard.end = match &result {
-            Ok(()) => TaskEnd::Returned,
-            Err(error) => {
-                let (election, epoch) = (&guard.driver.config.election, guard.term.epoch);
-                tracing::warn!(%election, %epoch, error, "the task has failed");
-                TaskEnd::Failed
-            }
-        };
-        Poll::Ready(result)
-    }
+/// Runs a leader's task until it ends or the term aborts it. Wherever this stops, the task is dropped
+/// before the guard: the task is gone before the driver learns it.
+pub(crate) async fn run_task(
+    task: impl Future<Output: TaskResult>,
+    mut guard: TermGuard,
+) -> Result<(), String> {
+    let term = guard.leadership.term.clone();
+    // A panic goes on from here: no code reads the state that it broke.
+    let task = AssertUnwindSafe(task).catch_unwind();
+    let ended = tokio::select! {
+        // The abort comes first: a task that is always ready must not hide it.
+        biased;
+        () = term.aborted.cancelled() => return Ok(()),
+        ended = task => ended,
+    };
+    let result = match ended {
+        Ok(result) => result.into_result(),
+        Err(panic) => {
+            guard.end = TaskEnd::Panicked;
+            resume_unwind(panic);
+        }
+    };
+    guard.end = match &result {
+        Ok(()) => TaskEnd::Returned,
+        Err(error) => {
+            let (election, epoch) = (&term.config.election, term.epoch);
+            tracing::warn!(%election, %epoch, error, "the task has failed");
+            TaskEnd::Failed
+        }
+    };
+    result
 }

@@ -8,10 +8,7 @@ use std::time::Duration;
 use tenure::observe::Observed;
 use tenure::store::TermEnd;
 use tenure::testing::TestStore;
-use tenure::{
-    Config, ElectionName, EndReason, HealthCheck, Leadership, ProclaimError, Timings,
-    TimingsOptions,
-};
+use tenure::{Config, ElectionName, EndReason, HealthCheck, Leadership, ProclaimError};
 
 const fn s(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -234,11 +231,9 @@ async fn a_history_shows_how_and_why_each_term_ended() {
 #[tokio::test]
 async fn a_task_that_shows_no_progress_loses_its_term() {
     let store = TestStore::start().unwrap();
-    let options = TimingsOptions {
-        progress_deadline: Some(s(60)),
-        ..Default::default()
-    };
-    let config = config("a", "one").with_timings(Timings::new(&options).unwrap());
+    let config = config("a", "one")
+        .with_adjusted_timings(|timings| timings.progress_deadline = Some(s(60)))
+        .unwrap();
     let candidate = store.candidate(config);
     let leadership = candidate.campaign().await.unwrap();
     for _ in 0..3 {

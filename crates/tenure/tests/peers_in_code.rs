@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure::config::{Bully, Peer, PeerKey, Strategy};
 use tenure::observe::{Observed, Observer};
-use tenure::{Candidate, Config, NodeId, TimingsOptions};
+use tenure::{Candidate, Config, NodeId};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -16,10 +16,7 @@ fn config(strategy: Strategy) -> Config {
     let config = Config::new("tests/in-code".parse().unwrap())
         .with_metadata([("address".to_owned(), "http://leader".to_owned())].into())
         .with_strategy(strategy)
-        .with_adjusted_timings(|timings| TimingsOptions {
-            lease_duration: Some(Duration::from_secs(2)),
-            ..timings
-        });
+        .with_adjusted_timings(|timings| timings.lease_duration = Some(Duration::from_secs(2)));
     config.unwrap()
 }
 

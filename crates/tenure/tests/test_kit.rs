@@ -5,17 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure::testing::TestStore;
-use tenure::{Candidate, Config, EndReason, Leadership, TimingsOptions};
+use tenure::{Candidate, Config, EndReason, Leadership};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Gives up a task that reports no progress for one second.
 fn config() -> Config {
     let config = Config::new("tests/kit".parse().unwrap());
-    let config = config.with_adjusted_timings(|timings| TimingsOptions {
-        progress_deadline: Some(SECOND),
-        ..timings
-    });
+    let config = config.with_adjusted_timings(|timings| timings.progress_deadline = Some(SECOND));
     config.unwrap()
 }
 

@@ -1,5 +1,7 @@
 //! Made-up histories: valid ones pass, and every rule finds its violation.
 
+use tenure_core::lease::State;
+
 use super::*;
 
 const SECOND: LeaseDuration = LeaseDuration::Fixed(Duration::from_secs(1));

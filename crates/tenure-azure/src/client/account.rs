@@ -4,9 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::protocol::{
-    self, DATE_HEADER, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, SIGNED_HEADERS, SignedParts,
-};
+use crate::protocol::{self, DATE_HEADER, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -187,22 +185,14 @@ impl AzureAccount {
 }
 
 pub(super) fn text_to_sign(request: &Request, account: &str, query: &[(&str, &str)]) -> Vec<u8> {
-    let headers = request.headers();
-    let value = |name| Some(headers.get(name)?.as_bytes());
-    let parts = SignedParts {
-        method: request.method().as_str(),
+    protocol::text_to_sign(
+        request.method().as_str(),
         account,
-        path: request.url().path(),
-        headers: SIGNED_HEADERS.map(value),
-    };
-    let service = headers
-        .iter()
-        .filter(|(name, _)| name.as_str().starts_with("x-ms-"));
-    let mut service: Vec<(&str, Vec<u8>)> = service
-        .map(|(name, value)| (name.as_str(), value.as_bytes().trim_ascii().to_vec()))
-        .collect();
-    service.sort_by(|(a, _), (b, _)| protocol::collate(a, b));
-    protocol::text_to_sign(&parts, &service, query.iter().copied())
+        request.url().path(),
+        request.headers(),
+        protocol::collate,
+        query.iter().copied(),
+    )
 }
 
 /// The last second of the year 9999, since 1970.

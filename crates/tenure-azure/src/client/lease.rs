@@ -225,8 +225,7 @@ impl BlobLease {
         let leader = properties
             .and_then(|properties| properties.leader())
             .filter(is_another);
-        let (holder, epoch) = leader.unzip();
-        Answer::HeldByAnother { holder, epoch }
+        Answer::HeldByAnother(leader)
     }
 
     fn epoch_of(&self, lease_id: LeaseId) -> Option<Epoch> {
@@ -256,10 +255,7 @@ fn answer_to_error(error: &BlobClientError) -> Answer {
 
 fn answer_to_refusal(refusal: &AzureRefusal) -> Answer {
     match refusal.code.as_str() {
-        "LeaseAlreadyPresent" => Answer::HeldByAnother {
-            holder: None,
-            epoch: None,
-        },
+        "LeaseAlreadyPresent" => Answer::HeldByAnother(None),
         // The answer does not tell the break period, so assume none.
         "LeaseIsBrokenAndCannotBeRenewed" | "LeaseIsBreakingAndCannotBeAcquired" => {
             Answer::Broken {

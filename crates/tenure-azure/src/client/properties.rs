@@ -10,8 +10,7 @@ use tenure_core::time::millis;
 use tenure_core::wire::{DurationMs, LeaseView};
 use tenure_core::{CandidateId, ElectionName, Epoch, UnixMillis};
 
-/// The prefix of metadata headers.
-const META: &str = "x-ms-meta-";
+use crate::protocol::{LEASE_DURATION, LEASE_STATE, METADATA_PREFIX};
 
 /// The epoch of the last term.
 const EPOCH: &str = "x-ms-meta-tenureepoch";
@@ -73,7 +72,7 @@ impl Properties {
 
     /// The lease as a store would show it. Properties that blobs do not have are null.
     pub(super) fn view(&self, election: &ElectionName) -> LeaseView {
-        let state = match self.text("x-ms-lease-state") {
+        let state = match self.text(LEASE_STATE) {
             Some("leased") => State::Leased,
             Some("breaking") => State::Breaking,
             Some("broken") => State::Broken,
@@ -82,7 +81,7 @@ impl Properties {
         };
         let is_held = matches!(state, State::Leased | State::Breaking);
         let leader = self.leader().filter(|_| is_held);
-        let is_infinite = self.text("x-ms-lease-duration") == Some("infinite");
+        let is_infinite = self.text(LEASE_DURATION) == Some("infinite");
         LeaseView {
             namespace: election.namespace().to_string(),
             lease: election.name().to_string(),
@@ -116,7 +115,7 @@ impl Properties {
     ) -> HeaderMap {
         let others = self.headers.iter().filter(|(name, _)| {
             let name = name.as_str();
-            name.starts_with(META) && ![EPOCH, HOLDER, METADATA].contains(&name)
+            name.starts_with(METADATA_PREFIX) && ![EPOCH, HOLDER, METADATA].contains(&name)
         });
         let mut headers = HeaderMap::new();
         for (name, value) in others {

@@ -1,11 +1,9 @@
 //! Requests to the service that has the blob, one attempt each.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use reqwest::header::{
-    CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH,
-};
+use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use reqwest::{Client, Method, Response, Url};
 use tenure_core::ElectionName;
 use tenure_core::lease::LeaseId;
@@ -13,6 +11,10 @@ use tenure_core::wire::LeaseView;
 
 use super::blob::AzureBlob;
 use super::properties::Properties;
+use crate::protocol::{
+    BLOB_TYPE, CLIENT_REQUEST_ID, ERROR_CODE, LEASE_ACTION, LEASE_DURATION, LEASE_ID,
+    PROPOSED_LEASE_ID, REQUEST_ID, VERSION as VERSION_HEADER,
+};
 
 /// How long one request may take, unless its caller has less time.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -22,16 +24,6 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 /// The protocol version: new enough for every operation used here, old enough for emulators.
 const VERSION: &str = "2021-12-02";
-
-const ACTION: HeaderName = HeaderName::from_static("x-ms-lease-action");
-const DURATION: HeaderName = HeaderName::from_static("x-ms-lease-duration");
-const LEASE_ID: HeaderName = HeaderName::from_static("x-ms-lease-id");
-const PROPOSED_ID: HeaderName = HeaderName::from_static("x-ms-proposed-lease-id");
-const BLOB_TYPE: HeaderName = HeaderName::from_static("x-ms-blob-type");
-const VERSION_HEADER: HeaderName = HeaderName::from_static("x-ms-version");
-const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
-const ERROR_CODE: &str = "x-ms-error-code";
-const REQUEST_ID: &str = "x-ms-request-id";
 
 /// Longest message of the service that is passed on, in characters.
 const MAX_MESSAGE: usize = 300;
@@ -47,16 +39,6 @@ pub struct BlobClient {
     blob: Arc<AzureBlob>,
     /// The name under which the service's logs show this client's requests.
     name: Option<HeaderValue>,
-}
-
-/// The answer to [`BlobClient::ping`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ServiceHealth {
-    /// How long the request took.
-    pub round_trip: Duration,
-    /// The time of the service's clock (an HTTP date, whole seconds), if the answer has one.
-    pub date: Option<String>,
 }
 
 /// Why a request to the service failed.
@@ -160,15 +142,6 @@ impl AzureRefusal {
     }
 }
 
-/// The part of a request that is not common to all.
-struct Operation<'a> {
-    name: &'static str,
-    method: Method,
-    resource: &'a Url,
-    query: &'a [(&'a str, &'a str)],
-    headers: HeaderMap,
-}
-
 impl BlobClient {
     /// A client of this blob that sends its requests by `http`, which should not follow redirects
     /// and not repeat requests by itself.
@@ -199,30 +172,28 @@ impl BlobClient {
         &self,
         election: &ElectionName,
     ) -> Result<Option<LeaseView>, BlobClientError> {
-        match self.properties(None, REQUEST_TIMEOUT).await {
-            Ok(properties) => Ok(Some(properties.view(election))),
-            Err(BlobClientError::Refused(refusal)) if refusal.status == 404 => Ok(None),
-            Err(error) => Err(error),
-        }
+        let properties = self.properties_if_present().await?;
+        Ok(properties.map(|properties| properties.view(election)))
     }
 
     /// Checks that the service answers: reads the blob's properties. A blob that does not exist
-    /// counts as an answer.
+    /// counts as an answer. Returns the time of the service's clock (an HTTP date, whole seconds), if
+    /// the answer has one.
     ///
     /// # Errors
     ///
     /// [`BlobClientError`].
-    pub async fn ping(&self) -> Result<ServiceHealth, BlobClientError> {
-        let sent = Instant::now();
-        let date = match self.properties(None, REQUEST_TIMEOUT).await {
-            Ok(properties) => properties.date().map(Into::into),
-            Err(BlobClientError::Refused(refusal)) if refusal.status == 404 => None,
-            Err(error) => return Err(error),
-        };
-        Ok(ServiceHealth {
-            round_trip: sent.elapsed(),
-            date,
-        })
+    pub async fn ping(&self) -> Result<Option<String>, BlobClientError> {
+        let properties = self.properties_if_present().await?;
+        Ok(properties.and_then(|properties| properties.date().map(Into::into)))
+    }
+
+    /// The properties of the blob; `None` if it does not exist.
+    async fn properties_if_present(&self) -> Result<Option<Properties>, BlobClientError> {
+        match self.properties(None, REQUEST_TIMEOUT).await {
+            Err(BlobClientError::Refused(refusal)) if refusal.status == 404 => Ok(None),
+            properties => properties.map(Some),
+        }
     }
 
     /// "Lease Blob", acquire.
@@ -232,11 +203,8 @@ impl BlobClient {
         duration: Duration,
         timeout: Duration,
     ) -> Result<(), BlobClientError> {
-        let headers = HeaderMap::from_iter([
-            (ACTION, HeaderValue::from_static("acquire")),
-            (DURATION, HeaderValue::from(duration.as_secs())),
-            (PROPOSED_ID, secret(lease_id)),
-        ]);
+        let mut headers = headers_of_lease("acquire", PROPOSED_LEASE_ID, lease_id);
+        headers.insert(LEASE_DURATION, duration.as_secs().into());
         let answer = self.put("acquiring the lease", LEASE, headers, timeout);
         self.check_held(lease_id, &answer.await?)
     }
@@ -247,10 +215,7 @@ impl BlobClient {
         lease_id: LeaseId,
         timeout: Duration,
     ) -> Result<(), BlobClientError> {
-        let headers = HeaderMap::from_iter([
-            (ACTION, HeaderValue::from_static("renew")),
-            (LEASE_ID, secret(lease_id)),
-        ]);
+        let headers = headers_of_lease("renew", LEASE_ID, lease_id);
         let answer = self.put("renewing the lease", LEASE, headers, timeout);
         self.check_held(lease_id, &answer.await?)
     }
@@ -261,10 +226,7 @@ impl BlobClient {
         lease_id: LeaseId,
         timeout: Duration,
     ) -> Result<(), BlobClientError> {
-        let headers = HeaderMap::from_iter([
-            (ACTION, HeaderValue::from_static("release")),
-            (LEASE_ID, secret(lease_id)),
-        ]);
+        let headers = headers_of_lease("release", LEASE_ID, lease_id);
         let answer = self.put("releasing the lease", LEASE, headers, timeout);
         answer.await.map(|_| ())
     }
@@ -275,15 +237,13 @@ impl BlobClient {
         lease_id: Option<LeaseId>,
         timeout: Duration,
     ) -> Result<Properties, BlobClientError> {
-        let id = lease_id.map(|lease_id| (LEASE_ID, secret(lease_id)));
-        let operation = Operation {
-            name: "reading the blob's properties",
-            method: Method::HEAD,
-            resource: self.blob.resource(),
-            query: &[],
-            headers: id.into_iter().collect(),
-        };
-        self.send(operation, timeout).await.map(Properties::new)
+        let mut headers = HeaderMap::new();
+        if let Some(lease_id) = lease_id {
+            headers.insert(LEASE_ID, secret(lease_id));
+        }
+        let (name, url) = ("reading the blob's properties", self.blob.resource());
+        let answer = self.send(name, Method::HEAD, url, &[], headers, timeout);
+        answer.await.map(Properties::new)
     }
 
     /// "Set Blob Metadata": replaces all metadata if this id holds the lease and the blob still has
@@ -303,36 +263,19 @@ impl BlobClient {
 
     /// "Put Blob", without content, if it does not exist.
     pub(super) async fn create(&self, timeout: Duration) -> Result<(), BlobClientError> {
-        let headers = HeaderMap::from_iter([
-            (BLOB_TYPE, HeaderValue::from_static("BlockBlob")),
-            (IF_NONE_MATCH, HeaderValue::from_static("*")),
-        ]);
-        let answer = self.put(
-            "creating the blob, which does not exist,",
-            &[],
-            headers,
-            timeout,
-        );
-        match answer.await {
-            // Another client was faster, and may hold its lease already.
-            Err(BlobClientError::Refused(refusal)) if exists(&refusal) => Ok(()),
-            answer => answer.map(|_| ()),
-        }
+        let mut headers = HeaderMap::new();
+        headers.insert(BLOB_TYPE, HeaderValue::from_static("BlockBlob"));
+        headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
+        let name = "creating the blob, which does not exist,";
+        unless_it_exists(self.put(name, &[], headers, timeout).await)
     }
 
     /// "Create Container", if it does not exist.
     pub(super) async fn create_container(&self, timeout: Duration) -> Result<(), BlobClientError> {
-        let operation = Operation {
-            name: "creating the container, which does not exist,",
-            method: Method::PUT,
-            resource: self.blob.container(),
-            query: CONTAINER,
-            headers: HeaderMap::new(),
-        };
-        match self.send(operation, timeout).await {
-            Err(BlobClientError::Refused(refusal)) if exists(&refusal) => Ok(()),
-            answer => answer.map(|_| ()),
-        }
+        let name = "creating the container, which does not exist,";
+        let (url, headers) = (self.blob.container(), HeaderMap::new());
+        let answer = self.send(name, Method::PUT, url, CONTAINER, headers, timeout);
+        unless_it_exists(answer.await)
     }
 
     pub(super) fn malformed(&self, reason: impl Into<String>) -> BlobClientError {
@@ -358,42 +301,39 @@ impl BlobClient {
         headers: HeaderMap,
         timeout: Duration,
     ) -> Result<HeaderMap, BlobClientError> {
-        let operation = Operation {
-            name,
-            method: Method::PUT,
-            resource: self.blob.resource(),
-            query,
-            headers,
-        };
-        self.send(operation, timeout).await
+        let url = self.blob.resource();
+        self.send(name, Method::PUT, url, query, headers, timeout)
+            .await
     }
 
     /// Sends a request once. Returns the headers of a success.
     async fn send(
         &self,
-        operation: Operation<'_>,
+        name: &'static str,
+        method: Method,
+        resource: &Url,
+        query: &[(&str, &str)],
+        mut headers: HeaderMap,
         timeout: Duration,
     ) -> Result<HeaderMap, BlobClientError> {
         let account = self.blob.account();
-        let url = operation.resource.as_str();
+        let url = resource.as_str();
         let unreachable = |error: reqwest::Error| BlobClientError::Unreachable {
             url: url.into(),
             reason: innermost_cause(&error),
         };
-        let mut headers = operation.headers;
         headers.insert(VERSION_HEADER, HeaderValue::from_static(VERSION));
         if let Some(name) = &self.name {
             headers.insert(CLIENT_REQUEST_ID, name.clone());
         }
-        if operation.method == Method::PUT {
+        if method == Method::PUT {
             // Without it the service answers 411.
             headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
         }
-        let signed_url = account.url_of(operation.resource, operation.query);
-        let request = self.http.request(operation.method, signed_url);
+        let request = self.http.request(method, account.url_of(resource, query));
         let request = request.headers(headers).timeout(timeout);
         let mut request = request.build().map_err(unreachable)?;
-        account.sign(&mut request, operation.query);
+        account.sign(&mut request, query);
         let mut response = self.http.execute(request).await.map_err(unreachable)?;
         let status = response.status();
         let headers = std::mem::take(response.headers_mut());
@@ -411,7 +351,7 @@ impl BlobClient {
         let body = read(response).await.map_err(unreachable)?;
         let refusal = AzureRefusal {
             url: url.into(),
-            operation: operation.name,
+            operation: name,
             status: status.as_u16(),
             code: code.into(),
             message: message(&body),
@@ -443,15 +383,19 @@ fn innermost_cause(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// Whether the resource to be created exists already.
-fn exists(refusal: &AzureRefusal) -> bool {
+/// Success also if the resource to be created exists: another client was faster, and may hold its
+/// lease already.
+fn unless_it_exists(answer: Result<HeaderMap, BlobClientError>) -> Result<(), BlobClientError> {
     let codes = [
         "BlobAlreadyExists",
         "ContainerAlreadyExists",
         "LeaseIdMissing",
         "ConditionNotMet",
     ];
-    codes.contains(&refusal.code.as_str())
+    match answer {
+        Err(BlobClientError::Refused(refusal)) if codes.contains(&&*refusal.code) => Ok(()),
+        answer => answer.map(|_| ()),
+    }
 }
 
 /// The message in an error's XML: its first line, without the details of the request below it.
@@ -463,6 +407,14 @@ fn message(body: &[u8]) -> String {
     let text = text.trim_end_matches('.');
     let text = text.chars().filter(|c| !c.is_control());
     text.take(MAX_MESSAGE).collect()
+}
+
+/// The headers of an operation on a lease, with the lease id in the header `id`.
+fn headers_of_lease(action: &'static str, id: &'static str, lease_id: LeaseId) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(LEASE_ACTION, HeaderValue::from_static(action));
+    headers.insert(id, secret(lease_id));
+    headers
 }
 
 /// A lease id as a header that is not logged: the id is its holder's secret.

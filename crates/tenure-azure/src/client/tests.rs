@@ -166,10 +166,8 @@ fn only_lease_durations_that_azure_grants_are_accepted() {
     let account = AzureAccount::with_connection_string("UseDevelopmentStorage=true").unwrap();
     let blob = AzureBlob::new(account, "leases", "job").unwrap();
     let check = |millis, lock_delay| {
-        let options = TimingsOptions {
-            lease_duration: Some(Duration::from_millis(millis)),
-            ..TimingsOptions::default()
-        };
+        let mut options = TimingsOptions::default();
+        options.lease_duration = Some(Duration::from_millis(millis));
         blob.check(&Timings::new(&options).unwrap(), lock_delay)
     };
     for good in [15_000, 16_000, 60_000] {

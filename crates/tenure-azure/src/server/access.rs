@@ -8,8 +8,10 @@ use tenure_server::{AccessEffect, LeaseKey, LeaseSnapshot};
 
 use super::Service;
 use super::call::Call;
-use super::error::{Error, On, Result};
+use super::error::{Error, Result};
 use super::headers::lease_id;
+use super::names::lease_key;
+use crate::protocol::LEASE_ID;
 
 /// How a request uses the blob or container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,21 +37,20 @@ pub(super) enum AccessRefusal {
 }
 
 impl Call {
-    /// Checks the access with the lease id of the request, and applies its effect to the lease.
+    /// Checks the access to the resource with the lease id of the request, and applies its effect to
+    /// the lease.
     pub(super) async fn check_access(
         &self,
-        key: &LeaseKey,
-        on: On,
         access: BlobAccess,
         effect: AccessEffect,
     ) -> Result<LeaseSnapshot> {
-        let lease_id = lease_id(&self.headers, "x-ms-lease-id")?;
+        let lease_id = lease_id(&self.headers, LEASE_ID)?;
         let check = |record: &Record, now| check_access(record, access, lease_id, now);
-        let store = &self.service.store;
-        let checked = store.check_access(&Rules::AZURE, key, check, effect);
+        let (store, key) = (&self.service.store, lease_key(&self.target)?);
+        let checked = store.check_access(&Rules::AZURE, &key, check, effect);
         checked
             .await?
-            .map_err(|refusal| Error::of_access(on, refusal))
+            .map_err(|refusal| Error::of_access(self.target.level(), refusal))
     }
 }
 

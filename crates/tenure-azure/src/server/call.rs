@@ -6,29 +6,26 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{CONTENT_RANGE, SERVER, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use chrono::SecondsFormat;
 use futures_util::future::BoxFuture;
 use uuid::Builder;
 
+use crate::protocol::{CLIENT_REQUEST_ID, ERROR_CODE, REQUEST_ID, VERSION};
+
 use super::Service;
-use super::auth::{Grant, Kind, Need};
-use super::blobs::Target;
-use super::calls;
+use super::auth::{Grant, Kind};
+use super::blobs::Item;
+use super::calls::{batch, blobs, containers, lease, list};
 use super::clock;
 use super::error::{
-    Error, INTERNAL_ERROR, INVALID_QUERY_PARAMETER_VALUE, OPERATION_TIMED_OUT, Result,
-    UNSUPPORTED_HTTP_VERB,
+    BLOB_NOT_FOUND, CONTAINER_NOT_FOUND, Error, INTERNAL_ERROR, INVALID_QUERY_PARAMETER_VALUE,
+    OPERATION_TIMED_OUT, Result, UNSUPPORTED_HTTP_VERB,
 };
 use super::headers::check_supported;
-use super::target::{Query, Resource, account_of};
+use super::target::{Level, Query, Target, account_of};
 use super::xml::Xml;
-
-pub(super) const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
-const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
-const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 
 /// The version in responses to requests without one: the one that this was written for.
 const USUAL_VERSION: HeaderValue = HeaderValue::from_static("2026-10-06");
@@ -47,8 +44,7 @@ pub(super) struct ResponseContext {
 /// An authenticated request.
 pub(super) struct Call {
     pub(super) service: Arc<Service>,
-    pub(super) account: String,
-    pub(super) resource: Resource,
+    pub(super) target: Target,
     pub(super) query: Query,
     pub(super) method: Method,
     pub(super) headers: HeaderMap,
@@ -58,27 +54,16 @@ pub(super) struct Call {
 }
 
 /// The operation of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
-    ListContainers,
-    CreateContainer,
-    ContainerProperties,
-    SetContainerMetadata,
-    DeleteContainer,
-    LeaseContainer,
-    ListBlobs,
-    PutBlob,
-    Blob,
-    BlobProperties,
-    SetBlobMetadata,
-    SetBlobProperties,
-    DeleteBlob,
-    LeaseBlob,
-    PutBlock,
-    PutBlockList,
-    BlockList,
-    Batch,
+struct Operation {
+    /// The permission that a shared access signature needs: one of these letters.
+    kind: Kind,
+    one_of: &'static str,
+    /// Whether it runs to its end when the client disconnects: it must not stop halfway.
+    changes_blobs: bool,
+    run: Run,
 }
+
+type Run = Box<dyn FnOnce(Call, Body) -> BoxFuture<'static, Result<Response>> + Send>;
 
 /// Executes the request, if it is allowed.
 pub(super) async fn serve(
@@ -89,19 +74,20 @@ pub(super) async fn serve(
     let (parts, body) = request.into_parts();
     let account = account_of(parts.uri.path());
     let query = Query::parse(parts.uri.query())?;
-    let resource = Resource::of_path(parts.uri.path());
+    let target = Target::of_path(parts.uri.path());
     let grant = service
         .guard
-        .admit(&parts, account, resource.as_ref().ok(), &query, client)?;
+        .admit(&parts, account, target.as_ref().ok(), &query, client)?;
     // From here on the client is authenticated: errors tell the reason.
-    let resource = resource?;
+    let target = target?;
     query.check_unique()?;
     check_supported(&parts.headers)?;
-    let action = Action::of(&parts.method, &resource, &query)?;
-    grant.check(action.need())?;
+    let operation = Operation::of(&parts.method, target.level(), &query)?;
+    grant.check(operation.kind, operation.one_of)?;
+    let is_renewal = query.get("comp") == Some("lease") && lease::is_renewal(&parts.headers);
+    let most = service.store.limits().request_time;
     let call = Call {
-        account: account.to_owned(),
-        resource,
+        target,
         query,
         method: parts.method,
         client,
@@ -109,162 +95,124 @@ pub(super) async fn serve(
         grant,
         service,
     };
-    call.dispatch(action, body).await
+    let running = (operation.run)(call, body);
+    if operation.changes_blobs {
+        let done = tokio::spawn(running).await;
+        return done.unwrap_or_else(|_| Err(INTERNAL_ERROR.into()));
+    }
+    if is_renewal {
+        // Without a time limit: a holder keeps its lease, however slow the disk is.
+        return running.await;
+    }
+    match tokio::time::timeout(most, running).await {
+        Ok(result) => result,
+        Err(_) => Err(OPERATION_TIMED_OUT.into()),
+    }
 }
 
-/// The same for a request in a batch.
-pub(super) fn serve_boxed(
-    service: Arc<Service>,
-    request: Request,
-    client: Option<IpAddr>,
-) -> BoxFuture<'static, Result<Response>> {
-    Box::pin(serve(service, request, client))
-}
-
-impl Action {
-    fn of(method: &Method, resource: &Resource, query: &Query) -> Result<Self> {
+impl Operation {
+    fn of(method: &Method, level: Level, query: &Query) -> Result<Self> {
+        use Level::{Account, Blob, Container};
         for absent in ["snapshot", "versionid"] {
             if let Some(value) = query.get(absent) {
                 let reason = "there are no snapshots and versions";
                 return Err(INVALID_QUERY_PARAMETER_VALUE.of_parameter(absent, value, reason));
             }
         }
-        let restype = query.get("restype").unwrap_or_default();
-        let comp = query.get("comp").unwrap_or_default();
-        let reads = matches!(*method, Method::GET | Method::HEAD);
+        let (restype, comp) = (query.text("restype"), query.text("comp"));
         let method = method.as_str();
-        let action = match (resource, restype, comp, method) {
-            (Resource::Account, "", "list", "GET") => Self::ListContainers,
-            (Resource::Container(_), "container", "" | "metadata", _) if reads => {
-                Self::ContainerProperties
+        let operation = match (level, restype, comp, method) {
+            (Account, "", "list", "GET") => Self::other(Kind::Service, "l", list::containers),
+            (Container, "container", "", "PUT") => {
+                Self::change(Kind::Container, "cw", containers::create)
             }
-            (Resource::Container(_), "container", "", "PUT") => Self::CreateContainer,
-            (Resource::Container(_), "container", "", "DELETE") => Self::DeleteContainer,
-            (Resource::Container(_), "container", "metadata", "PUT") => Self::SetContainerMetadata,
-            (Resource::Container(_), "container", "lease", "PUT") => Self::LeaseContainer,
-            (Resource::Container(_), "container", "list", "GET") => Self::ListBlobs,
-            (Resource::Blob { .. }, "", "", "GET") => Self::Blob,
-            (Resource::Blob { .. }, "", "", "HEAD") => Self::BlobProperties,
-            (Resource::Blob { .. }, "", "metadata", _) if reads => Self::BlobProperties,
-            (Resource::Blob { .. }, "", "", "PUT") => Self::PutBlob,
-            (Resource::Blob { .. }, "", "", "DELETE") => Self::DeleteBlob,
-            (Resource::Blob { .. }, "", "metadata", "PUT") => Self::SetBlobMetadata,
-            (Resource::Blob { .. }, "", "properties", "PUT") => Self::SetBlobProperties,
-            (Resource::Blob { .. }, "", "lease", "PUT") => Self::LeaseBlob,
-            (Resource::Blob { .. }, "", "block", "PUT") => Self::PutBlock,
-            (Resource::Blob { .. }, "", "blocklist", "PUT") => Self::PutBlockList,
-            (Resource::Blob { .. }, "", "blocklist", "GET") => Self::BlockList,
-            // The SDK for JavaScript takes an account in the path for a container.
-            (Resource::Account, "" | "container", "batch", "POST")
-            | (Resource::Container(_), "container", "batch", "POST") => Self::Batch,
+            (Container, "container", "" | "metadata", "GET" | "HEAD") => {
+                Self::other(Kind::Container, "r", containers::properties)
+            }
+            (Container, "container", "metadata", "PUT") => {
+                Self::change(Kind::Container, "w", containers::set_metadata)
+            }
+            (Container, "container", "", "DELETE") => {
+                Self::change(Kind::Container, "d", containers::delete)
+            }
+            (Container, "container", "lease", "PUT") => {
+                Self::other(Kind::Container, "w", lease::lease)
+            }
+            (Container, "container", "list", "GET") => Self::other(Kind::Listing, "l", list::blobs),
+            (Blob, "", "", "PUT") => Self::change(Kind::Object, "cw", blobs::put),
+            (Blob, "", "", "GET") => Self::other(Kind::Object, "r", blobs::get),
+            (Blob, "", "", "HEAD") | (Blob, "", "metadata", "GET" | "HEAD") => {
+                Self::other(Kind::Object, "r", blobs::properties)
+            }
+            (Blob, "", "metadata", "PUT") => Self::change(Kind::Object, "w", blobs::set_metadata),
+            (Blob, "", "properties", "PUT") => {
+                Self::change(Kind::Object, "w", blobs::set_properties)
+            }
+            (Blob, "", "", "DELETE") => Self::change(Kind::Object, "d", blobs::delete),
+            (Blob, "", "lease", "PUT") => Self::other(Kind::Object, "w", lease::lease),
+            (Blob, "", "block", "PUT") => Self::change(Kind::Object, "cw", blobs::put_block),
+            (Blob, "", "blocklist", "PUT") => {
+                Self::change(Kind::Object, "cw", blobs::put_block_list)
+            }
+            (Blob, "", "blocklist", "GET") => Self::other(Kind::Object, "r", blobs::block_list),
+            // The SDK for JavaScript takes an account in the path for a container. Each deletion of a
+            // batch has its own credential, too.
+            (Account, "" | "container", "batch", "POST")
+            | (Container, "container", "batch", "POST") => {
+                Self::change(Kind::Object, "d", batch::batch)
+            }
             (_, _, _, "GET" | "HEAD" | "PUT" | "DELETE") => {
                 let reason = format!("{method} with restype={restype:.40} does not take it here");
                 return Err(INVALID_QUERY_PARAMETER_VALUE.of_parameter("comp", comp, reason));
             }
             _ => return Err(UNSUPPORTED_HTTP_VERB.into()),
         };
-        Ok(action)
+        Ok(operation)
     }
 
-    /// The permission that a shared access signature needs.
-    const fn need(self) -> Need {
-        let (kind, one_of) = match self {
-            Self::ListContainers => (Kind::Service, "l"),
-            Self::CreateContainer => (Kind::Container, "cw"),
-            Self::ContainerProperties => (Kind::Container, "r"),
-            Self::SetContainerMetadata | Self::LeaseContainer => (Kind::Container, "w"),
-            Self::DeleteContainer => (Kind::Container, "d"),
-            Self::ListBlobs => (Kind::Listing, "l"),
-            Self::PutBlob | Self::PutBlock | Self::PutBlockList => (Kind::Object, "cw"),
-            Self::Blob | Self::BlobProperties | Self::BlockList => (Kind::Object, "r"),
-            Self::SetBlobMetadata | Self::SetBlobProperties | Self::LeaseBlob => {
-                (Kind::Object, "w")
-            }
-            // Each deletion of a batch has its own credential, too.
-            Self::DeleteBlob | Self::Batch => (Kind::Object, "d"),
-        };
-        Need { kind, one_of }
+    /// An operation that changes containers or blobs.
+    fn change<F>(kind: Kind, one_of: &'static str, run: fn(Call, Body) -> F) -> Self
+    where
+        F: Future<Output = Result<Response>> + Send + 'static,
+    {
+        Self {
+            changes_blobs: true,
+            ..Self::other(kind, one_of, run)
+        }
     }
 
-    /// Whether it runs to its end when the client disconnects: it must not stop halfway.
-    const fn changes_blobs(self) -> bool {
-        matches!(
-            self,
-            Self::CreateContainer
-                | Self::SetContainerMetadata
-                | Self::DeleteContainer
-                | Self::PutBlob
-                | Self::PutBlock
-                | Self::PutBlockList
-                | Self::Batch
-                | Self::SetBlobMetadata
-                | Self::SetBlobProperties
-                | Self::DeleteBlob
-        )
+    /// An operation that reads, or changes only a lease.
+    fn other<F>(kind: Kind, one_of: &'static str, run: fn(Call, Body) -> F) -> Self
+    where
+        F: Future<Output = Result<Response>> + Send + 'static,
+    {
+        Self {
+            kind,
+            one_of,
+            changes_blobs: false,
+            run: Box::new(move |call, body| Box::pin(run(call, body))),
+        }
     }
 }
 
 impl Call {
-    async fn dispatch(self, action: Action, body: Body) -> Result<Response> {
-        if action.changes_blobs() {
-            let running = tokio::spawn(async move {
-                match action {
-                    Action::CreateContainer => calls::containers::create(self).await,
-                    Action::SetContainerMetadata => calls::containers::set_metadata(self).await,
-                    Action::DeleteContainer => calls::containers::delete(self).await,
-                    Action::PutBlob => calls::blobs::put(self, body).await,
-                    Action::PutBlock => calls::blobs::put_block(self, body).await,
-                    Action::PutBlockList => calls::blobs::put_block_list(self, body).await,
-                    Action::Batch => calls::batch::batch(self, body).await,
-                    Action::SetBlobMetadata => calls::blobs::set_metadata(self).await,
-                    Action::SetBlobProperties => calls::blobs::set_properties(self).await,
-                    _ => calls::blobs::delete(self).await,
-                }
-            });
-            return running.await.unwrap_or_else(|_| Err(INTERNAL_ERROR.into()));
+    /// The container or the blob, if it exists. The container of a blob must exist.
+    pub(super) fn known(&self) -> Result<Option<Arc<Item>>> {
+        let catalog = self.service.blobs.catalog();
+        let is_blob = self.target.level() == Level::Blob;
+        if is_blob && catalog.get(&self.target.of_container()).is_none() {
+            return Err(CONTAINER_NOT_FOUND.into());
         }
-        let is_lease = matches!(action, Action::LeaseBlob | Action::LeaseContainer);
-        if is_lease && calls::lease::is_renewal(&self.headers) {
-            // Without a time limit: a holder keeps its lease, however slow the disk is.
-            return calls::lease::lease(self).await;
-        }
-        let most = self.service.store.limits().request_time;
-        let running = async move {
-            match action {
-                Action::ListContainers => calls::list::containers(self).await,
-                Action::ListBlobs => calls::list::blobs(self).await,
-                Action::ContainerProperties => calls::containers::properties(self).await,
-                Action::Blob => calls::blobs::get(self).await,
-                Action::BlobProperties => calls::blobs::properties(self).await,
-                Action::BlockList => calls::blobs::block_list(self).await,
-                _ => calls::lease::lease(self).await,
-            }
+        Ok(catalog.get(&self.target).cloned())
+    }
+
+    /// The container or the blob, which must exist.
+    pub(super) fn existing(&self) -> Result<Arc<Item>> {
+        let missing = match self.target.level() {
+            Level::Blob => BLOB_NOT_FOUND,
+            Level::Container | Level::Account => CONTAINER_NOT_FOUND,
         };
-        match tokio::time::timeout(most, running).await {
-            Ok(result) => result,
-            Err(_) => Err(OPERATION_TIMED_OUT.into()),
-        }
-    }
-
-    /// The name of the container.
-    pub(super) fn container(&self) -> &str {
-        match &self.resource {
-            Resource::Account => "",
-            Resource::Container(container) | Resource::Blob { container, .. } => container,
-        }
-    }
-
-    /// The name of the blob.
-    pub(super) fn blob(&self) -> &str {
-        match &self.resource {
-            Resource::Blob { blob, .. } => blob,
-            Resource::Account | Resource::Container(_) => "",
-        }
-    }
-
-    /// The account, the container and the blob.
-    pub(super) fn target(&self) -> Target {
-        [&*self.account, self.container(), self.blob()].map(str::to_owned)
+        Ok(self.known()?.ok_or(missing)?)
     }
 
     /// The client's id of this request.

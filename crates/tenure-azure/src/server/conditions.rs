@@ -4,11 +4,12 @@
 use axum::http::HeaderMap;
 use chrono::{DateTime, Utc};
 
+use super::blobs::Item;
 use super::error::{CONDITION_NOT_MET, NOT_MODIFIED, Result, UNSUPPORTED_HEADER};
 use super::headers::{date, given, invalid};
 
 /// The conditions of a request.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Conditions {
     if_match: Option<Tags>,
     if_none_match: Option<Tags>,
@@ -17,7 +18,7 @@ pub(super) struct Conditions {
 }
 
 /// One or more ETags, without quotes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Tags {
     Any,
     These(Vec<String>),
@@ -47,12 +48,10 @@ impl Tags {
 impl Conditions {
     pub(super) fn of(headers: &HeaderMap) -> Result<Self> {
         let tags = |name| given(headers, name).map(|text| text.map(Tags::parse));
-        let since = |name: &'static str| match given(headers, name)? {
-            Some(text) => match date(text) {
-                Some(date) => Ok(Some(date)),
-                None => Err(invalid(name, "it must be a date of HTTP")),
-            },
-            None => Ok(None),
+        let since = |name: &str| {
+            let parsed =
+                |text| date(text).ok_or_else(|| invalid(name, "it must be a date of HTTP"));
+            given(headers, name)?.map(parsed).transpose()
         };
         Ok(Self {
             if_match: tags("if-match")?,
@@ -60,20 +59,6 @@ impl Conditions {
             modified_since: since("if-modified-since")?,
             unmodified_since: since("if-unmodified-since")?,
         })
-    }
-
-    /// Whether there are no conditions.
-    pub(super) const fn is_none(&self) -> bool {
-        let Self {
-            if_match,
-            if_none_match,
-            modified_since,
-            unmodified_since,
-        } = self;
-        if_match.is_none()
-            && if_none_match.is_none()
-            && modified_since.is_none()
-            && unmodified_since.is_none()
     }
 
     /// The conditions on a container, which has dates only.
@@ -85,35 +70,22 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// Whether there is `If-None-Match: *`: the blob must not exist.
-    pub(super) const fn only_new(&self) -> bool {
-        matches!(self.if_none_match, Some(Tags::Any))
-    }
-
-    /// The same without `If-None-Match: *`, which is checked after the lease.
-    pub(super) fn without_only_new(self) -> Self {
-        let if_none_match = if self.only_new() {
-            None
-        } else {
-            self.if_none_match
-        };
-        Self {
-            if_none_match,
-            ..self
+    /// Takes `If-None-Match: *` away, which is checked after the lease. Returns whether it was there:
+    /// the blob must not exist.
+    pub(super) fn take_only_new(&mut self) -> bool {
+        let only_new = self.if_none_match == Some(Tags::Any);
+        if only_new {
+            self.if_none_match = None;
         }
+        only_new
     }
 
     /// Checks them for a write.
-    pub(super) fn check_write(&self, etag: &str, modified: DateTime<Utc>) -> Result<()> {
-        let met = self.matches(etag)
-            && self.is_unmodified(modified)
-            && !self.is_known(etag)
-            && !self.is_old(modified);
-        if met {
-            Ok(())
-        } else {
-            Err(CONDITION_NOT_MET.into())
+    pub(super) fn check_write(&self, item: &Item) -> Result<()> {
+        if self.is_same(item) && !self.is_known(item) && !self.is_old(item) {
+            return Ok(());
         }
+        Err(CONDITION_NOT_MET.into())
     }
 
     /// Checks them for a write of a new blob, which no ETag matches.
@@ -125,42 +97,42 @@ impl Conditions {
     }
 
     /// Checks them for a read: of the two conditions for a newer version, one is enough.
-    pub(super) fn check_read(&self, etag: &str, modified: DateTime<Utc>) -> Result<()> {
-        if !self.matches(etag) || !self.is_unmodified(modified) {
+    pub(super) fn check_read(&self, item: &Item) -> Result<()> {
+        if !self.is_same(item) {
             return Err(CONDITION_NOT_MET.into());
         }
-        let is_new = match (&self.if_none_match, self.modified_since) {
-            (None, None) => true,
-            (Some(_), None) => !self.is_known(etag),
-            (None, Some(_)) => !self.is_old(modified),
-            (Some(_), Some(_)) => !self.is_known(etag) || !self.is_old(modified),
+        let is_unchanged = match (&self.if_none_match, self.modified_since) {
+            (Some(_), Some(_)) => self.is_known(item) && self.is_old(item),
+            _ => self.is_known(item) || self.is_old(item),
         };
-        if is_new {
-            Ok(())
-        } else {
-            Err(NOT_MODIFIED.into())
+        if is_unchanged {
+            return Err(NOT_MODIFIED.into());
         }
+        Ok(())
     }
 
-    fn matches(&self, etag: &str) -> bool {
-        self.if_match.as_ref().is_none_or(|tags| tags.matches(etag))
-    }
-
-    fn is_known(&self, etag: &str) -> bool {
-        let tags = self.if_none_match.as_ref();
-        tags.is_some_and(|tags| tags.matches(etag))
-    }
-
-    /// Dates have a resolution of one second.
-    fn is_unmodified(&self, modified: DateTime<Utc>) -> bool {
+    /// Whether the conditions for an unchanged version are met.
+    fn is_same(&self, item: &Item) -> bool {
+        let tags = self.if_match.as_ref();
         let since = self.unmodified_since;
-        since.is_none_or(|since| modified.timestamp() <= since.timestamp())
+        tags.is_none_or(|tags| tags.matches(&item.etag()))
+            && since.is_none_or(|since| is_up_to(item, since))
     }
 
-    fn is_old(&self, modified: DateTime<Utc>) -> bool {
-        let since = self.modified_since;
-        since.is_some_and(|since| modified.timestamp() <= since.timestamp())
+    fn is_known(&self, item: &Item) -> bool {
+        let tags = self.if_none_match.as_ref();
+        tags.is_some_and(|tags| tags.matches(&item.etag()))
     }
+
+    fn is_old(&self, item: &Item) -> bool {
+        let since = self.modified_since;
+        since.is_some_and(|since| is_up_to(item, since))
+    }
+}
+
+/// Whether the last change was not after this date. Dates have a resolution of one second.
+fn is_up_to(item: &Item, date: DateTime<Utc>) -> bool {
+    item.modified().timestamp() <= date.timestamp()
 }
 
 #[cfg(test)]
@@ -180,11 +152,15 @@ mod tests {
             map.append(*name, HeaderValue::from_static(value));
         }
         let conditions = Conditions::of(&map).unwrap();
-        let modified = date(THEN).unwrap() + chrono::Duration::milliseconds(500);
+        let item = Item {
+            revision: 1,
+            modified_ms: date(THEN).unwrap().timestamp_millis() + 500,
+            ..Item::default()
+        };
         let code = |result: Result<()>| result.err().map(|error| error.code);
         (
-            code(conditions.check_write("0x1", modified)),
-            code(conditions.check_read("0x1", modified)),
+            code(conditions.check_write(&item)),
+            code(conditions.check_read(&item)),
         )
     }
 

@@ -1,13 +1,13 @@
 //! The configuration of the protocol.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::protocol::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use tenure_server::{LimitError, LimitSetting};
 
 use super::auth::Bearer;
 use super::blobs::StagedLimits;
@@ -64,12 +64,9 @@ pub struct AzureBearer(pub(super) Bearer);
 pub enum AzureConfigError {
     /// The name of the account is invalid.
     #[error(
-        "account {name:?} must have 3 to 24 lower-case letters and digits, and not be a path of the store"
+        "account {0:?} must have 3 to 24 lower-case letters and digits, and not be a path of the store"
     )]
-    Name {
-        /// The name.
-        name: String,
-    },
+    Name(String),
     /// The account has no key, or more than two.
     #[error("account {name} has {count} keys and must have one or two")]
     Keys {
@@ -87,11 +84,8 @@ pub enum AzureConfigError {
         number: usize,
     },
     /// The account is duplicate.
-    #[error("account {name} is duplicate")]
-    Twice {
-        /// The account.
-        name: String,
-    },
+    #[error("account {0} is duplicate")]
+    Twice(String),
     /// There is no account.
     #[error("there is no account: no client could use the protocol")]
     NoAccount,
@@ -102,51 +96,14 @@ pub enum AzureConfigError {
     )]
     BearerInTheOpen,
     /// A limit is outside of its range.
-    #[error("{name} is {value} and must be from {least} to {most}")]
-    Limit {
-        /// The field of [`AzureConfig`].
-        name: &'static str,
-        /// Its value.
-        value: usize,
-        /// The least value.
-        least: usize,
-        /// The greatest value.
-        most: usize,
-    },
-    /// A time is outside of its range.
-    #[error("{name} is {value:?} and must be from {least:?} to {most:?}")]
-    Time {
-        /// The field of [`AzureConfig`].
-        name: &'static str,
-        /// Its value.
-        value: Duration,
-        /// The least value.
-        least: Duration,
-        /// The greatest value.
-        most: Duration,
-    },
+    #[error(transparent)]
+    Limit(#[from] LimitError),
     /// The keys of bearer tokens are invalid.
-    #[error("the key set of bearer tokens is invalid: {reason}")]
-    KeySet {
-        /// The reason.
-        reason: String,
-    },
+    #[error("the key set of bearer tokens is invalid: {0}")]
+    KeySet(String),
 }
 
 impl AzureConfig {
-    /// The range of [`max_blob_bytes`](Self::max_blob_bytes): a blob is one row of the database.
-    pub const BLOB_BYTES: RangeInclusive<usize> = 1024..=64 << 20;
-
-    /// The range of [`max_total_bytes`](Self::max_total_bytes): all of it is in memory.
-    pub const TOTAL_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
-
-    /// The range of [`max_uncommitted_bytes`](Self::max_uncommitted_bytes): all of it is in memory.
-    pub const UNCOMMITTED_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
-
-    /// The range of [`uncommitted_time`](Self::uncommitted_time): that of the service is a week.
-    pub const UNCOMMITTED_TIME: RangeInclusive<Duration> =
-        Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 60 * 60);
-
     /// The configuration with these accounts and the default limits.
     #[must_use]
     pub const fn new(accounts: Vec<ServedAccount>) -> Self {
@@ -163,6 +120,26 @@ impl AzureConfig {
         }
     }
 
+    /// The limits, by their names as settings. All of them bound memory; the uncommitted time is that
+    /// of the service at most, a week.
+    pub fn limits(&mut self) -> [(&'static str, LimitSetting<'_>); 4] {
+        use LimitSetting::{Count, Time};
+        let times = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 60 * 60);
+        let (blob, total) = (1024..=64 << 20, 1024..=1 << 30);
+        [
+            ("max_blob_bytes", Count(&mut self.max_blob_bytes, blob)),
+            (
+                "max_total_bytes",
+                Count(&mut self.max_total_bytes, total.clone()),
+            ),
+            (
+                "max_uncommitted_bytes",
+                Count(&mut self.max_uncommitted_bytes, total),
+            ),
+            ("uncommitted_time", Time(&mut self.uncommitted_time, times)),
+        ]
+    }
+
     /// Checks the configuration.
     ///
     /// # Errors
@@ -173,43 +150,19 @@ impl AzureConfig {
             return Err(AzureConfigError::NoAccount);
         }
         for (at, account) in self.accounts.iter().enumerate() {
+            let name = account.name.clone();
             if self.accounts[..at]
                 .iter()
-                .any(|earlier| earlier.name == account.name)
+                .any(|earlier| earlier.name == name)
             {
-                let name = account.name.clone();
-                return Err(AzureConfigError::Twice { name });
+                return Err(AzureConfigError::Twice(name));
             }
         }
         if self.bearer.is_some() && !(self.over_tls || self.behind_tls) {
             return Err(AzureConfigError::BearerInTheOpen);
         }
-        let limits = [
-            ("max_blob_bytes", self.max_blob_bytes, Self::BLOB_BYTES),
-            ("max_total_bytes", self.max_total_bytes, Self::TOTAL_BYTES),
-            (
-                "max_uncommitted_bytes",
-                self.max_uncommitted_bytes,
-                Self::UNCOMMITTED_BYTES,
-            ),
-        ];
-        for (name, value, range) in limits {
-            if !range.contains(&value) {
-                return Err(AzureConfigError::Limit {
-                    name,
-                    value,
-                    least: *range.start(),
-                    most: *range.end(),
-                });
-            }
-        }
-        if !Self::UNCOMMITTED_TIME.contains(&self.uncommitted_time) {
-            return Err(AzureConfigError::Time {
-                name: "uncommitted_time",
-                value: self.uncommitted_time,
-                least: *Self::UNCOMMITTED_TIME.start(),
-                most: *Self::UNCOMMITTED_TIME.end(),
-            });
+        for (name, limit) in self.clone().limits() {
+            limit.check(name)?;
         }
         Ok(())
     }
@@ -243,7 +196,7 @@ impl ServedAccount {
     ) -> Result<Self, AzureConfigError> {
         let name = name.to_owned();
         if !is_account(&name) {
-            return Err(AzureConfigError::Name { name });
+            return Err(AzureConfigError::Name(name));
         }
         let key = |(at, text): (usize, &str)| {
             let bytes = BASE64_STANDARD.decode(text.trim()).ok();
@@ -290,7 +243,7 @@ impl AzureBearer {
     pub fn new(key_set: &str, issuer: &str, audience: &str) -> Result<Self, AzureConfigError> {
         Bearer::new(key_set, issuer, audience)
             .map(Self)
-            .map_err(|reason| AzureConfigError::KeySet { reason })
+            .map_err(AzureConfigError::KeySet)
     }
 
     /// The audience of Azure's own tokens for storage.

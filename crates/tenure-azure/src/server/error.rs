@@ -8,6 +8,7 @@ use tenure_core::lease::{Operation, Rejection};
 use tenure_core::wire::{self, Problem};
 
 use super::access::AccessRefusal;
+use super::target::Level;
 
 /// One of the service's error codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,13 +141,6 @@ codes! {
         "A lease ID was specified, but the lease for the blob/container has expired."
 }
 
-/// The resource of a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum On {
-    Blob,
-    Container,
-}
-
 impl From<AzureErrorCode> for Error {
     fn from(code: AzureErrorCode) -> Self {
         Self {
@@ -211,16 +205,14 @@ impl Error {
     }
 
     /// The refusal of an access to a blob or a container.
-    pub(super) fn of_access(on: On, refusal: AccessRefusal) -> Self {
-        let code = match (refusal, on) {
+    pub(super) fn of_access(level: Level, refusal: AccessRefusal) -> Self {
+        let code = match (refusal, level) {
             (AccessRefusal::IdMissing, _) => LEASE_ID_MISSING,
             (AccessRefusal::Lost, _) => LEASE_LOST,
-            (AccessRefusal::IdMismatch, On::Blob) => LEASE_ID_MISMATCH_WITH_BLOB_OPERATION,
-            (AccessRefusal::IdMismatch, On::Container) => {
-                LEASE_ID_MISMATCH_WITH_CONTAINER_OPERATION
-            }
-            (_, On::Blob) => LEASE_NOT_PRESENT_WITH_BLOB_OPERATION,
-            (_, On::Container) => LEASE_NOT_PRESENT_WITH_CONTAINER_OPERATION,
+            (AccessRefusal::IdMismatch, Level::Blob) => LEASE_ID_MISMATCH_WITH_BLOB_OPERATION,
+            (AccessRefusal::IdMismatch, _) => LEASE_ID_MISMATCH_WITH_CONTAINER_OPERATION,
+            (_, Level::Blob) => LEASE_NOT_PRESENT_WITH_BLOB_OPERATION,
+            (_, _) => LEASE_NOT_PRESENT_WITH_CONTAINER_OPERATION,
         };
         code.into()
     }

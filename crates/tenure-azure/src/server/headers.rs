@@ -1,10 +1,13 @@
 //! The headers of requests.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use axum::http::HeaderMap;
 use chrono::{DateTime, Utc};
 use tenure_core::lease::LeaseId;
+
+use crate::protocol::METADATA_PREFIX;
 
 use super::error::{
     Error, INVALID_HEADER_VALUE, INVALID_METADATA, METADATA_TOO_LARGE, MISSING_REQUIRED_HEADER,
@@ -13,9 +16,6 @@ use super::error::{
 
 /// The metadata of a blob or a container, by name.
 pub(super) type Metadata = BTreeMap<String, String>;
-
-/// The prefix of a header with metadata.
-const META: &str = "x-ms-meta-";
 
 /// Most bytes of all names and values of metadata: the service's limit.
 const MAX_METADATA: usize = 8 * 1024;
@@ -40,7 +40,7 @@ pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a 
         return Ok(None);
     };
     if values.next().is_some() {
-        return Err(invalid(name, "it stands there twice"));
+        return Err(invalid(name, "it is given twice"));
     }
     match value.to_str() {
         Ok(text) => Ok(Some(text.trim())),
@@ -64,7 +64,7 @@ pub(super) fn check_supported(headers: &HeaderMap) -> Result<()> {
     }
 }
 
-/// The same, but an empty value means none: some clients send empty headers of leases and
+/// The value, if there is one that is not empty: some clients send empty headers of leases and
 /// conditions.
 pub(super) fn given<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
     Ok(text(headers, name)?.filter(|text| !text.is_empty()))
@@ -100,22 +100,17 @@ fn guid(text: &str) -> Option<LeaseId> {
 fn of_parts(text: &str) -> Option<LeaseId> {
     let text = text.strip_prefix('{')?.strip_suffix("}}")?;
     let (first, last) = text.split_once(",{")?;
-    let widths = [8, 4, 4, 2, 2, 2, 2, 2, 2, 2, 2];
     let parts: Vec<&str> = first.split(',').chain(last.split(',')).collect();
-    if parts.len() != widths.len() || first.split(',').count() != 3 {
+    let widths = [8, 4, 4, 2, 2, 2, 2, 2, 2, 2, 2];
+    if first.split(',').count() != 3 || parts.len() != widths.len() {
         return None;
     }
     let mut digits = String::with_capacity(32);
     for (part, width) in parts.into_iter().zip(widths) {
-        let part = part.trim();
-        let hex = part
-            .strip_prefix("0x")
-            .or_else(|| part.strip_prefix("0X"))?;
-        if hex.is_empty() || hex.len() > width || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return None;
-        }
-        digits.extend(std::iter::repeat_n('0', width - hex.len()));
-        digits.push_str(hex);
+        let part = part.trim().to_ascii_lowercase();
+        let hex = part.strip_prefix("0x").filter(|hex| hex.len() <= width)?;
+        let number = u32::from_str_radix(hex, 16).ok()?;
+        let _ = write!(digits, "{number:0width$x}");
     }
     digits.parse().ok()
 }
@@ -125,7 +120,7 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<Metadata> {
     let mut metadata = Metadata::new();
     let mut bytes = 0;
     for (name, value) in headers {
-        let Some(name) = name.as_str().strip_prefix(META) else {
+        let Some(name) = name.as_str().strip_prefix(METADATA_PREFIX) else {
             continue;
         };
         let is_identifier = name.bytes().enumerate().all(|(at, byte)| {
@@ -133,7 +128,7 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<Metadata> {
         });
         let value = value.to_str().map_err(|_| INVALID_METADATA)?.trim();
         if name.is_empty() || !is_identifier {
-            return Err(INVALID_METADATA.because(format!("{name:?} is no C# identifier")));
+            return Err(INVALID_METADATA.because(format!("{name:?} is not a C# identifier")));
         }
         bytes += name.len() + value.len();
         let value = match metadata.remove(name) {

@@ -6,9 +6,9 @@
 //! other.
 //!
 //! ```text
-//! request --> auth --> call --> blobs (memory, blobs.db)
+//! request --> auth --> call --> blobs (memory) --> store: documents
 //!                        |
-//!                        +----> store --> lease::apply (core)
+//!                        +----> store: leases --> lease::apply (core)
 //! ```
 //!
 //! The protocol is that of "Lease Blob", "Lease Container", "Put Blob" and the like in the Azure
@@ -30,14 +30,11 @@ mod names;
 mod target;
 mod xml;
 
-mod backup;
-
 mod clock;
 mod random;
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -51,7 +48,6 @@ use self::auth::Guard;
 use self::blobs::Blobs;
 use self::call::ResponseContext;
 
-pub use self::backup::{backup, restore};
 pub use self::config::{AzureBearer, AzureConfig, AzureConfigError, ServedAccount};
 
 /// The Azure Blob lease protocol of a store, for
@@ -62,7 +58,7 @@ pub struct Azure(Arc<Service>);
 
 struct Service {
     store: Store,
-    blobs: Arc<Blobs>,
+    blobs: Blobs,
     guard: Guard,
     max_blob_bytes: usize,
 }
@@ -74,32 +70,24 @@ pub enum AzureError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] AzureConfigError),
-    /// The blobs cannot be read.
+    /// The store has documents that are not blobs.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
 
 impl Azure {
-    /// Opens the protocol for `store`. Blobs are kept in `data_dir`, the store's own directory
-    /// ([`EngineConfig::data_dir`](tenure_server::EngineConfig::data_dir)); without one, in memory
-    /// only.
-    ///
-    /// It blocks while it reads and checks the files.
+    /// Opens the protocol for `store`, which keeps the blobs. A store has one protocol.
     ///
     /// # Errors
     ///
     /// [`AzureError`].
     #[allow(clippy::needless_pass_by_value)] // It takes over its configuration.
-    pub fn open(
-        store: &Store,
-        data_dir: Option<&Path>,
-        config: AzureConfig,
-    ) -> Result<Self, AzureError> {
+    pub fn open(store: &Store, config: AzureConfig) -> Result<Self, AzureError> {
         config.check()?;
-        let blobs = Blobs::open(data_dir, config.max_total_bytes, config.staged())?;
+        let blobs = Blobs::open(store, &config)?;
         Ok(Self(Arc::new(Service {
             store: store.clone(),
-            blobs: Arc::new(blobs),
+            blobs,
             guard: Guard::new(&config),
             max_blob_bytes: config.max_blob_bytes,
         })))

@@ -18,25 +18,24 @@ use aws_lc_rs::digest::{SHA256, digest};
 use tenure_core::Name;
 use tenure_core::name::MAX_NAME_LEN;
 
-use super::error::{INVALID_RESOURCE_NAME, OUT_OF_RANGE_INPUT, Result};
+use super::error::{Error, INVALID_RESOURCE_NAME, OUT_OF_RANGE_INPUT, Result};
+use super::target::{Level, Target};
 use tenure_server::LeaseKey;
 
 /// The prefix of an escaped name.
 const ESCAPED: &str = "__";
 
-/// The lease of a container.
-pub(super) fn container_key(account: &str, container: &str) -> Result<LeaseKey> {
-    key(account, container)
-}
-
-/// The lease of a blob.
-pub(super) fn blob_key(account: &str, container: &str, blob: &str) -> Result<LeaseKey> {
-    // The native name of a container has no dot, because its name has none.
-    key(&format!("{account}.{}", native(container)), blob)
-}
-
-fn key(namespace: &str, lease: &str) -> Result<LeaseKey> {
-    LeaseKey::of_path(namespace, &native(lease)).ok_or_else(|| invalid("it is too long"))
+/// The lease of a container or a blob.
+pub(super) fn lease_key(target: &Target) -> Result<LeaseKey> {
+    let (namespace, lease) = match target.level() {
+        // The native name of a container has no dot, because its name has none.
+        Level::Blob => {
+            let namespace = format!("{}.{}", target.account, native(&target.container));
+            (Cow::from(namespace), &target.blob)
+        }
+        Level::Container | Level::Account => (Cow::from(&target.account), &target.container),
+    };
+    LeaseKey::of_path(&namespace, &native(lease)).ok_or_else(|| invalid("it is too long"))
 }
 
 /// The native name. Different names have different native names.
@@ -70,27 +69,28 @@ pub(crate) fn is_account(name: &str) -> bool {
     protocol::is_account(name) && !matches!(name, "livez" | "readyz" | "metrics")
 }
 
-pub(super) fn check_container(name: &str) -> Result<()> {
-    // Only the service itself creates this container.
-    if protocol::is_container(name) && name != "$logs" {
+/// Checks the names of the container and the blob.
+pub(super) fn check_names(target: &Target) -> Result<()> {
+    let (level, container) = (target.level(), &target.container);
+    if level == Level::Account {
         return Ok(());
     }
-    if !protocol::CONTAINER_NAME.contains(&name.len()) {
-        return Err(OUT_OF_RANGE_INPUT.because("a container's name has 3 to 63 characters"));
+    // Only the service itself creates the container $logs.
+    if !protocol::is_container(container) || container == "$logs" {
+        if !protocol::CONTAINER_NAME.contains(&container.len()) {
+            return Err(OUT_OF_RANGE_INPUT.because("a container's name has 3 to 63 characters"));
+        }
+        return Err(invalid(
+            "a container's name has 3 to 63 lower-case letters, digits and single hyphens",
+        ));
     }
-    Err(invalid(
-        "a container's name has 3 to 63 lower-case letters, digits and single hyphens",
-    ))
+    if level == Level::Blob && !protocol::is_blob(&target.blob) {
+        return Err(invalid("a blob's name has 1 to 1024 characters"));
+    }
+    Ok(())
 }
 
-pub(super) fn check_blob(name: &str) -> Result<()> {
-    if protocol::is_blob(name) {
-        return Ok(());
-    }
-    Err(invalid("a blob's name has 1 to 1024 characters"))
-}
-
-fn invalid(detail: &str) -> super::error::Error {
+fn invalid(detail: &str) -> Error {
     INVALID_RESOURCE_NAME.because(detail)
 }
 
@@ -139,12 +139,14 @@ mod tests {
 
     #[test]
     fn leases_of_containers_and_blobs_are_in_different_namespaces() {
-        let container = container_key("acct", "leases").unwrap();
-        assert_eq!(container.as_str(), "acct/leases");
-        let blob = blob_key("acct", "leases", "leader").unwrap();
-        assert_eq!(blob.as_str(), "acct.leases/leader");
-        let root = blob_key("acct", "$root", "x").unwrap();
-        assert_eq!(root.as_str(), "acct.___24root/x");
+        for (container, blob, expected) in [
+            ("leases", "", "acct/leases"),
+            ("leases", "leader", "acct.leases/leader"),
+            ("$root", "x", "acct.___24root/x"),
+        ] {
+            let key = lease_key(&Target::new("acct", container, blob));
+            assert_eq!(key.unwrap().as_str(), expected);
+        }
     }
 
     #[test]

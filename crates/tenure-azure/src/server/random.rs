@@ -1,6 +1,6 @@
 //! Random bits for lease ids and boundaries.
 
-/// 128 bits of the operating system's source, which nobody can guess.
+/// 128 random bits of the operating system, which cannot be guessed.
 ///
 /// # Panics
 ///

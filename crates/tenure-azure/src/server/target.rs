@@ -3,18 +3,23 @@
 use percent_encoding::percent_decode_str;
 
 use super::error::{INVALID_QUERY_PARAMETER_VALUE, INVALID_URI, Result};
-use super::names::{check_blob, check_container};
+use super::names::check_names;
 
-/// The resource of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Resource {
+/// The resource of a request. Names that are not in the path are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Target {
+    pub(super) account: String,
+    pub(super) container: String,
+    pub(super) blob: String,
+}
+
+/// The kind of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
     /// All containers of the account.
     Account,
-    Container(String),
-    Blob {
-        container: String,
-        blob: String,
-    },
+    Container,
+    Blob,
 }
 
 /// The names, in lower case, and the values of a query, both decoded. A `+` stays a `+`.
@@ -27,27 +32,38 @@ pub(super) fn account_of(path: &str) -> &str {
     path.split_once('/').map_or(path, |(account, _)| account)
 }
 
-impl Resource {
-    /// The resource in the path behind the account.
+impl Target {
+    pub(super) fn new(account: &str, container: &str, blob: &str) -> Self {
+        Self {
+            account: account.into(),
+            container: container.into(),
+            blob: blob.into(),
+        }
+    }
+
+    /// The resource of a path.
     pub(super) fn of_path(path: &str) -> Result<Self> {
         let path = path.strip_prefix('/').unwrap_or(path);
-        let rest = path.split_once('/').map_or("", |(_, rest)| rest);
         // Split before it is decoded: an encoded slash belongs to a name.
-        let (container, blob) = match rest.split_once('/') {
-            Some((container, blob)) => (container, blob),
-            None => (rest, ""),
-        };
-        if container.is_empty() && blob.is_empty() {
-            return Ok(Self::Account);
+        let mut parts = path.splitn(3, '/');
+        let mut part = || parts.next().unwrap_or_default();
+        let (account, container, blob) = (part(), part(), part());
+        let target = Self::new(account, &decoded(container)?, &decoded(blob)?);
+        check_names(&target)?;
+        Ok(target)
+    }
+
+    pub(super) const fn level(&self) -> Level {
+        match (self.container.is_empty(), self.blob.is_empty()) {
+            (true, true) => Level::Account,
+            (false, true) => Level::Container,
+            (_, false) => Level::Blob,
         }
-        let container = decoded(container)?;
-        check_container(&container)?;
-        if blob.is_empty() {
-            return Ok(Self::Container(container));
-        }
-        let blob = decoded(blob)?;
-        check_blob(&blob)?;
-        Ok(Self::Blob { container, blob })
+    }
+
+    /// The container of this resource.
+    pub(super) fn of_container(&self) -> Self {
+        Self::new(&self.account, &self.container, "")
     }
 }
 
@@ -63,8 +79,14 @@ impl Query {
 
     /// The first value of the parameter; empty if it has none.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_str())
+        self.pairs()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value)
+    }
+
+    /// The first value of the parameter; empty if it has none or is absent.
+    pub(super) fn text(&self, name: &str) -> &str {
+        self.get(name).unwrap_or_default()
     }
 
     /// Refuses duplicate parameters: it is unclear which one counts, and which one was signed.
@@ -86,7 +108,7 @@ impl Query {
     }
 }
 
-pub(super) fn decoded(text: &str) -> Result<String> {
+fn decoded(text: &str) -> Result<String> {
     let text = percent_decode_str(text).decode_utf8();
     let text = text.map_err(|_| INVALID_URI.because("the URL must be UTF-8"))?;
     Ok(text.into_owned())
@@ -96,32 +118,26 @@ pub(super) fn decoded(text: &str) -> Result<String> {
 mod tests {
     use super::*;
 
-    fn blob(container: &str, blob: &str) -> Resource {
-        Resource::Blob {
-            container: container.into(),
-            blob: blob.into(),
-        }
-    }
-
     #[test]
     fn a_path_is_split_before_it_is_decoded() {
-        for (path, resource) in [
-            ("/acct", Resource::Account),
-            ("/acct/", Resource::Account),
-            ("/acct/con", Resource::Container("con".into())),
-            ("/acct/con/", Resource::Container("con".into())),
-            ("/acct/con/b", blob("con", "b")),
-            ("/acct/con/a/b", blob("con", "a/b")),
-            ("/acct/con/a//b", blob("con", "a//b")),
-            ("/acct/con/a%2Fb", blob("con", "a/b")),
-            ("/acct/con/a%20%C3%A4+", blob("con", "a ä+")),
-            ("/acct/%24root/b", blob("$root", "b")),
+        for (path, container, blob) in [
+            ("/acct", "", ""),
+            ("/acct/", "", ""),
+            ("/acct/con", "con", ""),
+            ("/acct/con/", "con", ""),
+            ("/acct/con/b", "con", "b"),
+            ("/acct/con/a/b", "con", "a/b"),
+            ("/acct/con/a//b", "con", "a//b"),
+            ("/acct/con/a%2Fb", "con", "a/b"),
+            ("/acct/con/a%20%C3%A4+", "con", "a ä+"),
+            ("/acct/%24root/b", "$root", "b"),
         ] {
-            assert_eq!(Resource::of_path(path), Ok(resource), "{path}");
+            let target = Target::new("acct", container, blob);
+            assert_eq!(Target::of_path(path), Ok(target), "{path}");
             assert_eq!(account_of(path), "acct");
         }
         for bad in ["/acct//b", "/acct/con/%FF", "/acct/Con/b"] {
-            assert!(Resource::of_path(bad).is_err(), "{bad}");
+            assert!(Target::of_path(bad).is_err(), "{bad}");
         }
     }
 

@@ -41,9 +41,8 @@ pub fn development() -> AzureConfig {
 
 /// A store with the protocol, and a client of both protocols.
 pub fn start(config: StoreConfig, azure: AzureConfig) -> (Running, Az) {
-    let engine = config.engine.clone();
     let store = Store::open(config).expect("a store");
-    let azure = Azure::open(&store, engine.data_dir(), azure).expect("the protocol");
+    let azure = Azure::open(&store, azure).expect("the protocol");
     let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
     let running = served(server.with_protocol(azure));
     let az = Az {

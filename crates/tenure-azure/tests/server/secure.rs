@@ -167,9 +167,8 @@ async fn over_tls_bearer_tokens_and_https_only_signatures_are_valid() {
         ..development()
     };
     let open = || {
-        let StoreConfig { engine, limits } = StoreConfig::memory();
-        let store = Store::open(StoreConfig::new(engine.clone()).with_limits(limits)).unwrap();
-        let azure = Azure::open(&store, engine.data_dir(), config.clone()).unwrap();
+        let store = Store::open(StoreConfig::memory()).unwrap();
+        let azure = Azure::open(&store, config.clone()).unwrap();
         let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
         server.with_protocol(azure)
     };

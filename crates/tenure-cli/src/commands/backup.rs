@@ -41,7 +41,7 @@ impl Backup {
         } else {
             Existing::Keep
         };
-        let copied = tenure_azure::server::backup(&self.data_dir, &self.file, existing);
+        let copied = tenure_server::backup(&self.data_dir, &self.file, existing);
         let contents = match copied {
             Err(error @ BackupError::Exists { .. }) => {
                 return Err(anyhow!("{error}: choose another file, or use --force"));

@@ -6,14 +6,13 @@ use anyhow::anyhow;
 use clap::Args;
 use comfy_table::Table;
 use serde_json::{Value, json};
-use tenure::__cli::Settings;
+use tenure::__cli::{Scope, Settings};
 use tenure::config::ConfigError;
 use tenure::peers::{Asked, ElectionId, PeerView, PeersClient, agreement};
 
 use crate::exit::{self, UNREACHABLE};
 use crate::output::{self, or_dash};
 use crate::runtime;
-use crate::settings::set_flag;
 
 /// Show the status of each member of an election among peers
 ///
@@ -66,13 +65,9 @@ impl Peers {
 
     /// The settings of a member: the file, overridden by the environment, overridden by flags.
     fn settings(&self) -> Result<Settings, ConfigError> {
-        let mut settings = tenure::__cli::settings();
-        if let Some(path) = &self.config {
-            tenure::__cli::read_file(&mut settings, path)?;
-        }
-        tenure::__cli::read_environment(&mut settings)?;
-        set_flag(&mut settings, "election", "--election", &self.election);
-        set_flag(&mut settings, "bully.peers", "--peers", &self.peers);
+        let mut settings = Settings::load(Scope::Candidate, self.config.as_deref())?;
+        settings.set_flag("election", &self.election);
+        settings.set_flag("bully.peers", &self.peers);
         Ok(settings)
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Restore {
 
 impl Restore {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let restored = tenure_azure::server::restore(&self.file, &self.data_dir)?;
+        let restored = tenure_server::restore(&self.file, &self.data_dir)?;
         let contents = &restored.contents;
         if self.json {
             let mut value = to_json(contents);

@@ -210,7 +210,7 @@ fn text(kind: Option<EventKind>, change: &LeaseEvent) -> String {
     let (epoch, state) = (or_dash(view.epoch), state(view.state));
     let mut line = format!("{time}  {name}  {state:<9}  {holder}  {epoch}");
     if let Some(kind) = kind {
-        line += &format!("  {}", kind.as_str());
+        line += &format!("  {kind}");
     }
     if let Some(term) = &change.term {
         line += &format!(" ({}, {})", escape(&term.holder), term.epoch);

@@ -3,7 +3,7 @@
 mod interrupt;
 mod network;
 mod process;
-mod store;
+mod set;
 
 use std::time::Duration;
 
@@ -12,11 +12,9 @@ use tenure::Config;
 use tenure::config::Strategy;
 
 pub(crate) use interrupt::{Interrupt, SecondSignal};
-pub(crate) use network::{Network, NetworkKind, TrafficCount};
-pub(crate) use process::{
-    Process, adopt_orphans, descendants, in_background, kill_all, this_program,
-};
-pub(crate) use store::{STORE, start_store};
+pub(crate) use network::Network;
+pub(crate) use process::{adopt_orphans, descendants, kill_all, this_program};
+pub(crate) use set::{ProcessSet, STORE};
 
 /// A monotonic clock that all processes of this machine share.
 pub(crate) fn now() -> Duration {

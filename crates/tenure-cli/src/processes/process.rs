@@ -1,9 +1,7 @@
 //! Child processes and their descendants.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -31,20 +29,9 @@ pub(crate) fn this_program(arguments: &[&str]) -> Command {
     }
     command
         .args(arguments)
-        .args(["--parent", &std::process::id().to_string()]);
+        .args(["--parent", &std::process::id().to_string()])
+        .stdout(Stdio::null());
     command
-}
-
-/// Puts a process into the background: in a process group of its own, with its stderr in a log
-/// file.
-pub(crate) fn in_background(command: &mut Command, log: &Path) -> anyhow::Result<()> {
-    let log = File::options().create(true).append(true).open(log)?;
-    command
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log);
-    Ok(())
 }
 
 impl Process {

@@ -2,17 +2,8 @@
 
 use std::path::PathBuf;
 
-use serde_json::Value;
 use tenure::__cli::Settings;
 use tenure::config::ConfigError;
-
-use super::table::SettingsTable;
-
-pub(crate) const TABLE: SettingsTable = SettingsTable {
-    name: "access",
-    prefix: "TENURE_ACCESS_",
-    keys: &["file", "hosts", "allow_plain_http", "allow_anonymous"],
-};
 
 /// The checked settings of access control.
 #[derive(Debug, Default)]
@@ -27,42 +18,25 @@ pub(crate) struct AccessSettings {
 
 impl AccessSettings {
     pub(crate) fn new(settings: &Settings) -> Result<Self, ConfigError> {
-        let file = settings.with("file", |text| match text {
-            "" => Err("must be the path of an access file".into()),
-            text => Ok(text.into()),
+        let file = settings.with("access.file", |text| match text {
+            "" => Ok(None),
+            text => Ok(Some(text.into())),
         })?;
-        let hosts = settings.texts("hosts")?.into_iter();
-        let hosts = hosts.filter(|host| !host.is_empty());
-        let hosts: Vec<String> = hosts.map(Into::into).collect();
+        let hosts = settings.items("access.hosts", |host| Ok(host.to_owned()))?;
         if let Some(wrong) = hosts.iter().find(|host| !is_host(host)) {
             let reason =
                 format!("{wrong:?} is not a host name; write it without a scheme and a port");
-            return Err(settings.invalid("hosts", reason));
+            return Err(settings.invalid("access.hosts", reason));
         }
         Ok(Self {
-            file,
+            file: file.flatten(),
             hosts,
-            allow_plain_http: settings.flag("allow_plain_http")?.unwrap_or_default(),
-            allow_anonymous: settings.flag("allow_anonymous")?.unwrap_or_default(),
+            allow_plain_http: settings
+                .flag("access.allow_plain_http")?
+                .unwrap_or_default(),
+            allow_anonymous: settings.flag("access.allow_anonymous")?.unwrap_or_default(),
         })
     }
-}
-
-/// Each key with its value in effect; all values are checked.
-pub(crate) fn values(settings: &Settings) -> Result<Vec<(&'static str, Value)>, ConfigError> {
-    let AccessSettings {
-        file,
-        hosts,
-        allow_plain_http,
-        allow_anonymous,
-    } = AccessSettings::new(settings)?;
-    let file = file.map(|file| file.to_string_lossy().into_owned());
-    Ok(vec![
-        ("file", file.into()),
-        ("hosts", hosts.into()),
-        ("allow_plain_http", allow_plain_http.into()),
-        ("allow_anonymous", allow_anonymous.into()),
-    ])
 }
 
 fn is_host(text: &str) -> bool {

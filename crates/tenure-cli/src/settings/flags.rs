@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tenure::__cli::Settings;
-use tenure::config::{ConfigError, Origin, Strategy};
+use tenure::__cli::{Scope, Settings};
+use tenure::config::{ConfigError, Strategy};
 
 /// The address of the store.
 #[derive(Debug, Args)]
@@ -69,19 +69,10 @@ impl StoreArgs {
     /// The settings of a candidate: the file, overridden by the environment, overridden by these
     /// flags.
     pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
-        let mut settings = tenure::__cli::settings();
-        if let Some(path) = &self.config {
-            tenure::__cli::read_file(&mut settings, path)?;
-        }
-        tenure::__cli::read_environment(&mut settings)?;
-        set_flag(&mut settings, "servers", "--server", &self.server);
-        set_flag(&mut settings, "ca_file", "--ca-file", &self.ca_file);
-        set_flag(
-            &mut settings,
-            "token_file",
-            "--token-file",
-            &self.token_file,
-        );
+        let mut settings = Settings::load(Scope::Candidate, self.config.as_deref())?;
+        settings.set_flag("servers", &self.server);
+        settings.set_flag("ca_file", &self.ca_file);
+        settings.set_flag("token_file", &self.token_file);
         Ok(settings)
     }
 }
@@ -91,35 +82,22 @@ impl CandidateArgs {
     /// flags.
     pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
         let mut settings = self.store.settings()?;
-        for (key, flag, value) in [
-            ("election", "--election", &self.election),
-            ("candidate", "--candidate", &self.candidate),
-            ("priority", "--priority", &self.priority),
-            ("lease_duration", "--lease-duration", &self.lease_duration),
-            ("stop_grace", "--stop-grace", &self.stop_grace),
-            ("strategy", "--strategy", &self.strategy),
-            ("bully.node", "--node", &self.node),
-            ("bully.listen", "--listen", &self.listen),
-            ("bully.key_file", "--key-file", &self.key_file),
-            ("bully.state_dir", "--state-dir", &self.state_dir),
+        for (key, value) in [
+            ("election", &self.election),
+            ("candidate", &self.candidate),
+            ("priority", &self.priority),
+            ("lease_duration", &self.lease_duration),
+            ("stop_grace", &self.stop_grace),
+            ("strategy", &self.strategy),
+            ("bully.node", &self.node),
+            ("bully.listen", &self.listen),
+            ("bully.key_file", &self.key_file),
+            ("bully.state_dir", &self.state_dir),
         ] {
-            set_flag(&mut settings, key, flag, value);
+            settings.set_flag(key, value);
         }
-        set_flag(&mut settings, "bully.peers", "--peers", &self.peers);
+        settings.set_flag("bully.peers", &self.peers);
         Ok(settings)
-    }
-}
-
-/// Sets a key to the values of a flag, if it was given.
-pub(crate) fn set_flag<'a>(
-    settings: &mut Settings,
-    key: &str,
-    flag: &str,
-    values: impl IntoIterator<Item = &'a String>,
-) {
-    let mut values = values.into_iter().peekable();
-    if values.peek().is_some() {
-        settings.set(key, values, Origin::Flag(flag.into()));
     }
 }
 
@@ -127,7 +105,7 @@ pub(crate) fn set_flag<'a>(
 pub(crate) fn with_any_election(settings: &Settings) -> Settings {
     let mut settings = settings.clone();
     if settings.origin("election").is_none() {
-        settings.set("election", ["any"], Origin::Flag("--election".into()));
+        settings.set_flag("election", &["any".into()]);
     }
     settings
 }

@@ -1,5 +1,7 @@
 //! The state that a member keeps on disk.
 
+use serde::{Deserialize, Serialize};
+
 use super::{ElectionId, NodeId};
 use crate::Epoch;
 
@@ -8,9 +10,7 @@ use crate::Epoch;
 ///
 /// A member that has lost its record must not take part under its number again: other members rely
 /// on its promises.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HardState {
     /// How often it has started.
@@ -26,13 +26,4 @@ pub struct HardState {
     pub promised_ms: Option<u64>,
     /// Without a quorum: the election that it has accepted, until that is over.
     pub accepted: Option<ElectionId>,
-}
-
-impl HardState {
-    /// The record with which the member starts, to be written before its first message.
-    #[must_use]
-    pub(super) const fn restarted(mut self) -> Self {
-        self.incarnation = self.incarnation.saturating_add(1);
-        self
-    }
 }

@@ -1,5 +1,7 @@
 //! The members of a group.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{GroupGuarantee, NodeId};
@@ -15,12 +17,6 @@ pub struct Member {
     pub id: NodeId,
     /// Its rank: **lower is better**. Members of equal rank go by their node id, lower first.
     pub priority: u32,
-}
-
-impl Member {
-    const fn rank(self) -> (u32, NodeId) {
-        (self.priority, self.id)
-    }
 }
 
 /// All members, best first. The list is the same on every member, and a quorum is counted in it: in
@@ -60,13 +56,12 @@ impl Membership {
         }
         members.sort_by_key(|member| member.id);
         if let Some(pair) = members.windows(2).find(|pair| pair[0].id == pair[1].id) {
-            let (first, second) = (pair[0], pair[1]);
             return Err(MembershipError::Twice {
-                id: first.id,
-                priorities: (first.priority, second.priority),
+                id: pair[0].id,
+                priorities: (pair[0].priority, pair[1].priority),
             });
         }
-        members.sort_by_key(|member| member.rank());
+        members.sort_by_key(|member| (member.priority, member.id));
         Ok(Self(members))
     }
 
@@ -122,17 +117,11 @@ impl Membership {
         self.place(one) < self.place(other)
     }
 
-    /// The guarantee of an election among them if it is not configured: with three or more a
-    /// majority outlives the loss of one, so a quorum is required. With two it does not: a quorum
+    /// The guarantee of an election among so many members if it is not configured: with three or more
+    /// a majority outlives the loss of one, so a quorum is required. With two it does not: a quorum
     /// would stop both when one stops.
     #[must_use]
-    pub const fn default_guarantee(&self) -> GroupGuarantee {
-        Self::default_guarantee_of(self.len())
-    }
-
-    /// The same for so many members.
-    #[must_use]
-    pub const fn default_guarantee_of(members: usize) -> GroupGuarantee {
+    pub const fn default_guarantee(members: usize) -> GroupGuarantee {
         if members >= 3 {
             GroupGuarantee::Quorum
         } else {
@@ -140,18 +129,24 @@ impl Membership {
         }
     }
 
-    /// A warning for the operator.
+    /// A warning for the operator: a configuration that works and is hardly meant.
     #[must_use]
-    pub const fn warning(&self, guarantee: GroupGuarantee) -> Option<MembershipWarning> {
-        let members = self.len();
+    pub fn warning(&self, guarantee: GroupGuarantee) -> Option<String> {
+        let (members, tolerated) = (self.len(), self.tolerated_failures());
         match guarantee {
             GroupGuarantee::BestEffort if members == 1 => None,
-            GroupGuarantee::BestEffort => Some(MembershipWarning::NoQuorum { members }),
-            GroupGuarantee::Quorum if members == 2 => Some(MembershipWarning::Two),
-            GroupGuarantee::Quorum if members.is_multiple_of(2) => Some(MembershipWarning::Even {
-                members,
-                tolerated: self.tolerated_failures(),
-            }),
+            GroupGuarantee::BestEffort => Some(format!(
+                "without a quorum each part of a parted network may have its own leader ({members} members)"
+            )),
+            GroupGuarantee::Quorum if members == 2 => Some(
+                "with 2 members and a quorum there is no leader while one is away; add a third member"
+                    .into(),
+            ),
+            // One member less would tolerate as much.
+            GroupGuarantee::Quorum if members.is_multiple_of(2) => Some(format!(
+                "{members} members tolerate the loss of {tolerated}, as {} would; take an odd number",
+                members - 1
+            )),
             GroupGuarantee::Quorum => None,
         }
     }
@@ -181,34 +176,6 @@ pub enum MembershipError {
         id: NodeId,
         /// Their priorities.
         priorities: (u32, u32),
-    },
-}
-
-/// A configuration that works and is hardly meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MembershipWarning {
-    /// A quorum of two is two.
-    #[error("with 2 members and a quorum there is no leader while one is away; add a third member")]
-    Two,
-    /// One member less would tolerate as much.
-    #[error(
-        "{members} members tolerate the loss of {tolerated}, as {} would; take an odd number",
-        members - 1
-    )]
-    Even {
-        /// How many they are.
-        members: usize,
-        /// How many may be away.
-        tolerated: usize,
-    },
-    /// Two leaders at a time are possible.
-    #[error(
-        "without a quorum each part of a parted network may have its own leader ({members} members)"
-    )]
-    NoQuorum {
-        /// How many they are.
-        members: usize,
     },
 }
 
@@ -270,13 +237,11 @@ mod tests {
             let members: Vec<_> = (0..members).map(|id| (id, 0)).collect();
             let members = of(&members).unwrap();
             assert_eq!(members.majority(), majority);
-            assert_eq!(members.default_guarantee(), guarantee);
+            assert_eq!(Membership::default_guarantee(members.len()), guarantee);
             assert_eq!(members.warning(guarantee).is_some(), warned);
         }
         let two = of(&[(1, 0), (2, 0)]).unwrap();
-        assert_eq!(
-            two.warning(GroupGuarantee::Quorum),
-            Some(MembershipWarning::Two)
-        );
+        let warning = two.warning(GroupGuarantee::Quorum).unwrap();
+        assert!(warning.contains("add a third member"), "{warning}");
     }
 }

@@ -2,15 +2,15 @@
 
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{HardState, NodeId};
 use crate::Epoch;
 use crate::detector::Verdict;
 
 /// The name of an election: its organiser, the start of the organiser, and a count within that
 /// start. Of two elections of one organiser the greater one is the newer one.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ElectionId {
     /// The member that leads if it wins.
@@ -23,9 +23,7 @@ pub struct ElectionId {
 
 /// A message from one member to another. The transport verifies its sender, and drops it when it is
 /// older than [`GroupTimings::message_lifetime`](super::GroupTimings::message_lifetime).
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum PeerMessage {
     /// "Stop what you do and wait for me: I organise this election."
@@ -73,10 +71,14 @@ pub enum PeerMessage {
     Quorum(QuorumMessage),
 }
 
+impl From<QuorumMessage> for PeerMessage {
+    fn from(message: QuorumMessage) -> Self {
+        Self::Quorum(message)
+    }
+}
+
 /// A message between members of a group with a quorum.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum QuorumMessage {
     /// "Would you vote for me?" Binds nobody.

@@ -3,12 +3,9 @@
 use core::time::Duration;
 
 use super::best_effort::BestEffort;
-use super::node_state::{NodeState, Started};
-use super::quorum::Quorum;
-use super::{
-    ElectionId, GroupGuarantee, GroupSettings, HardState, NodeId, PeerEffect, PeerInput,
-    PeerMessage,
-};
+use super::node_state::{Context, NodeState, Started};
+use super::quorum::{Quorum, Role};
+use super::{ElectionId, GroupGuarantee, GroupSettings, HardState, NodeId, PeerEffect, PeerInput};
 use crate::election::{ElectionMachine, EndReason, Output, Standing, TaskEnd, TermEvent};
 use crate::{Epoch, Instant, Random};
 
@@ -33,7 +30,7 @@ impl PeerCandidate {
     #[must_use]
     pub fn new(settings: GroupSettings, record: HardState, started: Started) -> Self {
         let state = NodeState::new(settings, record, started);
-        let machine = match state.guarantee() {
+        let machine = match state.settings.guarantee() {
             GroupGuarantee::BestEffort => Machine::BestEffort(BestEffort::new(&state, started.at)),
             GroupGuarantee::Quorum => Machine::Quorum(Quorum::new(&state, started.at)),
         };
@@ -42,12 +39,6 @@ impl PeerCandidate {
             machine,
             watched: None,
         }
-    }
-
-    /// The guarantee of this election.
-    #[must_use]
-    pub fn guarantee(&self) -> GroupGuarantee {
-        self.state.guarantee()
     }
 
     /// The settings.
@@ -148,7 +139,10 @@ impl PeerCandidate {
     pub const fn reaches_majority(&self) -> Option<bool> {
         match &self.machine {
             Machine::BestEffort(_) => None,
-            Machine::Quorum(machine) => Some(machine.connected || machine.follows()),
+            Machine::Quorum(machine) => {
+                let follows = matches!(machine.role, Role::Following { leader: Some(_) });
+                Some(machine.connected || follows)
+            }
         }
     }
 
@@ -158,44 +152,49 @@ impl PeerCandidate {
         self.state.taken_epoch = self.state.taken_epoch.max(Some(epoch));
     }
 
+    pub(super) fn parts<'a>(
+        &'a mut self,
+        now: Instant,
+        random: &'a mut dyn Random,
+    ) -> (&'a mut Machine, Context<'a>) {
+        let state = &mut self.state;
+        (&mut self.machine, Context { state, now, random })
+    }
+
     /// The task is gone, and with it the term.
-    pub(super) fn end_term(&mut self, now: Instant, end: TaskEnd) {
+    pub(super) fn end_term(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
         let Some(mut term) = self.state.term.take() else {
             return;
         };
-        term.begin_ending(now, EndReason::of_task(end), &mut self.state.outbox.ready);
-        let (epoch, reason) = (term.epoch(), term.reason());
-        self.state.candidate_since = None;
+        let (machine, mut cx) = self.parts(now, random);
+        term.begin_ending(now, EndReason::of_task(end), &mut cx.state.outbox.ready);
+        let (epoch, reason) = (term.epoch, term.reason());
+        cx.state.candidate_since = None;
         if reason.calls_for_cool_down() {
-            let cool_down = self.state.settings.timings.term().cool_down();
-            self.state.cooldown_until = now + cool_down;
+            cx.state.cooldown_until = now + cx.state.settings.timings.term().cool_down();
         }
-        match &mut self.machine {
-            Machine::BestEffort(machine) if !term.is_lost() => {
-                machine.abdicate(&mut self.state, now);
-            }
-            Machine::BestEffort(_) => {}
-            Machine::Quorum(machine) => {
-                machine.release(&mut self.state, now, epoch, term.take_successor());
-            }
+        match machine {
+            Machine::BestEffort(_) if term.lost => {}
+            Machine::BestEffort(machine) => machine.abdicate(&mut cx),
+            Machine::Quorum(machine) => machine.release(&mut cx, epoch, term.successor),
         }
-        self.state.outbox.emit(TermEvent::Ended(epoch, reason));
+        cx.state.outbox.ready.emit(TermEvent::Ended(epoch, reason));
     }
 
     /// Lets time pass for the term. A leader whose machine stood still past the renew deadline
     /// leads no more, whichever machine elected it: the other members will not have waited.
-    pub(super) fn tick_term(&mut self, now: Instant) {
-        let Some(term) = &mut self.state.term else {
+    pub(super) fn tick_term(&mut self, now: Instant, random: &mut dyn Random) {
+        let (machine, mut cx) = self.parts(now, random);
+        let Some(term) = &mut cx.state.term else {
             return;
         };
-        let timings = self.state.settings.timings.term();
-        term.tick(now, timings, &mut self.state.outbox.ready);
-        let lost = term.is_lost();
-        match &mut self.machine {
-            Machine::BestEffort(machine) if lost => machine.abdicate(&mut self.state, now),
+        let timings = cx.state.settings.timings.term();
+        term.tick(now, timings, &mut cx.state.outbox.ready);
+        match machine {
+            Machine::BestEffort(machine) if term.lost => machine.abdicate(&mut cx),
             // No member renews such a term, so it lasts as long as the leader is awake.
             Machine::BestEffort(_) => term.renew(now),
-            Machine::Quorum(machine) if lost => machine.lost(&mut self.state, now),
+            Machine::Quorum(machine) if term.lost => machine.lost(&mut cx),
             Machine::Quorum(_) => {}
         }
     }
@@ -210,10 +209,10 @@ impl ElectionMachine for PeerCandidate {
         if self.state.candidate_since.is_none() && self.state.term.is_none() {
             let from = self.state.cooldown_until.max(now);
             self.state.candidate_since = Some(from);
-            match &mut self.machine {
-                Machine::BestEffort(machine) if from <= now => machine.wake(&mut self.state, now),
-                Machine::BestEffort(_) => {}
-                Machine::Quorum(machine) => machine.wake(now),
+            match self.parts(now, random) {
+                (Machine::BestEffort(machine), mut cx) if from <= now => machine.wake(&mut cx),
+                (Machine::BestEffort(_), _) => {}
+                (Machine::Quorum(machine), _) => machine.wake(now),
             }
             self.handle_timeout(now, random);
         }
@@ -223,13 +222,13 @@ impl ElectionMachine for PeerCandidate {
         if let Some(term) = &mut self.state.term {
             let timings = self.state.settings.timings.term();
             term.resign(now, reason, timings, &mut self.state.outbox.ready);
-            self.tick_term(now);
+            self.tick_term(now, random);
         } else if self.state.candidate_since.take().is_some() {
-            match &mut self.machine {
-                Machine::BestEffort(machine) => machine.abdicate(&mut self.state, now),
-                Machine::Quorum(machine) => machine.withdraw(&mut self.state, now, random),
+            match self.parts(now, random) {
+                (Machine::BestEffort(machine), mut cx) => machine.abdicate(&mut cx),
+                (Machine::Quorum(machine), mut cx) => machine.withdraw(&mut cx),
             }
-            self.state.outbox.emit(TermEvent::Withdrawn);
+            self.state.outbox.ready.emit(TermEvent::Withdrawn);
         }
     }
 
@@ -242,56 +241,32 @@ impl ElectionMachine for PeerCandidate {
     fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
         // Time first: a task that stops because the term has passed has not ended the term.
         self.handle_timeout(now, random);
-        self.end_term(now, end);
+        self.end_term(now, end, random);
     }
 
     fn handle_message(&mut self, now: Instant, input: PeerInput, random: &mut dyn Random) {
         // Time first: an answer must not prolong what time has ended before it came.
-        self.tick_term(now);
-        let state = &mut self.state;
-        match (&mut self.machine, input) {
-            // From a member of another election, or from itself.
-            (_, PeerInput::Message { from, .. })
-                if from == state.me() || !state.settings.members.contains(from) => {}
-            (Machine::BestEffort(machine), PeerInput::Message { from, message }) => {
-                machine.handle_message(state, now, (from, message));
+        self.tick_term(now, random);
+        if let PeerInput::Message { from, .. } = input {
+            let settings = &self.state.settings;
+            if from == settings.me || !settings.members.contains(from) {
+                return; // From a member of another election, or from itself.
             }
-            (
-                Machine::BestEffort(machine),
-                PeerInput::Answer {
-                    node,
-                    round,
-                    verdict,
-                },
-            ) => {
-                machine.handle_answer(state, now, (node, round, verdict));
-            }
-            (Machine::BestEffort(machine), PeerInput::Suspected(node)) => {
-                machine.handle_suspected(state, node);
-            }
-            (Machine::BestEffort(_), PeerInput::Alive(_)) => {}
-            (Machine::Quorum(machine), PeerInput::Message { from, message }) => {
-                if let PeerMessage::Quorum(message) = message {
-                    machine.handle_message(state, now, (from, message), random);
+        }
+        let (machine, mut cx) = self.parts(now, random);
+        if input == PeerInput::Persisted {
+            cx.state.outbox.handle_persisted();
+            if cx.state.outbox.is_durable() {
+                match machine {
+                    Machine::BestEffort(machine) => machine.handle_persisted(&mut cx),
+                    Machine::Quorum(machine) => machine.handle_persisted(&mut cx),
                 }
             }
-            (Machine::Quorum(machine), PeerInput::Suspected(node)) => {
-                machine.handle_suspected(state, now, node, random);
-            }
-            (Machine::Quorum(machine), PeerInput::Alive(node)) => machine.handle_alive(node),
-            // With a quorum the machine asks the members themselves.
-            (Machine::Quorum(_), PeerInput::Answer { .. }) => {}
-            (machine, PeerInput::Persisted) => {
-                state.outbox.handle_persisted();
-                if state.outbox.is_durable() {
-                    match machine {
-                        Machine::BestEffort(machine) => {
-                            machine.handle_persisted(state, now, random)
-                        }
-                        Machine::Quorum(machine) => machine.handle_persisted(state, now, random),
-                    }
-                }
-            }
+            return;
+        }
+        match machine {
+            Machine::BestEffort(machine) => machine.handle_input(&mut cx, input),
+            Machine::Quorum(machine) => machine.handle_input(&mut cx, input),
         }
     }
 
@@ -302,21 +277,21 @@ impl ElectionMachine for PeerCandidate {
     }
 
     fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
-        self.tick_term(now);
-        match &mut self.machine {
-            Machine::BestEffort(machine) => machine.handle_timeout(&mut self.state, now, random),
-            Machine::Quorum(machine) => machine.handle_timeout(&mut self.state, now, random),
+        self.tick_term(now, random);
+        match self.parts(now, random) {
+            (Machine::BestEffort(machine), mut cx) => machine.handle_timeout(&mut cx),
+            (Machine::Quorum(machine), mut cx) => machine.handle_timeout(&mut cx),
         }
     }
 
     fn poll_output(&mut self) -> Option<Output<PeerEffect>> {
-        let output = self.state.outbox.poll();
+        let output = self.state.outbox.ready.poll();
         output.or_else(|| self.move_watch().map(Output::Effect))
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         let due = match &self.machine {
-            Machine::BestEffort(machine) => machine.due(),
+            Machine::BestEffort(machine) => machine.tick_at,
             Machine::Quorum(machine) => machine.due(),
         };
         let timings = self.state.settings.timings.term();

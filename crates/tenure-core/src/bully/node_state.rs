@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::outbox::Outbox;
 use super::{GroupGuarantee, GroupSettings, HardState, NodeId, PeerMessage};
 use crate::election::{CampaignFailure, EndReason, Term, TermEvent};
-use crate::{Epoch, Instant, UnixMillis};
+use crate::{Epoch, Instant, Random, UnixMillis};
 
 /// When a member started, on both clocks.
 ///
@@ -18,6 +18,19 @@ pub struct Started {
     pub at: Instant,
     /// On the wall clock.
     pub wall: UnixMillis,
+}
+
+/// One call of a member, as its machine sees it.
+pub(super) struct Context<'a> {
+    pub(super) state: &'a mut NodeState,
+    pub(super) now: Instant,
+    pub(super) random: &'a mut dyn Random,
+}
+
+impl Context<'_> {
+    pub(super) fn lifetime(&self) -> Duration {
+        self.state.settings.timings.message_lifetime()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -37,10 +50,11 @@ pub(super) struct NodeState {
 }
 
 impl NodeState {
-    pub(super) fn new(settings: GroupSettings, record: HardState, started: Started) -> Self {
+    pub(super) fn new(settings: GroupSettings, mut record: HardState, started: Started) -> Self {
+        record.incarnation = record.incarnation.saturating_add(1);
         let mut state = Self {
             settings: Arc::new(settings),
-            record: record.restarted(),
+            record,
             outbox: Outbox::default(),
             candidate_since: None,
             cooldown_until: Instant::default(),
@@ -49,7 +63,7 @@ impl NodeState {
             taken_epoch: None,
             seen: None,
         };
-        if state.guarantee() == GroupGuarantee::BestEffort
+        if state.settings.guarantee() == GroupGuarantee::BestEffort
             && let Some(bound) = state.quarantine()
         {
             // The member belonged to a group with a quorum, whose leader may still count on it.
@@ -77,14 +91,14 @@ impl NodeState {
         self.settings.members.is_better(one, other)
     }
 
-    pub(super) fn send(&mut self, to: NodeId, message: PeerMessage) {
-        self.outbox.send(to, message);
+    pub(super) fn send(&mut self, to: NodeId, message: impl Into<PeerMessage>) {
+        self.outbox.send(to, message.into());
     }
 
-    pub(super) fn send_all(&mut self, message: PeerMessage) {
-        let settings = self.settings.clone();
-        for to in settings.members.others(settings.me) {
-            self.send(to, message);
+    pub(super) fn send_all(&mut self, message: impl Into<PeerMessage>) {
+        let message = message.into();
+        for to in self.settings.members.others(self.settings.me) {
+            self.outbox.send(to, message);
         }
     }
 
@@ -108,7 +122,7 @@ impl NodeState {
             self.candidate_since = None;
             let why = "the epochs are used up: a member has promised the greatest one";
             let failure = CampaignFailure::Barred(why.into());
-            self.outbox.emit(TermEvent::Failed(failure));
+            self.outbox.ready.emit(TermEvent::Failed(failure));
         }
         epoch
     }
@@ -123,7 +137,7 @@ impl NodeState {
             let other = seen.filter(|(leader, _)| *leader != self.me());
             let other = other.map(|(leader, epoch)| (leader.into(), epoch));
             if seen.is_none() || other.is_some() {
-                self.outbox.emit(TermEvent::LeaderSeen(other));
+                self.outbox.ready.emit(TermEvent::LeaderSeen(other));
             }
         }
     }
@@ -132,20 +146,15 @@ impl NodeState {
     pub(super) fn begin(&mut self, now: Instant, epoch: Epoch, asked: Instant) {
         debug_assert!(self.term.is_none() && self.outbox.is_durable());
         self.term = Some(Term::new(epoch, asked, now));
-        self.outbox.emit(TermEvent::Began(epoch));
+        self.outbox.ready.emit(TermEvent::Began(epoch));
         self.see_leader(Some((self.me(), epoch)));
     }
 
     /// Another member leads, or may lead: the task gets no time.
     pub(super) fn supersede(&mut self, now: Instant) {
-        let settings = self.settings.clone();
         if let Some(term) = &mut self.term {
-            let (timings, outputs) = (settings.timings.term(), &mut self.outbox.ready);
+            let (timings, outputs) = (self.settings.timings.term(), &mut self.outbox.ready);
             term.lose(now, EndReason::Superseded, Some(now), timings, outputs);
         }
-    }
-
-    pub(super) fn guarantee(&self) -> GroupGuarantee {
-        self.settings.guarantee()
     }
 }

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use super::{HardState, NodeId, PeerEffect, PeerMessage};
-use crate::election::{Output, Outputs, TermEvent};
+use crate::election::Outputs;
 
 /// Outputs not yet polled.
 ///
@@ -20,17 +20,9 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn emit(&mut self, event: TermEvent) {
-        self.ready.emit(event);
-    }
-
-    pub(super) fn effect(&mut self, effect: PeerEffect) {
-        self.ready.effect(effect);
-    }
-
     pub(super) fn send(&mut self, to: NodeId, message: PeerMessage) {
         if self.is_durable() {
-            self.effect(PeerEffect::Send { to, message });
+            self.ready.effect(PeerEffect::Send { to, message });
         } else {
             self.held.push_back((to, message));
         }
@@ -44,7 +36,7 @@ impl Outbox {
 
     pub(super) fn persist(&mut self, record: HardState) {
         self.unwritten += 1;
-        self.effect(PeerEffect::Persist(record));
+        self.ready.effect(PeerEffect::Persist(record));
     }
 
     /// Whether all records are on disk.
@@ -57,7 +49,7 @@ impl Outbox {
         self.unwritten = self.unwritten.saturating_sub(1);
         if self.is_durable() {
             for (to, message) in core::mem::take(&mut self.held) {
-                self.effect(PeerEffect::Send { to, message });
+                self.ready.effect(PeerEffect::Send { to, message });
             }
         }
     }
@@ -65,9 +57,5 @@ impl Outbox {
     /// Whether a message to this member waits for the disk.
     pub(super) fn holds_message_to(&self, node: NodeId) -> bool {
         self.held.iter().any(|(to, _)| *to == node)
-    }
-
-    pub(super) fn poll(&mut self) -> Option<Output<PeerEffect>> {
-        self.ready.poll()
     }
 }

@@ -1,6 +1,6 @@
 //! The settings of a member.
 
-use super::{GroupGuarantee, GroupTimings, Membership, MembershipWarning, NodeId};
+use super::{GroupGuarantee, GroupTimings, Membership, NodeId};
 use crate::Incarnation;
 use crate::detector::Group;
 
@@ -63,7 +63,7 @@ pub struct GroupSettings {
     guarantee: GroupGuarantee,
     preempt: bool,
     #[cfg(any(test, feature = "mutations"))]
-    without: alloc::vec::Vec<DisabledRule>,
+    pub(super) without: alloc::vec::Vec<DisabledRule>,
 }
 
 /// Settings never change, so they don't tell two members of one run apart.
@@ -94,7 +94,7 @@ impl GroupSettings {
         }
         Ok(Self {
             me,
-            guarantee: members.default_guarantee(),
+            guarantee: Membership::default_guarantee(members.len()),
             members,
             timings,
             preempt: false,
@@ -123,11 +123,6 @@ impl GroupSettings {
     pub fn without(mut self, fix: DisabledRule) -> Self {
         self.without.push(fix);
         self
-    }
-
-    #[cfg(any(test, feature = "mutations"))]
-    pub(super) fn has_mutation(&self, fix: DisabledRule) -> bool {
-        self.without.contains(&fix)
     }
 
     /// The guarantee of an election with these settings.
@@ -168,7 +163,7 @@ impl GroupSettings {
 
     /// A warning for the operator.
     #[must_use]
-    pub const fn warning(&self) -> Option<MembershipWarning> {
+    pub fn warning(&self) -> Option<alloc::string::String> {
         self.members.warning(self.guarantee)
     }
 }
@@ -177,7 +172,9 @@ impl GroupSettings {
 macro_rules! mutation {
     ($settings:expr, $fix:ident) => {{
         #[cfg(any(test, feature = "mutations"))]
-        let is_mutated = $settings.has_mutation($crate::bully::DisabledRule::$fix);
+        let is_mutated = $settings
+            .without
+            .contains(&$crate::bully::DisabledRule::$fix);
         #[cfg(not(any(test, feature = "mutations")))]
         let is_mutated = false;
         is_mutated

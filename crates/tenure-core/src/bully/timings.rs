@@ -1,5 +1,7 @@
 //! The timings of an election among peers, valid by construction.
 
+use alloc::format;
+use alloc::string::String;
 use core::time::Duration;
 
 use crate::lease::candidate::{TICK_INTERVAL, Timings as TermTimings};
@@ -42,12 +44,8 @@ pub struct GroupTimings {
 impl Default for GroupTimings {
     /// A term's defaults (15 s, 5 s, 10 s, 14 s), messages of half a second, a hold-down of 30 s.
     fn default() -> Self {
-        let term = TermTimings::default();
-        Self {
-            term,
-            message_lifetime: DEFAULT_LIFETIME,
-            hold_down: DEFAULT_HOLD_DOWN,
-        }
+        let options = GroupTimingsOptions::default();
+        Self::new(TermTimings::default(), &options).expect("the defaults are consistent")
     }
 }
 
@@ -65,35 +63,31 @@ impl GroupTimings {
         let lifetime = options
             .message_lifetime
             .unwrap_or_else(|| (interval / 10).max(DEFAULT_LIFETIME).min(interval / 4));
-        if lifetime < TICK_INTERVAL / 10 {
-            return Err(GroupTimingsError::MessageLifetimeShort { lifetime });
+        let least = TICK_INTERVAL / 10;
+        if lifetime < least {
+            let error = format!("message lifetime {lifetime:?} must be at least {least:?}");
+            return Err(GroupTimingsError::MessageLifetime(error));
         }
         // A round of renewals is answered, or known to be lost, before half of the interval is over.
         if lifetime > interval / 2 {
-            return Err(GroupTimingsError::MessageLifetimeLong { lifetime, interval });
+            return Err(GroupTimingsError::MessageLifetime(format!(
+                "message lifetime {lifetime:?} must be at most half of the renew interval {interval:?}"
+            )));
         }
         let lease = term.lease_duration();
         let hold_down = options
             .hold_down
             .unwrap_or_else(|| DEFAULT_HOLD_DOWN.max(lease));
         if hold_down < lease {
-            return Err(GroupTimingsError::HoldDown { hold_down, lease });
+            return Err(GroupTimingsError::HoldDown(format!(
+                "hold-down {hold_down:?} must be at least the lease duration {lease:?}"
+            )));
         }
         Ok(Self {
             term,
             message_lifetime: lifetime,
             hold_down,
         })
-    }
-
-    /// Timings that need not be possible: every timer is always due, and a term lasts this long.
-    #[cfg(test)]
-    pub(super) const fn unchecked(lease_duration: Duration, renew_deadline: Duration) -> Self {
-        Self {
-            term: TermTimings::unchecked(lease_duration, renew_deadline),
-            message_lifetime: Duration::ZERO,
-            hold_down: Duration::ZERO,
-        }
     }
 
     /// The timings of a term.
@@ -114,13 +108,6 @@ impl GroupTimings {
         self.hold_down
     }
 
-    /// The longest attempt of an election that loses no message: pre-vote, vote and the first
-    /// renewal, each there and back.
-    #[must_use]
-    pub fn election(&self) -> Duration {
-        self.message_lifetime * 3
-    }
-
     /// How long a member that has restarted keeps its earlier promise.
     #[must_use]
     pub const fn quarantine(&self) -> Duration {
@@ -130,48 +117,25 @@ impl GroupTimings {
     /// With a quorum: longest time without a leader after the leader dies at the worst moment,
     /// right after a renewal, if the next election succeeds at the first attempt. The promises last
     /// a lease duration from their renewal, which is up to one message after the renewal was sent;
-    /// the others tick again within a message's lifetime.
+    /// the others tick again within a message's lifetime. The election takes three: pre-vote, vote and
+    /// the first renewal, each there and back.
     #[must_use]
     pub fn worst_without_leader(&self) -> Duration {
-        self.term.worst_without_leader() + self.message_lifetime * 2 + self.election()
-    }
-
-    /// With a quorum: by how much, in per cent, the leader's clock may run slower than that of any
-    /// other member before another one could lead while an aborted task still runs.
-    #[must_use]
-    pub fn tolerated_drift_percent(&self) -> f64 {
-        self.term.tolerated_drift_percent()
+        self.term.worst_without_leader() + self.message_lifetime * (2 + 3)
     }
 }
 
-/// Why timings can't hold together. The user must change one of the two numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why timings can't hold together. The text has the numbers; the user must change one of them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupTimingsError {
-    /// Every message would come too late.
-    #[error("message lifetime {lifetime:?} must be at least {:?}", TICK_INTERVAL / 10)]
-    MessageLifetimeShort {
-        /// The configured value.
-        lifetime: Duration,
-    },
-    /// A lost renewal would be noticed too late to send another one.
-    #[error(
-        "message lifetime {lifetime:?} must be at most half of the renew interval {interval:?}"
-    )]
-    MessageLifetimeLong {
-        /// The configured or derived value.
-        lifetime: Duration,
-        /// The configured or derived value.
-        interval: Duration,
-    },
+    /// Every message would come too late, or a lost renewal would be noticed too late to send another
+    /// one.
+    #[error("{0}")]
+    MessageLifetime(String),
     /// A member that restarts over and over would take the lead each time.
-    #[error("hold-down {hold_down:?} must be at least the lease duration {lease:?}")]
-    HoldDown {
-        /// The configured value.
-        hold_down: Duration,
-        /// The configured or derived value.
-        lease: Duration,
-    },
+    #[error("{0}")]
+    HoldDown(String),
 }
 
 #[cfg(test)]
@@ -179,6 +143,20 @@ mod tests {
     use super::*;
     use crate::lease::candidate::TimingsOptions as TermOptions;
     use alloc::string::ToString;
+
+    impl GroupTimings {
+        /// Timings that need not be possible: every timer is always due, and a term lasts this long.
+        pub(in crate::bully) const fn unchecked(
+            lease_duration: Duration,
+            renew_deadline: Duration,
+        ) -> Self {
+            Self {
+                term: TermTimings::unchecked(lease_duration, renew_deadline),
+                message_lifetime: Duration::ZERO,
+                hold_down: Duration::ZERO,
+            }
+        }
+    }
 
     #[test]
     fn the_defaults_are_what_the_derivation_gives() {

@@ -3,9 +3,9 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use super::options::{self, OptionsError};
 use super::push::Estimator;
 use crate::Instant;
+use crate::time::nanos;
 
 /// Estimates the arrival of the next heartbeat from the last ones, and adds a fixed margin.
 ///
@@ -28,41 +28,40 @@ use crate::Instant;
 #[derive(Clone, Debug)]
 pub struct Chen {
     interval: Duration,
-    options: ChenOptions,
+    /// The safety margin: the deadline is this much later than the expected arrival. A longer margin
+    /// means fewer mistakes and later detection by the same time.
+    alpha: Duration,
+    /// The number of heartbeats for the mean. A larger window is steadier, and adapts later to a link
+    /// that has become slower for good.
+    window: usize,
     /// `A_i − s_i·interval` in nanoseconds. Negative if the origin of the sender's clock lies
     /// before that of the watcher's clock.
     offsets: VecDeque<i128>,
-    sum: i128,
     deadline: Instant,
 }
 
-/// The parameters of [`Chen`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChenOptions {
-    /// The safety margin. Default 1.2 s, which is 4 default intervals: three heartbeats in a row
-    /// may be lost. A longer margin means fewer mistakes and later detection by the same time.
-    pub alpha: Duration,
-    /// The number of heartbeats for the mean. Default 100, 1 to 10,000. A larger window is
-    /// steadier, and adapts later to a link that has become slower for good.
-    pub window: usize,
-}
+impl Chen {
+    /// The number of heartbeats for the mean, unless a test chooses another one.
+    pub const WINDOW: usize = 100;
 
-impl Default for ChenOptions {
-    fn default() -> Self {
+    /// An estimator for heartbeats at this interval.
+    #[must_use]
+    pub fn new(interval: Duration, alpha: Duration, window: usize) -> Self {
         Self {
-            alpha: Duration::from_millis(1200),
-            window: 100,
+            interval,
+            alpha,
+            window,
+            offsets: VecDeque::new(),
+            deadline: Instant::default(),
         }
     }
-}
 
-impl Chen {
     /// The expected arrival of heartbeat `tick`, in the watcher's time; `None` before the first
     /// heartbeat.
     #[must_use]
     pub fn expected(&self, tick: u64) -> Option<Instant> {
         let count = i128::try_from(self.offsets.len()).ok()?;
-        let mean = self.sum.checked_div(count)?;
+        let mean = self.offsets.iter().sum::<i128>().checked_div(count)?;
         let at = mean.saturating_add(self.due(tick)).max(0);
         Some(Instant::from_nanos(u64::try_from(at).unwrap_or(u64::MAX)))
     }
@@ -70,40 +69,24 @@ impl Chen {
     /// `tick` intervals in nanoseconds. The product of a `u64` and an interval of at most a day
     /// cannot overflow an `i128`.
     fn due(&self, tick: u64) -> i128 {
-        i128::from(tick) * i128::from((Instant::default() + self.interval).as_nanos())
+        i128::from(tick) * i128::from(nanos(self.interval))
     }
 }
 
 impl Estimator for Chen {
-    type Options = ChenOptions;
-
-    fn new(interval: Duration, options: ChenOptions) -> Result<Self, OptionsError> {
-        options::duration("alpha", options.alpha)?;
-        options::number("window", options.window as f64, 1.0, 10_000.0)?;
-        Ok(Self {
-            interval,
-            options,
-            offsets: VecDeque::new(),
-            sum: 0,
-            deadline: Instant::default(),
-        })
-    }
-
     fn begin(&mut self, now: Instant) {
         self.offsets.clear();
-        self.sum = 0;
-        self.deadline = now + self.interval + self.options.alpha;
+        self.deadline = now + self.interval + self.alpha;
     }
 
     fn observe(&mut self, now: Instant, tick: u64) {
-        if self.offsets.len() == self.options.window {
-            self.sum -= self.offsets.pop_front().unwrap_or(0);
+        if self.offsets.len() == self.window {
+            self.offsets.pop_front();
         }
         let offset = i128::from(now.as_nanos()) - self.due(tick);
         self.offsets.push_back(offset);
-        self.sum += offset;
         if let Some(expected) = self.expected(tick.saturating_add(1)) {
-            self.deadline = expected + self.options.alpha;
+            self.deadline = expected + self.alpha;
         }
     }
 
@@ -112,6 +95,6 @@ impl Estimator for Chen {
     }
 
     fn detection_bound(&self, delay: Duration) -> Duration {
-        self.interval + self.options.alpha + delay
+        self.interval + self.alpha + delay
     }
 }

@@ -7,10 +7,10 @@ use core::ops::RangeInclusive;
 use core::str::FromStr;
 use core::time::Duration;
 
-use super::push::RENEWALS;
+use super::options::{self, OptionsError, ensure};
+use super::push::{RENEWALS, subscription_lifetime};
 use super::{
-    AskOptions, Chen, ChenOptions, Detector, FixedTimeout, Group, OnDemand, OnDemandOptions,
-    OptionsError, PhiAccrual, PhiOptions, Pull, PullOptions, Push, PushOptions, options,
+    AskOptions, Chen, Detector, FixedTimeout, Group, OnDemand, PhiAccrual, PhiOptions, Pull, Push,
 };
 use crate::{Incarnation, NodeId};
 
@@ -70,6 +70,7 @@ impl FromStr for DetectBy {
 
 /// The settings of the failure detection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DetectionOptions {
     /// The kind of detector.
     pub by: DetectBy,
@@ -123,15 +124,15 @@ impl Detection {
         let asks = by == DetectBy::OnDemand;
         // The last ping of a question has half of the time, which must exceed a message lifetime.
         let (least, limit) = if asks {
-            (message_lifetime * 5 / 2, "5/2 of the message lifetime, ")
+            (message_lifetime * 5 / 2, "5/2 of the message lifetime,")
         } else {
-            (message_lifetime, "the message lifetime ")
+            (message_lifetime, "the message lifetime")
         };
         let default_interval = if asks {
             let timeout = options.suspect_after.unwrap_or(least);
             timeout.max(Duration::from_secs(1))
         } else {
-            PushOptions::default().interval
+            Push::<Chen>::INTERVAL
         };
         let interval = options.interval.unwrap_or(default_interval);
         options::duration("heartbeat_interval", interval)?;
@@ -143,12 +144,16 @@ impl Detection {
         let suspect_after = options.suspect_after;
         let suspect_after = suspect_after.unwrap_or_else(|| default_margin.max(least));
         options::duration("suspect_after", suspect_after)?;
-        options::at_least("suspect_after", suspect_after, limit, least)?;
+        ensure(
+            suspect_after >= least,
+            format_args!("suspect_after {suspect_after:?} must be at least {limit} {least:?}"),
+        )?;
+        let phi_threshold = options.phi_threshold.unwrap_or(8);
         let detection = Self {
             by,
             interval,
             suspect_after,
-            phi_threshold: options.phi_threshold.unwrap_or(8),
+            phi_threshold,
             ask: AskOptions {
                 timeout: if asks {
                     suspect_after
@@ -159,8 +164,48 @@ impl Detection {
                 ..AskOptions::default()
             },
         };
-        detection.build(&Self::empty_group())?;
+        if let DetectBy::Push | DetectBy::PushFixed | DetectBy::Phi = by {
+            options::duration("subscription lifetime", subscription_lifetime(interval))?;
+        }
+        match by {
+            DetectBy::Push => {}
+            DetectBy::PushFixed => options::duration("heartbeat timeout", detection.timeout())?,
+            DetectBy::Phi => {
+                let range = DetectionOptions::PHI_THRESHOLD;
+                let (least, most) = range.clone().into_inner();
+                ensure(
+                    range.contains(&phi_threshold),
+                    format_args!("phi threshold {phi_threshold} must be {least} to {most}"),
+                )?;
+            }
+            DetectBy::Pull => {
+                let misses = detection.misses();
+                ensure(
+                    misses <= 100,
+                    format_args!("misses {misses} must be 1 to 100"),
+                )?;
+            }
+            DetectBy::OnDemand => ensure(
+                interval >= suspect_after,
+                format_args!(
+                    "poll {interval:?} must be at least the ask timeout {suspect_after:?}"
+                ),
+            )?,
+        }
         Ok(detection)
+    }
+
+    /// The time without a message after which `push-fixed` suspects a node. It counts from the last
+    /// heartbeat, and the next one is due an interval later.
+    fn timeout(&self) -> Duration {
+        self.interval.saturating_add(self.suspect_after)
+    }
+
+    /// The number of unanswered pings after which `pull` suspects a node.
+    fn misses(&self) -> u128 {
+        self.suspect_after
+            .as_nanos()
+            .div_ceil(self.interval.as_nanos())
     }
 
     /// The kind of detector.
@@ -195,16 +240,41 @@ impl Detection {
     /// The detector of a node.
     #[must_use]
     pub fn detector(&self, group: &Group) -> Box<dyn Detector + Send> {
-        self.build(group)
-            .expect("these parameters were possible when they were made")
+        let (ask, interval) = (self.ask, self.interval);
+        match self.by {
+            DetectBy::Push => {
+                let chen = Chen::new(interval, self.suspect_after, Chen::WINDOW);
+                Box::new(Push::new(group, ask, interval, chen))
+            }
+            DetectBy::PushFixed => {
+                let fixed = FixedTimeout::new(interval, self.timeout());
+                Box::new(Push::new(group, ask, interval, fixed))
+            }
+            DetectBy::Phi => {
+                let options = PhiOptions {
+                    threshold: f64::from(self.phi_threshold),
+                    min_deviation: interval / 10,
+                    pause: self.suspect_after,
+                    ..PhiOptions::default()
+                };
+                let phi = PhiAccrual::new(interval, options);
+                Box::new(Push::new(group, ask, interval, phi))
+            }
+            DetectBy::Pull => {
+                let misses = u32::try_from(self.misses()).unwrap_or(u32::MAX);
+                Box::new(Pull::new(group, ask, interval, misses))
+            }
+            DetectBy::OnDemand => Box::new(OnDemand::new(group, ask, interval)),
+        }
     }
 
     /// The longest time from a crash until the detector suspects a node under watch, if messages
     /// take at most `delay`, none is lost, and timers are punctual.
     #[must_use]
     pub fn detection_bound(&self, delay: Duration) -> Duration {
-        let detector = self.detector(&Self::empty_group());
-        detector.detection_bound(delay)
+        // The members do not affect the bound.
+        let empty = Group::new(NodeId(0), Incarnation(0), []);
+        self.detector(&empty).detection_bound(delay)
     }
 
     /// The messages per second for a watch of a node that is up, answers included.
@@ -213,85 +283,26 @@ impl Detection {
         let every = |interval: Duration| 1.0 / interval.as_secs_f64();
         match self.by {
             DetectBy::Push | DetectBy::PushFixed | DetectBy::Phi => {
-                let subscriptions = f64::from(RENEWALS) * every(self.push().lifetime);
+                let subscriptions =
+                    f64::from(RENEWALS) * every(subscription_lifetime(self.interval));
                 every(self.interval) + subscriptions
             }
             DetectBy::Pull | DetectBy::OnDemand => 2.0 * every(self.interval),
         }
-    }
-
-    /// An empty group: the members do not affect a detector's bound.
-    fn empty_group() -> Group {
-        Group::new(NodeId(0), Incarnation(0), [])
-    }
-
-    fn push(&self) -> PushOptions {
-        let PushOptions { lifetime, .. } = PushOptions::default();
-        PushOptions {
-            interval: self.interval,
-            lifetime: lifetime.max(self.interval.saturating_mul(10)),
-        }
-    }
-
-    fn build(&self, group: &Group) -> Result<Box<dyn Detector + Send>, OptionsError> {
-        let (ask, interval, push) = (self.ask, self.interval, self.push());
-        Ok(match self.by {
-            DetectBy::Push => {
-                let chen = ChenOptions {
-                    alpha: self.suspect_after,
-                    ..ChenOptions::default()
-                };
-                Box::new(Push::<Chen>::new(group, ask, push, chen)?)
-            }
-            DetectBy::PushFixed => {
-                // The timeout counts from the last heartbeat, and the next one is due an interval
-                // later.
-                let timeout = interval.saturating_add(self.suspect_after);
-                Box::new(Push::<FixedTimeout>::new(group, ask, push, timeout)?)
-            }
-            DetectBy::Phi => {
-                let phi = PhiOptions {
-                    threshold: f64::from(self.phi_threshold),
-                    min_deviation: interval / 10,
-                    pause: self.suspect_after,
-                    ..PhiOptions::default()
-                };
-                Box::new(Push::<PhiAccrual>::new(group, ask, push, phi)?)
-            }
-            DetectBy::Pull => {
-                let misses = self.suspect_after.as_nanos().div_ceil(interval.as_nanos());
-                let pull = PullOptions {
-                    interval,
-                    timeout: interval,
-                    misses: u32::try_from(misses).unwrap_or(u32::MAX),
-                };
-                Box::new(Pull::new(group, ask, pull)?)
-            }
-            DetectBy::OnDemand => {
-                let options = OnDemandOptions { poll: interval };
-                Box::new(OnDemand::new(group, ask, options)?)
-            }
-        })
     }
 }
 
 /// Exactly the parameters that must be equal on all members.
 impl fmt::Display for Detection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            by,
-            interval,
-            suspect_after,
-            phi_threshold,
-            ..
-        } = self;
+        let (by, interval, suspect_after) = (self.by, self.interval, self.suspect_after);
+        let name = by.name();
         write!(
             f,
-            "{} every {interval:?}, suspected after {suspect_after:?}",
-            by.name()
+            "{name} every {interval:?}, suspected after {suspect_after:?}"
         )?;
-        if *by == DetectBy::Phi {
-            write!(f, ", threshold {phi_threshold}")?;
+        if by == DetectBy::Phi {
+            write!(f, ", threshold {}", self.phi_threshold)?;
         }
         Ok(())
     }

@@ -13,7 +13,8 @@
 //! | [`Push`]`<`[`Chen`]`>` | the same, with an adaptive deadline |
 //! | [`Push`]`<`[`PhiAccrual`]`>` | the same, with a level of suspicion |
 //!
-//! [`Detection`] makes one of them from a name and a few numbers.
+//! [`Detection`] makes one of them from a name and a few numbers, and refuses impossible ones. The
+//! detectors themselves do not check their parameters.
 //!
 //! All nodes of a group run the same detector with the same parameters. All detectors answer
 //! questions in the same way ([`AskOptions`]): they send pings, which every node answers. All are
@@ -42,16 +43,14 @@
 //! ```
 //! use std::time::Duration;
 //! use tenure_core::detector::{
-//!     AskOptions, Detector, DetectorInput, DetectorOutput, Group, OnDemand, OnDemandOptions,
-//!     Verdict,
+//!     AskOptions, Detector, DetectorInput, DetectorOutput, Group, OnDemand, Verdict,
 //! };
 //! use tenure_core::{Incarnation, Instant, NodeId};
 //!
 //! let at = |millis| Instant::default() + Duration::from_millis(millis);
 //! let [one, two] = [1, 2].map(NodeId);
 //! let group = Group::new(one, Incarnation(1), [one, two]);
-//! let (ask, options) = (AskOptions::default(), OnDemandOptions::default());
-//! let mut detector = OnDemand::new(&group, ask, options).unwrap();
+//! let mut detector = OnDemand::new(&group, AskOptions::default(), OnDemand::POLL);
 //!
 //! detector.handle_input(at(0), DetectorInput::Ask { node: two, ask: 7 });
 //! while let Some(output) = detector.poll_output() {
@@ -71,7 +70,6 @@
 mod message;
 pub mod options;
 pub mod peer_table;
-mod recovery_announcer;
 
 mod on_demand;
 mod pull;
@@ -87,16 +85,16 @@ mod detection;
 use core::fmt;
 use core::time::Duration;
 
-pub use chen::{Chen, ChenOptions};
+pub use chen::Chen;
 pub use detection::{DetectBy, Detection, DetectionOptions};
 pub use fixed::FixedTimeout;
 pub use message::{Candidacy, DetectorInput, DetectorMessage, DetectorOutput, Group, Verdict};
-pub use on_demand::{OnDemand, OnDemandOptions};
+pub use on_demand::OnDemand;
 pub use options::{MAX_DURATION, MIN_INTERVAL, OptionsError};
 pub use peer_table::AskOptions;
 pub use phi::{PhiAccrual, PhiOptions};
-pub use pull::{Pull, PullOptions};
-pub use push::{Estimator, Push, PushOptions};
+pub use pull::Pull;
+pub use push::{Estimator, Push};
 
 use crate::{Instant, NodeId};
 

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::message::{DetectorInput, DetectorOutput, Group};
-use super::options::{self, OptionsError};
 use super::peer_table::{AskOptions, PeerTable, Step};
 use super::{Detector, earliest};
 use crate::{Instant, NodeId};
@@ -35,46 +34,24 @@ use crate::{Instant, NodeId};
 #[derive(Debug)]
 pub struct OnDemand {
     table: PeerTable,
-    options: OnDemandOptions,
+    poll: Duration,
     /// The time of the next question about each node under watch.
     polls: BTreeMap<NodeId, Instant>,
 }
 
-/// The parameters of [`OnDemand`], beside [`AskOptions`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OnDemandOptions {
-    /// The interval of a watch's questions. Default 1 s, at least the ask timeout. A longer
-    /// interval means fewer messages and later detection.
-    pub poll: Duration,
-}
-
-impl Default for OnDemandOptions {
-    fn default() -> Self {
-        Self {
-            poll: Duration::from_secs(1),
-        }
-    }
-}
-
 impl OnDemand {
-    /// The detector of a node.
-    ///
-    /// # Errors
-    ///
-    /// [`OptionsError`] if the parameters contradict each other; it contains both numbers.
-    pub fn new(
-        group: &Group,
-        ask: AskOptions,
-        options: OnDemandOptions,
-    ) -> Result<Self, OptionsError> {
-        let table = PeerTable::new(group, ask)?;
-        options::duration("poll", options.poll)?;
-        options::at_least("poll", options.poll, "the ask timeout ", ask.timeout)?;
-        Ok(Self {
-            table,
-            options,
+    /// The interval of a watch's questions, unless it is chosen.
+    pub const POLL: Duration = Duration::from_secs(1);
+
+    /// The detector of a node, with this interval of a watch's questions: at least the ask timeout. A
+    /// longer interval means fewer messages and later detection.
+    #[must_use]
+    pub fn new(group: &Group, ask: AskOptions, poll: Duration) -> Self {
+        Self {
+            table: PeerTable::new(group, ask),
+            poll,
             polls: BTreeMap::new(),
-        })
+        }
     }
 }
 
@@ -100,7 +77,7 @@ impl Detector for OnDemand {
         let due = self.polls.iter_mut().filter(|(_, next)| **next <= now);
         let due: Vec<NodeId> = due
             .map(|(node, next)| {
-                *next = now + self.options.poll;
+                *next = now + self.poll;
                 *node
             })
             .collect();
@@ -123,6 +100,6 @@ impl Detector for OnDemand {
     }
 
     fn detection_bound(&self, _delay: Duration) -> Duration {
-        self.options.poll + self.table.options().timeout
+        self.poll + self.table.options().timeout
     }
 }

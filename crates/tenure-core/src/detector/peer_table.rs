@@ -7,8 +7,6 @@ use core::time::Duration;
 
 use super::earliest;
 use super::message::{Candidacy, DetectorInput, DetectorMessage, DetectorOutput, Group, Verdict};
-use super::options::{self, OptionsError};
-use super::recovery_announcer::RecoveryAnnouncer;
 use crate::{Incarnation, Instant, NodeId};
 
 /// How questions about a node are asked, and how long a `Down` answer is reused.
@@ -43,27 +41,6 @@ impl Default for AskOptions {
     }
 }
 
-impl AskOptions {
-    fn check(&self) -> Result<(), OptionsError> {
-        options::duration("ask timeout", self.timeout)?;
-        options::number("pings per question", f64::from(self.pings), 1.0, 10.0)?;
-        options::at_least(
-            "ask timeout",
-            self.timeout,
-            "the shortest interval per ping, ",
-            options::MIN_INTERVAL * self.pings,
-        )?;
-        options::duration("confirm timeout", self.confirm)?;
-        options::at_most(
-            "confirm timeout",
-            self.confirm,
-            "the ask timeout ",
-            self.timeout,
-        )?;
-        options::at_most("freshness", self.fresh, "", options::MAX_DURATION)
-    }
-}
-
 /// The peers of a node, the open questions about them, and the outputs to poll.
 #[derive(Debug)]
 pub struct PeerTable {
@@ -76,12 +53,24 @@ pub struct PeerTable {
     /// The number of open questions. It is mostly zero, which keeps the frequent calls of
     /// `poll_timeout` cheap.
     open: usize,
-    notices: RecoveryAnnouncer,
+    /// The earliest time of a recovery notice. Drivers ask for it all the time, and a large group has
+    /// many nodes.
+    notice_at: Option<Instant>,
     outputs: VecDeque<DetectorOutput>,
 }
 
+/// Longest time between two recovery notices to one node. It limits the messages to a node that stays
+/// down.
+const MAX_NOTICE_INTERVAL: Duration = Duration::from_secs(10);
+
 #[derive(Debug, Default)]
 struct Peer {
+    /// The time of the next recovery notice to the node, and the interval after that; `None` once the
+    /// node has acknowledged one.
+    ///
+    /// Every detector remembers for a while that a node was down, and answers from memory. So a node
+    /// that starts must notify all other nodes, even those to which it has nothing else to send.
+    notice: Option<(Instant, Duration)>,
     /// The newest known incarnation.
     incarnation: Option<Incarnation>,
     heard: Option<Instant>,
@@ -134,22 +123,25 @@ pub enum Step {
 
 impl PeerTable {
     /// The table of a node that has just started.
-    ///
-    /// # Errors
-    ///
-    /// [`OptionsError`] if the options contradict each other.
-    pub fn new(group: &Group, options: AskOptions) -> Result<Self, OptionsError> {
-        options.check()?;
-        Ok(Self {
+    #[must_use]
+    pub fn new(group: &Group, options: AskOptions) -> Self {
+        let now = Instant::default();
+        let peer = |node| {
+            let notice = Some((now, options.timeout.min(MAX_NOTICE_INTERVAL)));
+            let rest = Peer::default();
+            (node, Peer { notice, ..rest })
+        };
+        let peers: BTreeMap<_, _> = group.peers().map(peer).collect();
+        Self {
             group: group.clone(),
             options,
             candidacy: Candidacy::default(),
-            peers: group.peers().map(|node| (node, Peer::default())).collect(),
+            notice_at: (!peers.is_empty()).then_some(now),
+            peers,
             rounds: 0,
             open: 0,
-            notices: RecoveryAnnouncer::new(group, options.timeout),
             outputs: VecDeque::new(),
-        })
+        }
     }
 
     /// The node and its peers.
@@ -167,75 +159,69 @@ impl PeerTable {
     /// Handles the part of an input that is the same for all detectors.
     pub fn handle_input(&mut self, now: Instant, input: DetectorInput) -> Step {
         match input {
-            DetectorInput::Ask { node, ask } => {
-                self.ask(now, node, ask);
-                Step::Nothing
-            }
-            DetectorInput::Watch(node) => match self.peers.get_mut(&node) {
-                Some(peer) if peer.watch.is_none() => {
+            DetectorInput::Ask { node, ask } => self.ask(now, node, ask),
+            DetectorInput::Watch(node) => {
+                if let Some(peer) = self.peers.get_mut(&node)
+                    && peer.watch.is_none()
+                {
                     peer.watch = Some(Watch::Trusted);
-                    Step::Watch(node)
+                    return Step::Watch(node);
                 }
-                _ => Step::Nothing,
-            },
+            }
             DetectorInput::Unwatch(node) => {
                 let peer = self.peers.get_mut(&node);
-                match peer.and_then(|peer| peer.watch.take()) {
-                    Some(_) => Step::Unwatch(node),
-                    None => Step::Nothing,
+                if peer.is_some_and(|peer| peer.watch.take().is_some()) {
+                    return Step::Unwatch(node);
                 }
             }
             DetectorInput::Message {
                 from,
                 incarnation,
                 message,
-            } => self.receive(now, from, incarnation, Some(message)),
+            } => return self.receive(now, from, incarnation, Some(message)),
             DetectorInput::Heard { from, incarnation } => {
-                self.receive(now, from, incarnation, None)
+                return self.receive(now, from, incarnation, None);
             }
-            DetectorInput::Refused(node) => {
-                self.handle_hint(now, node);
-                Step::Nothing
-            }
-            DetectorInput::Candidacy(candidacy) => {
-                self.candidacy = candidacy;
-                Step::Nothing
-            }
+            DetectorInput::Refused(node) => self.handle_hint(now, node),
+            DetectorInput::Candidacy(candidacy) => self.candidacy = candidacy,
         }
+        Step::Nothing
     }
 
     fn ask(&mut self, now: Instant, node: NodeId, ask: u64) {
         let Some(peer) = self.peers.get_mut(&node) else {
-            let (verdict, incarnation) = if node == self.group.me() {
-                (up(self.candidacy), Some(self.group.incarnation()))
+            let is_me = node == self.group.me();
+            let verdict = if is_me {
+                up(self.candidacy)
             } else {
-                (Verdict::Down, None)
+                Verdict::Down
             };
-            return self.outputs.push_back(DetectorOutput::Answer {
-                ask,
-                node,
-                verdict,
-                incarnation,
-                at: now,
-            });
+            return self.answer(ask, node, verdict, now);
         };
         if let Some(question) = &mut peer.question {
             // The question is not restarted: a client that asks again and again would never learn
             // that the node is down. Only its last question is answered.
             question.ask = Some(ask);
         } else if let Some(listed) = peer.fresh(now, &self.options) {
-            let incarnation = peer.incarnation;
-            self.outputs.push_back(DetectorOutput::Answer {
-                ask,
-                node,
-                verdict: Verdict::Down,
-                incarnation,
-                at: listed,
-            });
+            self.answer(ask, node, Verdict::Down, listed);
         } else {
             let hinted = peer.listed.is_some();
             self.open(now, node, Some(ask), hinted);
         }
+    }
+
+    fn answer(&mut self, ask: u64, node: NodeId, verdict: Verdict, at: Instant) {
+        let incarnation = match self.peers.get(&node) {
+            Some(peer) => peer.incarnation,
+            None => (node == self.group.me()).then_some(self.group.incarnation()),
+        };
+        self.outputs.push_back(DetectorOutput::Answer {
+            ask,
+            node,
+            verdict,
+            incarnation,
+            at,
+        });
     }
 
     /// Asks about a node for the detector itself. A node that was found down recently is suspected
@@ -245,7 +231,7 @@ impl PeerTable {
             return;
         };
         if peer.fresh(now, &self.options).is_some() {
-            self.notify_suspected(node);
+            self.notify(node, Watch::Suspected);
         } else if peer.question.is_none() {
             let hinted = peer.listed.is_some();
             self.open(now, node, None, hinted);
@@ -326,24 +312,23 @@ impl PeerTable {
                 .push_back(DetectorOutput::Restarted(from, incarnation));
         }
         if let Some(ask) = asked {
-            self.outputs.push_back(DetectorOutput::Answer {
-                ask,
-                node: from,
-                verdict,
-                incarnation: Some(incarnation),
-                at: now,
-            });
+            self.answer(ask, from, verdict, now);
         }
-        match &message {
+        match message {
             Some(DetectorMessage::Ping { round }) => {
-                let (round, candidacy) = (*round, self.candidacy);
+                let candidacy = self.candidacy;
                 self.send(from, DetectorMessage::Pong { round, candidacy });
             }
             Some(DetectorMessage::Recovered) => {
                 self.send(from, DetectorMessage::RecoveredAck { incarnation })
             }
-            Some(message) => self.notices.handle_message(from, message, &self.group),
-            None => {}
+            // An acknowledgement of an earlier incarnation does not count for this one.
+            Some(DetectorMessage::RecoveredAck { incarnation })
+                if incarnation == self.group.incarnation() =>
+            {
+                self.stop_notices(from)
+            }
+            _ => {}
         }
         Step::Heard {
             from,
@@ -354,8 +339,8 @@ impl PeerTable {
 
     /// Sends the pings and notices that are due, and returns the nodes that were found down.
     pub fn handle_timeout(&mut self, now: Instant) -> Vec<NodeId> {
-        for node in self.notices.take_due(now) {
-            self.send(node, DetectorMessage::Recovered);
+        if self.notice_at.is_some_and(|due| now >= due) {
+            self.send_notices(now);
         }
         if self.open == 0 {
             return Vec::new();
@@ -383,6 +368,32 @@ impl PeerTable {
         down
     }
 
+    /// Sends a recovery notice to each node to which one is due; its next interval is twice as long.
+    fn send_notices(&mut self, now: Instant) {
+        self.notice_at = None;
+        for (&to, peer) in &mut self.peers {
+            let Some((next, interval)) = &mut peer.notice else {
+                continue;
+            };
+            if *next <= now {
+                *next = now + *interval;
+                *interval = (*interval * 2).min(MAX_NOTICE_INTERVAL);
+                let message = DetectorMessage::Recovered;
+                self.outputs.push_back(DetectorOutput::Send { to, message });
+            }
+            self.notice_at = earliest([self.notice_at, Some(*next)]);
+        }
+    }
+
+    fn stop_notices(&mut self, to: NodeId) {
+        if let Some(peer) = self.peers.get_mut(&to) {
+            peer.notice = None;
+        }
+        if self.peers.values().all(|peer| peer.notice.is_none()) {
+            self.notice_at = None;
+        }
+    }
+
     fn question(&mut self, node: NodeId) -> Option<&mut Question> {
         self.peers.get_mut(&node)?.question.as_mut()
     }
@@ -393,15 +404,8 @@ impl PeerTable {
         };
         self.open -= usize::from(peer.question.take().is_some());
         peer.listed = Some(now);
-        let incarnation = peer.incarnation;
         if let Some(ask) = ask {
-            self.outputs.push_back(DetectorOutput::Answer {
-                ask,
-                node,
-                verdict: Verdict::Down,
-                incarnation,
-                at: now,
-            });
+            self.answer(ask, node, Verdict::Down, now);
         }
     }
 
@@ -419,28 +423,27 @@ impl PeerTable {
     pub fn suspect(&mut self, now: Instant, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.listed = Some(now);
-            self.notify_suspected(node);
+            self.notify(node, Watch::Suspected);
         }
-    }
-
-    fn notify_suspected(&mut self, node: NodeId) {
-        self.notify(node, Watch::Suspected, DetectorOutput::Suspected(node));
     }
 
     /// Takes the node off the down list and notifies its watch.
     pub fn trust(&mut self, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.listed = None;
-            self.notify(node, Watch::Trusted, DetectorOutput::Trusted(node));
+            self.notify(node, Watch::Trusted);
         }
     }
 
-    fn notify(&mut self, node: NodeId, watch: Watch, output: DetectorOutput) {
+    fn notify(&mut self, node: NodeId, watch: Watch) {
         if let Some(peer) = self.peers.get_mut(&node)
             && peer.watch.is_some_and(|before| before != watch)
         {
             peer.watch = Some(watch);
-            self.outputs.push_back(output);
+            self.outputs.push_back(match watch {
+                Watch::Suspected => DetectorOutput::Suspected(node),
+                Watch::Trusted => DetectorOutput::Trusted(node),
+            });
         }
     }
 
@@ -497,12 +500,14 @@ impl PeerTable {
     /// When to call [`handle_timeout`](Self::handle_timeout) at the latest.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let notice = self.notices.poll_timeout();
         if self.open == 0 {
-            return notice;
+            return self.notice_at;
         }
         let questions = self.peers.values().filter_map(|peer| peer.question);
-        earliest([questions.map(|question| question.next).min(), notice])
+        earliest([
+            questions.map(|question| question.next).min(),
+            self.notice_at,
+        ])
     }
 }
 

@@ -4,8 +4,7 @@ use alloc::collections::VecDeque;
 use core::f64::consts::SQRT_2;
 use core::time::Duration;
 
-use super::detection::DetectionOptions;
-use super::options::{self, OptionsError};
+use super::options::MAX_DURATION;
 use super::push::Estimator;
 use crate::Instant;
 
@@ -39,11 +38,8 @@ pub struct PhiAccrual {
     options: PhiOptions,
     /// The quantile of the standard normal distribution for the threshold.
     z: f64,
-    /// Times between heartbeats in nanoseconds, with their sum and the sum of their squares.
-    /// Integers, so that rounding errors do not accumulate.
-    window: VecDeque<u64>,
-    sum: u128,
-    squares: u128,
+    /// Times between heartbeats in nanoseconds.
+    window: VecDeque<u128>,
     last: Instant,
     /// Whether `last` is a heartbeat.
     began: bool,
@@ -78,6 +74,20 @@ impl Default for PhiOptions {
 }
 
 impl PhiAccrual {
+    /// An estimator for heartbeats at this interval.
+    #[must_use]
+    pub fn new(interval: Duration, options: PhiOptions) -> Self {
+        Self {
+            interval,
+            options,
+            z: quantile(options.threshold),
+            window: VecDeque::new(),
+            last: Instant::default(),
+            began: false,
+            deadline: Instant::default(),
+        }
+    }
+
     /// The level of suspicion at `now`: 0.3 at the expected time of the next heartbeat, and growing
     /// from there.
     #[must_use]
@@ -90,29 +100,22 @@ impl PhiAccrual {
 
     /// Mean and standard deviation in nanoseconds.
     fn distribution(&self) -> (f64, f64) {
-        let count = self.window.len() as f64;
-        let mean = self.sum as f64 / count;
+        let count = self.window.len();
+        let sum: u128 = self.window.iter().sum();
+        let squares: u128 = self.window.iter().map(|nanos| nanos * nanos).sum();
         // n·Σx² − (Σx)² in integers: with rounded numbers the difference would be noise.
-        let spread = (self.window.len() as u128 * self.squares).saturating_sub(self.sum * self.sum);
-        let deviation = libm::sqrt(spread as f64) / count;
-        (
-            mean,
-            deviation.max(self.options.min_deviation.as_nanos() as f64),
-        )
+        let spread = (count as u128 * squares).saturating_sub(sum * sum);
+        let deviation = libm::sqrt(spread as f64) / count as f64;
+        let least = self.options.min_deviation.as_nanos() as f64;
+        (sum as f64 / count as f64, deviation.max(least))
     }
 
-    fn sample(&mut self, nanos: u64) {
-        // 10,000 squares of a day in nanoseconds do not overflow a `u128`.
-        let nanos = nanos.min((Instant::default() + options::MAX_DURATION).as_nanos());
-        if self.window.len() == self.options.window
-            && let Some(oldest) = self.window.pop_front()
-        {
-            self.sum -= u128::from(oldest);
-            self.squares -= u128::from(oldest) * u128::from(oldest);
+    fn sample(&mut self, time: Duration) {
+        if self.window.len() == self.options.window {
+            self.window.pop_front();
         }
-        self.window.push_back(nanos);
-        self.sum += u128::from(nanos);
-        self.squares += u128::from(nanos) * u128::from(nanos);
+        // 10,000 squares of a day in nanoseconds do not overflow a `u128`.
+        self.window.push_back(time.min(MAX_DURATION).as_nanos());
     }
 
     fn set_deadline(&mut self) {
@@ -123,48 +126,14 @@ impl PhiAccrual {
 }
 
 impl Estimator for PhiAccrual {
-    type Options = PhiOptions;
-
-    fn new(interval: Duration, options: PhiOptions) -> Result<Self, OptionsError> {
-        let range = DetectionOptions::PHI_THRESHOLD;
-        let (least, most) = (f64::from(*range.start()), f64::from(*range.end()));
-        options::number("phi threshold", options.threshold, least, most)?;
-        options::number("window", options.window as f64, 2.0, 10_000.0)?;
-        options::at_least(
-            "least deviation",
-            options.min_deviation,
-            "",
-            Duration::from_millis(1),
-        )?;
-        options::at_most(
-            "least deviation",
-            options.min_deviation,
-            "",
-            options::MAX_DURATION,
-        )?;
-        options::at_most("pause", options.pause, "", options::MAX_DURATION)?;
-        Ok(Self {
-            interval,
-            options,
-            z: quantile(options.threshold),
-            window: VecDeque::new(),
-            sum: 0,
-            squares: 0,
-            last: Instant::default(),
-            began: false,
-            deadline: Instant::default(),
-        })
-    }
-
     fn begin(&mut self, now: Instant) {
         self.window.clear();
-        (self.sum, self.squares) = (0, 0);
         let quarter = self.interval / 4;
         for assumed in [
             self.interval - quarter,
             self.interval.saturating_add(quarter),
         ] {
-            self.sample((Instant::default() + assumed).as_nanos());
+            self.sample(assumed);
         }
         (self.last, self.began) = (now + self.interval, false);
         self.set_deadline();
@@ -172,8 +141,7 @@ impl Estimator for PhiAccrual {
 
     fn observe(&mut self, now: Instant, _tick: u64) {
         if self.began && now < self.deadline {
-            let nanos = now.as_nanos().saturating_sub(self.last.as_nanos());
-            self.sample(nanos);
+            self.sample(now.since(self.last));
         }
         (self.last, self.began) = (now, true);
         self.set_deadline();

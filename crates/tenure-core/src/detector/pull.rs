@@ -4,7 +4,6 @@ use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 
 use super::message::{DetectorInput, DetectorMessage, DetectorOutput, Group};
-use super::options::{self, OptionsError};
 use super::peer_table::{AskOptions, PeerTable, Step};
 use super::{Detector, earliest};
 use crate::{Instant, NodeId};
@@ -15,9 +14,9 @@ use crate::{Instant, NodeId};
 /// The time for an answer counts from when its ping was **sent**: a slow answer does not extend the
 /// time for the next one.
 ///
-/// - Detection: at most `misses` × `interval` + `timeout`, if timers are punctual.
+/// - Detection: at most (`misses` + 1) × `interval`, if timers are punctual.
 /// - Messages: 2 per interval and watch (1 while the node is down).
-/// - A mistake needs `misses` exchanges in a row that are lost or take longer than the timeout:
+/// - A mistake needs `misses` exchanges in a row that are lost or take longer than the interval:
 ///   with a loss of p per message, about (2p)^`misses` per interval.
 ///
 /// Source: the "simplest implementation" in section 2.2 of S.-H. Park, "An Election Algorithm with
@@ -25,31 +24,11 @@ use crate::{Instant, NodeId};
 #[derive(Debug)]
 pub struct Pull {
     table: PeerTable,
-    options: PullOptions,
+    /// The interval of the pings to a node under watch. It is also the time to answer a ping.
+    interval: Duration,
+    /// The number of unanswered pings in a row after which the node is suspected.
+    misses: u32,
     probes: BTreeMap<NodeId, Probes>,
-}
-
-/// The parameters of [`Pull`], beside [`AskOptions`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PullOptions {
-    /// The interval of the pings to a node under watch. Default 300 ms. A longer interval means
-    /// fewer messages and later detection.
-    pub interval: Duration,
-    /// The time to answer a ping. Default 300 ms, at most the interval.
-    pub timeout: Duration,
-    /// The number of unanswered pings in a row after which the node is suspected. Default 4, 1 to
-    /// 100.
-    pub misses: u32,
-}
-
-impl Default for PullOptions {
-    fn default() -> Self {
-        Self {
-            interval: Duration::from_millis(300),
-            timeout: Duration::from_millis(300),
-            misses: 4,
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -60,36 +39,17 @@ struct Probes {
     open: VecDeque<(u64, Instant)>,
 }
 
-impl Probes {
-    /// The end of the time for the last of `misses` open pings.
-    fn deadline(&self, options: &PullOptions) -> Option<Instant> {
-        let last = self.open.get(options.misses as usize - 1)?;
-        Some(last.1 + options.timeout)
-    }
-}
-
 impl Pull {
-    /// The detector of a node.
-    ///
-    /// # Errors
-    ///
-    /// [`OptionsError`] if the parameters contradict each other; it contains both numbers.
-    pub fn new(group: &Group, ask: AskOptions, options: PullOptions) -> Result<Self, OptionsError> {
-        let table = PeerTable::new(group, ask)?;
-        options::duration("ping interval", options.interval)?;
-        options::duration("ping timeout", options.timeout)?;
-        options::at_most(
-            "ping timeout",
-            options.timeout,
-            "the ping interval ",
-            options.interval,
-        )?;
-        options::number("misses", f64::from(options.misses), 1.0, 100.0)?;
-        Ok(Self {
-            table,
-            options,
+    /// The detector of a node, which suspects a node under watch after so many unanswered pings in a
+    /// row, at least one. A longer interval means fewer messages and later detection.
+    #[must_use]
+    pub fn new(group: &Group, ask: AskOptions, interval: Duration, misses: u32) -> Self {
+        Self {
+            table: PeerTable::new(group, ask),
+            interval,
+            misses,
             probes: BTreeMap::new(),
-        })
+        }
     }
 
     fn begin(&mut self, now: Instant, node: NodeId) {
@@ -123,6 +83,14 @@ impl Pull {
     }
 }
 
+impl Probes {
+    /// The end of the time for the last of `misses` open pings.
+    fn deadline(&self, misses: u32, interval: Duration) -> Option<Instant> {
+        let last = self.open.get(misses as usize - 1)?;
+        Some(last.1 + interval)
+    }
+}
+
 impl Detector for Pull {
     fn handle_input(&mut self, now: Instant, input: DetectorInput) {
         match self.table.handle_input(now, input) {
@@ -140,7 +108,8 @@ impl Detector for Pull {
             self.table.suspect(now, node);
         }
         for (node, probes) in &mut self.probes {
-            if probes.deadline(&self.options).is_some_and(|at| at <= now) {
+            let deadline = probes.deadline(self.misses, self.interval);
+            if deadline.is_some_and(|at| at <= now) {
                 if !self.table.is_suspected(*node) {
                     self.table.find_silent(now, *node);
                 }
@@ -149,7 +118,7 @@ impl Detector for Pull {
             if probes.next <= now {
                 let round = self.table.ping(*node);
                 probes.open.push_back((round, now));
-                probes.next = now + self.options.interval;
+                probes.next = now + self.interval;
             }
         }
     }
@@ -159,10 +128,10 @@ impl Detector for Pull {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let deadlines = self
-            .probes
-            .values()
-            .flat_map(|probes| [Some(probes.next), probes.deadline(&self.options)]);
+        let deadlines = self.probes.values().flat_map(|probes| {
+            let deadline = probes.deadline(self.misses, self.interval);
+            [Some(probes.next), deadline]
+        });
         earliest(deadlines.chain([self.table.poll_timeout()]))
     }
 
@@ -171,6 +140,6 @@ impl Detector for Pull {
     }
 
     fn detection_bound(&self, _delay: Duration) -> Duration {
-        self.options.interval * self.options.misses + self.options.timeout
+        self.interval * (self.misses + 1)
     }
 }

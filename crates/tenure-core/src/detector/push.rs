@@ -5,9 +5,10 @@ use core::fmt;
 use core::time::Duration;
 
 use super::message::{DetectorInput, DetectorMessage, DetectorOutput, Group};
-use super::options::{self, MAX_DURATION, MIN_INTERVAL, OptionsError};
+use super::options::{MAX_DURATION, MIN_INTERVAL};
 use super::peer_table::{AskOptions, PeerTable, Step};
 use super::{Detector, earliest};
+use crate::time::nanos;
 use crate::{Instant, NodeId};
 
 /// The number of renewals within a subscription's lifetime: as many may be lost.
@@ -36,46 +37,20 @@ pub(super) const RENEWALS: u32 = 3;
 #[derive(Debug)]
 pub struct Push<E: Estimator> {
     table: PeerTable,
-    options: PushOptions,
+    /// The interval of the heartbeats of a node under watch.
+    interval: Duration,
+    /// The lifetime of a subscription that is not renewed.
+    lifetime: Duration,
     /// The initial state of each watch's estimator.
     estimator: E,
     watches: BTreeMap<NodeId, Watch<E>>,
     subscribers: BTreeMap<NodeId, Subscription>,
 }
 
-/// The parameters of [`Push`], beside [`AskOptions`] and those of the estimator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PushOptions {
-    /// The interval of the heartbeats of a node under watch. Default 300 ms. A longer interval
-    /// means fewer messages and later detection.
-    pub interval: Duration,
-    /// The lifetime of a subscription that is not renewed. Default 30 s, at least 6 intervals.
-    pub lifetime: Duration,
-}
-
-impl Default for PushOptions {
-    fn default() -> Self {
-        Self {
-            interval: Duration::from_millis(300),
-            lifetime: Duration::from_secs(30),
-        }
-    }
-}
-
 /// Calculates the deadline of a node's next heartbeat from the earlier ones.
 ///
 /// The trait is open: simulations implement it for estimators of their own.
 pub trait Estimator: Clone + fmt::Debug {
-    /// The estimator's own parameters.
-    type Options: Copy + fmt::Debug;
-
-    /// An estimator for heartbeats at this interval.
-    ///
-    /// # Errors
-    ///
-    /// [`OptionsError`] if the parameters contradict the interval; it contains both numbers.
-    fn new(interval: Duration, options: Self::Options) -> Result<Self, OptionsError>;
-
     /// Heartbeats are expected from `now` on; there are no observations yet.
     fn begin(&mut self, now: Instant);
 
@@ -87,6 +62,11 @@ pub trait Estimator: Clone + fmt::Debug {
 
     /// The longest detection time, if messages take at most `delay` and none is lost.
     fn detection_bound(&self, delay: Duration) -> Duration;
+}
+
+/// The lifetime of a subscription that is not renewed: 30 s, or 10 intervals if these are longer.
+pub(super) fn subscription_lifetime(interval: Duration) -> Duration {
+    Duration::from_secs(30).max(interval.saturating_mul(10))
 }
 
 #[derive(Debug)]
@@ -116,45 +96,22 @@ impl Subscription {
     }
 }
 
-/// An interval in nanoseconds: it is at most [`MAX_DURATION`].
-fn nanos(interval: Duration) -> u64 {
-    (Instant::default() + interval).as_nanos()
-}
-
 impl<E: Estimator> Push<E> {
-    /// The detector of a node.
-    ///
-    /// # Errors
-    ///
-    /// [`OptionsError`] if the parameters contradict each other; it contains both numbers.
-    pub fn new(
-        group: &Group,
-        ask: AskOptions,
-        options: PushOptions,
-        estimator: E::Options,
-    ) -> Result<Self, OptionsError> {
-        let table = PeerTable::new(group, ask)?;
-        options::duration("heartbeat interval", options.interval)?;
-        options::duration("subscription lifetime", options.lifetime)?;
-        options::at_least(
-            "subscription lifetime",
-            options.lifetime,
-            "6 heartbeat intervals, ",
-            options.interval * 2 * RENEWALS,
-        )?;
-        Ok(Self {
-            table,
-            options,
-            estimator: E::new(options.interval, estimator)?,
+    /// The interval of heartbeats, unless it is chosen. A longer interval means fewer messages and later
+    /// detection.
+    pub const INTERVAL: Duration = Duration::from_millis(300);
+
+    /// The detector of a node. `estimator` is the initial state of each watch's estimator.
+    #[must_use]
+    pub fn new(group: &Group, ask: AskOptions, interval: Duration, estimator: E) -> Self {
+        Self {
+            table: PeerTable::new(group, ask),
+            interval,
+            lifetime: subscription_lifetime(interval),
+            estimator,
             watches: BTreeMap::new(),
             subscribers: BTreeMap::new(),
-        })
-    }
-
-    /// The estimator of a node under watch, for instance for its level of suspicion.
-    #[must_use]
-    pub fn estimator(&self, node: NodeId) -> Option<&E> {
-        self.watches.get(&node).map(|watch| &watch.estimator)
+        }
     }
 
     fn begin(&mut self, now: Instant, node: NodeId) {
@@ -218,7 +175,7 @@ impl<E: Estimator> Push<E> {
             return; // A duplicate, or older than a heartbeat that has arrived.
         }
         if watch.newest.replace(tick).is_none() {
-            watch.renew = now + self.options.lifetime / RENEWALS;
+            watch.renew = now + self.lifetime / RENEWALS;
         }
         watch.estimator.observe(now, tick);
         // A heartbeat can be so late that the next one is overdue already.
@@ -269,7 +226,7 @@ impl<E: Estimator> Detector for Push<E> {
                 watch.renew = now;
             }
             if watch.renew <= now {
-                let PushOptions { interval, lifetime } = self.options;
+                let (interval, lifetime) = (self.interval, self.lifetime);
                 self.table
                     .send(*node, DetectorMessage::Subscribe { interval, lifetime });
                 watch.renew = now

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::time::Duration;
 
+use serde::Serialize;
+
 use crate::lease::candidate::TICK_INTERVAL;
 
 /// How a leader's task ended.
@@ -19,7 +21,8 @@ pub enum TaskEnd {
 }
 
 /// Why a term ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EndReason {
     /// The leader gave the term up by itself.
@@ -74,42 +77,20 @@ impl EndReason {
     /// candidate's own task, or because an operator wanted another leader.
     #[must_use]
     pub const fn calls_for_cool_down(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::TaskReturned
-            | Self::TaskFailed
-            | Self::TaskPanicked
-            | Self::Unhealthy
-            | Self::Broken => true,
-            Self::Resigned
-            | Self::HandedOver
-            | Self::RenewDeadline
-            | Self::Superseded
-            | Self::ShutDown
-            | Self::Suspended => false,
-        }
-    }
-
-    /// The reason as one word, for logs, metrics and the store.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Resigned => "resigned",
-            Self::TaskReturned => "task_returned",
-            Self::TaskFailed => "task_failed",
-            Self::TaskPanicked => "task_panicked",
-            Self::HandedOver => "handed_over",
-            Self::Unhealthy => "unhealthy",
-            Self::RenewDeadline => "renew_deadline",
-            Self::Broken => "broken",
-            Self::Superseded => "superseded",
-            Self::ShutDown => "shut_down",
-            Self::Suspended => "suspended",
-        }
+                | Self::TaskFailed
+                | Self::TaskPanicked
+                | Self::Unhealthy
+                | Self::Broken
+        )
     }
 }
 
+/// The reason as one word, for logs, metrics and the store.
 impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        self.serialize(f)
     }
 }

@@ -2,7 +2,6 @@
 
 mod end_reason;
 mod output;
-mod step_down;
 mod term;
 
 pub mod joint;
@@ -13,7 +12,6 @@ pub use end_reason::{EndReason, TaskEnd};
 pub use output::{CampaignFailure, Output, TermEvent};
 
 pub(crate) use output::Outputs;
-pub(crate) use step_down::{Stage, StepDown};
 pub(crate) use term::Term;
 
 /// A candidate as a pure state machine: [`LeaseCandidate`](crate::lease::candidate::LeaseCandidate)

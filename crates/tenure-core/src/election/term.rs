@@ -1,7 +1,7 @@
 //! A running term, from its beginning until its task is gone.
 
 use super::output::{Outputs, TermEvent};
-use super::{EndReason, Stage, Standing, StepDown};
+use super::{EndReason, Standing};
 use crate::lease::candidate::{TICK_INTERVAL, Timings};
 use crate::{Epoch, Instant};
 
@@ -11,17 +11,28 @@ use crate::{Epoch, Instant};
 /// through the [`StepDown`]. It holds no timings, because a machine has one copy of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Term<P> {
-    epoch: Epoch,
+    pub(crate) epoch: Epoch,
     /// When the last successful renewal was sent. All deadlines count from here.
     renewed: Instant,
     /// When the task last showed progress; the beginning of the term, before it did.
-    progress: Instant,
-    last_tick: Instant,
+    pub(crate) progress: Instant,
+    pub(crate) last_tick: Instant,
     /// Whether leadership is gone, so that nothing is left to renew.
-    lost: bool,
+    pub(crate) lost: bool,
     ending: Option<StepDown>,
     /// The candidate that the term is handed over to, if the leader named one.
-    successor: Option<P>,
+    pub(crate) successor: Option<P>,
+}
+
+/// The end of a term, stage by stage: cancel, grace, abort, overrun.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct StepDown {
+    reason: EndReason,
+    cancelled_at: Instant,
+    /// When others may lead, if that is known to be before the hard stop.
+    ceiling: Option<Instant>,
+    aborted_at: Option<Instant>,
+    overrun: bool,
 }
 
 impl<P> Term<P> {
@@ -38,26 +49,13 @@ impl<P> Term<P> {
         }
     }
 
-    pub(crate) const fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
-    pub(crate) const fn is_lost(&self) -> bool {
-        self.lost
-    }
-
     pub(crate) const fn is_ending(&self) -> bool {
         self.ending.is_some()
     }
 
     pub(crate) fn reason(&self) -> EndReason {
-        self.ending
-            .as_ref()
-            .map_or(EndReason::Resigned, StepDown::reason)
-    }
-
-    pub(crate) const fn take_successor(&mut self) -> Option<P> {
-        self.successor.take()
+        let ending = self.ending.as_ref();
+        ending.map_or(EndReason::Resigned, |ending| ending.reason)
     }
 
     /// Until when no other candidate can lead; `None` once leadership is gone.
@@ -71,17 +69,11 @@ impl<P> Term<P> {
     }
 
     pub(crate) fn standing(&self, now: Instant, timings: &Timings) -> Standing {
+        let epoch = self.epoch;
         match self.valid_until(timings) {
-            Some(until) if now < until => Standing::Leading {
-                epoch: self.epoch,
-                until,
-            },
+            Some(until) if now < until => Standing::Leading { epoch, until },
             _ => Standing::Ending,
         }
-    }
-
-    fn hard_stop(&self, timings: &Timings) -> Instant {
-        self.renewed + timings.hard_stop()
     }
 
     /// When the lease expires for all others, unless it is renewed.
@@ -91,26 +83,41 @@ impl<P> Term<P> {
 
     /// When the task is aborted at the latest.
     pub(crate) fn abort_at(&self, timings: &Timings) -> Instant {
-        let hard_stop = self.hard_stop(timings);
-        let ending = self.ending.as_ref();
-        ending.map_or(hard_stop, |ending| ending.abort_at(timings, hard_stop))
+        let hard_stop = self.renewed + timings.hard_stop();
+        let Some(ending) = &self.ending else {
+            return hard_stop;
+        };
+        let grace = ending.cancelled_at + timings.stop_grace();
+        grace
+            .min(ending.ceiling.unwrap_or(hard_stop))
+            .min(hard_stop)
     }
 
     /// When to call [`Term::tick`] at the latest.
     pub(crate) fn poll_timeout(&self, timings: &Timings) -> Instant {
-        let hard_stop = self.hard_stop(timings);
-        let ending = self.ending.as_ref();
-        let stage = ending.and_then(|ending| ending.due(timings, hard_stop));
+        let stage = self.stage_due(timings);
         let due = [self.valid_until(timings), stage, self.progress_due(timings)];
-        let due = due.into_iter().flatten().min();
         let tick = self.last_tick + TICK_INTERVAL;
-        due.map_or(tick, |due| due.min(tick))
+        due.into_iter().flatten().fold(tick, Instant::min)
+    }
+
+    /// When the next stage of the end is due. An aborted task always gets its allowance before it
+    /// counts as overrunning.
+    fn stage_due(&self, timings: &Timings) -> Option<Instant> {
+        match self.ending.as_ref()? {
+            StepDown { overrun: true, .. } => None,
+            StepDown {
+                aborted_at: Some(aborted_at),
+                ..
+            } => Some(*aborted_at + timings.abort_allowance()),
+            _ => Some(self.abort_at(timings)),
+        }
     }
 
     /// When the task counts as hanging, if it shows no progress before.
     fn progress_due(&self, timings: &Timings) -> Option<Instant> {
         let deadline = timings.progress_deadline()?;
-        self.ending.is_none().then(|| self.progress + deadline)
+        (!self.is_ending()).then(|| self.progress + deadline)
     }
 
     /// The task showed progress at `at`.
@@ -147,17 +154,16 @@ impl<P> Term<P> {
         timings: &Timings,
         outputs: &mut Outputs<E>,
     ) {
-        match reason {
-            EndReason::Unhealthy if !self.is_ending() => {
-                self.lose(now, reason, None, timings, outputs);
-            }
-            reason => self.begin_ending(now, reason, outputs),
+        if reason == EndReason::Unhealthy && !self.is_ending() {
+            self.lose(now, reason, None, timings, outputs);
+        } else {
+            self.begin_ending(now, reason, outputs);
         }
     }
 
     /// Begins to end the term in favour of this candidate, unless it ends already.
     pub(crate) fn hand_over<E>(&mut self, now: Instant, to: P, outputs: &mut Outputs<E>) {
-        if self.ending.is_none() {
+        if !self.is_ending() {
             self.successor = Some(to);
             self.begin_ending(now, EndReason::HandedOver, outputs);
         }
@@ -170,8 +176,14 @@ impl<P> Term<P> {
         reason: EndReason,
         outputs: &mut Outputs<E>,
     ) {
-        if self.ending.is_none() {
-            self.ending = Some(StepDown::new(now, reason));
+        if !self.is_ending() {
+            self.ending = Some(StepDown {
+                reason,
+                cancelled_at: now,
+                ceiling: None,
+                aborted_at: None,
+                overrun: false,
+            });
             outputs.emit(TermEvent::Cancel(reason));
         }
     }
@@ -189,31 +201,23 @@ impl<P> Term<P> {
         self.lost = true;
         self.begin_ending(now, reason, outputs);
         if let Some(ending) = &mut self.ending {
-            ending.set_ceiling(ceiling);
+            ending.ceiling = ceiling;
         }
         self.advance(now, timings, outputs);
     }
 
-    /// Takes the next stage of the end, if it is due.
+    /// Takes the next stage of the end, if it is due. A stage that is late, because the machine stood
+    /// still, is taken at once.
     fn advance<E>(&mut self, now: Instant, timings: &Timings, outputs: &mut Outputs<E>) {
-        let hard_stop = self.hard_stop(timings);
-        let ending = self.ending.as_mut();
-        match ending.and_then(|ending| ending.advance(now, timings, hard_stop)) {
-            Some(Stage::Abort) => outputs.emit(TermEvent::Abort),
-            Some(Stage::Overrun) => outputs.emit(TermEvent::Overrun),
-            None => {}
+        let is_due = self.stage_due(timings).is_some_and(|due| now >= due);
+        if let Some(ending) = self.ending.as_mut().filter(|_| is_due) {
+            if ending.aborted_at.is_none() {
+                ending.aborted_at = Some(now);
+                outputs.emit(TermEvent::Abort);
+            } else {
+                ending.overrun = true;
+                outputs.emit(TermEvent::Overrun);
+            }
         }
-    }
-}
-
-/// Removes the state that a model checker ignores, so that states that differ only in it are equal.
-#[cfg(test)]
-impl<P> Term<P> {
-    pub(crate) fn forget_clock(&mut self) {
-        (self.progress, self.last_tick) = Default::default();
-    }
-
-    pub(crate) const fn forget_epoch(&mut self, epoch: Epoch) {
-        self.epoch = epoch;
     }
 }

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use crate::Instant;
+
 /// The time from the grant or the last renewal of a lease until it expires.
 ///
 /// [`Rules`](super::Rules) has the allowed range. A longer duration compares as greater.
@@ -11,4 +13,14 @@ pub enum LeaseDuration {
     Fixed(Duration),
     /// The lease never expires; it ends by a release or a break.
     Infinite,
+}
+
+impl LeaseDuration {
+    /// The end of a lease that was granted or renewed at `now`; `None` if it never expires.
+    pub(super) fn end(self, now: Instant) -> Option<Instant> {
+        match self {
+            Self::Fixed(duration) => Some(now + duration),
+            Self::Infinite => None,
+        }
+    }
 }

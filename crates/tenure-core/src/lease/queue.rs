@@ -13,8 +13,10 @@ pub type Priority = u32;
 /// position and replaces `T`, because the client has dropped the earlier request.
 #[derive(Clone, Debug)]
 pub(super) struct Queue<T> {
-    waiting: BTreeMap<Position, Waiting<T>>,
-    positions: BTreeMap<(LeaseId, Option<Owner>), Position>,
+    /// The waiting request that was granted last, until the next change of the lease.
+    pub(super) unconfirmed: Option<RequestNumber>,
+    pub(super) waiting: BTreeMap<Position, Waiting<T>>,
+    pub(super) positions: BTreeMap<(LeaseId, Option<Owner>), Position>,
     arrivals: u64,
 }
 
@@ -37,6 +39,7 @@ pub struct Waiting<T> {
 impl<T> Default for Queue<T> {
     fn default() -> Self {
         Self {
+            unconfirmed: None,
             waiting: BTreeMap::new(),
             positions: BTreeMap::new(),
             arrivals: 0,
@@ -113,14 +116,9 @@ impl<T> Queue<T> {
         self.positions.contains_key(&(lease_id, owner.cloned()))
     }
 
-    /// The number of waiting requests.
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// Whether no request waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    /// Whether no request waits, and no grant can be given back.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.unconfirmed.is_none()
     }
 }
 
@@ -160,7 +158,7 @@ mod tests {
         queue.join(100, waiting(1, "first"));
         queue.join(100, waiting(2, "second"));
         queue.join(7, waiting(3, "preferred"));
-        assert_eq!(queue.len(), 3);
+        assert_eq!(queue.waiting.len(), 3);
         assert_eq!(drain(queue), ["preferred", "first", "second"]);
     }
 
@@ -193,7 +191,7 @@ mod tests {
             .unwrap();
         assert_eq!(taken.reply_to, "second");
         queue.drop_where(|waiting| waiting.reply_to == "first");
-        assert!(queue.is_empty());
+        assert!(queue.is_idle());
     }
 
     #[test]
@@ -212,6 +210,6 @@ mod tests {
                 .leave(id, |waiting| waiting.reply_to == "again")
                 .is_some()
         );
-        assert!(queue.is_empty() && queue.leave(id, |_| true).is_none());
+        assert!(queue.is_idle() && queue.leave(id, |_| true).is_none());
     }
 }

@@ -50,6 +50,17 @@ pub(super) enum Phase {
     Expired,
 }
 
+impl Phase {
+    /// The end of the term, if it has not ended yet and is not infinite.
+    pub(super) const fn end(self) -> Option<Instant> {
+        match self {
+            Self::Leased { expires } => expires,
+            Self::Breaking { until } => Some(until),
+            Self::Available | Self::Broken | Self::Expired => None,
+        }
+    }
+}
+
 /// The grant of a term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -184,13 +195,12 @@ impl Record {
     /// The state at `now`.
     #[must_use]
     pub fn state(&self, now: Instant) -> State {
+        let is_over = self.has_lapsed(now);
         match self.phase {
             Phase::Available => State::Available,
-            Phase::Leased {
-                expires: Some(expires),
-            } if now >= expires => State::Expired,
+            Phase::Leased { .. } if is_over => State::Expired,
             Phase::Leased { .. } => State::Leased,
-            Phase::Breaking { until } if now >= until => State::Broken,
+            Phase::Breaking { .. } if is_over => State::Broken,
             Phase::Breaking { .. } => State::Breaking,
             Phase::Broken => State::Broken,
             Phase::Expired => State::Expired,
@@ -210,13 +220,8 @@ impl Record {
     #[must_use]
     pub fn remaining(&self, now: Instant) -> Option<Remaining> {
         self.held(now)?;
-        match self.phase {
-            Phase::Leased { expires: None } => Some(Remaining::Forever),
-            Phase::Leased { expires: Some(end) } | Phase::Breaking { until: end } => {
-                Some(Remaining::Time(end.since(now)))
-            }
-            Phase::Available | Phase::Broken | Phase::Expired => None,
-        }
+        let end = self.phase.end();
+        Some(end.map_or(Remaining::Forever, |end| Remaining::Time(end.since(now))))
     }
 
     /// The holder's metadata; `None` if it is empty, or if the lease is not held at `now`.
@@ -243,11 +248,7 @@ impl Record {
     /// term, of the lock delay, or of a reservation. The waiting queue must be polled then.
     #[must_use]
     pub fn next_lapse(&self, now: Instant) -> Option<Instant> {
-        let end = match self.phase {
-            Phase::Leased { expires } => expires,
-            Phase::Breaking { until } => Some(until),
-            Phase::Available | Phase::Broken | Phase::Expired => None,
-        };
+        let end = self.phase.end();
         let reserved = self.reserved.as_ref().map(|reservation| reservation.until);
         [end, self.barred_until, reserved]
             .into_iter()
@@ -259,22 +260,16 @@ impl Record {
     /// Whether [`Record::settle`] would end a term at `now`.
     #[must_use]
     pub fn has_lapsed(&self, now: Instant) -> bool {
-        match self.phase {
-            Phase::Leased { expires } => expires.is_some_and(|expires| now >= expires),
-            Phase::Breaking { until } => now >= until,
-            Phase::Available | Phase::Broken | Phase::Expired => false,
-        }
+        self.phase.end().is_some_and(|end| now >= end)
     }
 
     /// Ends the term if its time is over at `now`. The end is a change like any other: it must be
     /// durable before the store tells anyone, or a restart could bring the term back.
     pub fn settle(&mut self, now: Instant) -> Option<Lapse> {
-        let (ended_at, lapse) = match self.phase {
-            Phase::Leased {
-                expires: Some(expires),
-            } if now >= expires => (expires, Lapse::Expired),
-            Phase::Breaking { until } if now >= until => (until, Lapse::Broken),
-            _ => return None,
+        let ended_at = self.phase.end().filter(|&end| now >= end)?;
+        let lapse = match self.phase {
+            Phase::Breaking { .. } => Lapse::Broken,
+            _ => Lapse::Expired,
         };
         self.end(ended_at, lapse, now);
         Some(lapse)
@@ -286,11 +281,9 @@ impl Record {
             Lapse::Expired => Phase::Expired,
             Lapse::Broken => Phase::Broken,
         };
-        let lock_delay = self
-            .grant
-            .as_ref()
-            .map_or(Duration::ZERO, |grant| grant.lock_delay);
-        self.barred_until = (!lock_delay.is_zero()).then(|| ended_at + lock_delay);
+        let lock_delay = self.grant.as_ref().map(|grant| grant.lock_delay);
+        let lock_delay = lock_delay.filter(|lock_delay| !lock_delay.is_zero());
+        self.barred_until = lock_delay.map(|lock_delay| ended_at + lock_delay);
         self.retire_current(now);
     }
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::record::Phase;
-use super::{Grant, LeaseDuration, LeaseId, Metadata, Record, Reservation};
+use super::{Grant, LeaseId, Metadata, Record, Reservation};
 use crate::{CandidateId, Instant};
 
 /// A record without instants. A reading of a monotonic clock has no meaning after a restart, so the
@@ -55,7 +55,7 @@ impl Record {
             reserved: self
                 .reserved
                 .as_deref()
-                .map(|reserved| (reserved.to.clone(), reserved.until.since(now))),
+                .map(|it| (it.to.clone(), it.until.since(now))),
             retired: self.retired().collect(),
         }
     }
@@ -68,33 +68,25 @@ impl Record {
     /// a break, a lock delay, a reservation and the retention of retired ids.
     #[must_use]
     pub fn restore(stored: Stored, now: Instant) -> Self {
-        let lock_delay = match (&stored.grant, stored.state) {
-            (Some(grant), StoredState::Broken | StoredState::Expired) => grant.lock_delay,
-            _ => Duration::ZERO,
-        };
-        let duration = stored.grant.as_ref().map(|grant| grant.duration);
+        let grant = stored.grant.as_ref();
+        let has_ended = matches!(stored.state, StoredState::Broken | StoredState::Expired);
+        let lock_delay = grant.map(|grant| grant.lock_delay);
+        let lock_delay = lock_delay.filter(|delay| has_ended && !delay.is_zero());
+        let expires = grant.and_then(|grant| grant.duration.end(now));
         Self {
             phase: match stored.state {
                 StoredState::Available => Phase::Available,
-                StoredState::Leased => Phase::Leased {
-                    expires: match duration {
-                        Some(LeaseDuration::Fixed(duration)) => Some(now + duration),
-                        Some(LeaseDuration::Infinite) | None => None,
-                    },
-                },
+                StoredState::Leased => Phase::Leased { expires },
                 StoredState::Breaking(left) => Phase::Breaking { until: now + left },
                 StoredState::Broken => Phase::Broken,
                 StoredState::Expired => Phase::Expired,
             },
             grant: stored.grant,
             metadata: (!stored.metadata.is_empty()).then(|| stored.metadata.into()),
-            barred_until: (!lock_delay.is_zero()).then(|| now + lock_delay),
+            barred_until: lock_delay.map(|delay| now + delay),
             reserved: stored.reserved.map(|(to, within)| {
-                Reservation {
-                    to,
-                    until: now + within,
-                }
-                .into()
+                let until = now + within;
+                Reservation { to, until }.into()
             }),
             retired: stored.retired.into_iter().map(|id| (id, now)).collect(),
             floor: None,

@@ -41,16 +41,14 @@ impl TermEnd {
 
 /// A term before a step. After the step, [`Running::ended`] says whether the step has ended the term.
 #[derive(Clone, Copy, Debug)]
-pub struct Running {
-    phase: Phase,
-}
+pub struct Running(Phase);
 
 impl Record {
     /// The term that has not been ended yet, if there is one. Its time may be over.
     #[must_use]
     pub const fn running(&self) -> Option<Running> {
         match self.phase {
-            Phase::Leased { .. } | Phase::Breaking { .. } => Some(Running { phase: self.phase }),
+            Phase::Leased { .. } | Phase::Breaking { .. } => Some(Running(self.phase)),
             Phase::Available | Phase::Broken | Phase::Expired => None,
         }
     }
@@ -62,7 +60,7 @@ impl Running {
     /// on a record that was settled at `now`.
     #[must_use]
     pub fn ended(self, after: &Record, now: Instant) -> Option<(TermEnd, Instant)> {
-        let end = match (after.phase, self.phase) {
+        let end = match (after.phase, self.0) {
             (Phase::Leased { .. } | Phase::Breaking { .. }, _) => return None,
             // A grant clears the reservation, so this one was made in this term: by the holder's
             // hand-over, or by an operator's switch-over that broke the lease.
@@ -71,11 +69,7 @@ impl Running {
             (Phase::Expired, _) => TermEnd::Expired,
             (Phase::Available, _) => TermEnd::Released,
         };
-        let over = match self.phase {
-            Phase::Leased { expires } => expires,
-            Phase::Breaking { until } => Some(until),
-            Phase::Available | Phase::Broken | Phase::Expired => None,
-        };
+        let over = self.0.end();
         // Even if the step is late, the term ended when its time was over.
         Some((end, over.map_or(now, |over| over.min(now))))
     }

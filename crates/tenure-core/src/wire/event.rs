@@ -1,62 +1,52 @@
 //! The events of a store, as server-sent events.
 
 use alloc::string::String;
+use core::fmt;
 
+use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
 use super::LeaseView;
 
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident $name:literal;)*) => {
-        /// The kind of an event, which is also the event's name in the stream.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[non_exhaustive]
-        pub enum EventKind {
-            $($(#[$doc])* #[serde(rename = $name)] $kind,)*
-        }
-
-        impl EventKind {
-            const ALL: &[Self] = &[$(Self::$kind),*];
-
-            /// The name of the event.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$kind => $name,)*
-                }
-            }
-        }
-    };
-}
-
-kinds! {
+/// The kind of an event, which is also the event's name in the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EventKind {
     /// A term began.
-    Granted "granted";
+    Granted,
     /// The holder renewed: its duration counts from then. Only for clients that ask for renewals.
-    Renewed "renewed";
+    Renewed,
     /// The holder released the lease, or handed it over.
-    Released "released";
+    Released,
     /// The holder did not renew in time.
-    Expired "expired";
+    Expired,
     /// A break has begun.
-    Breaking "breaking";
+    Breaking,
     /// A break has ended the term.
-    Broken "broken";
+    Broken,
     /// The term continues under another lease id.
-    Changed "changed";
+    Changed,
     /// The holder changed its metadata.
-    Metadata "metadata";
+    Metadata,
     /// The lease was deleted.
-    Deleted "deleted";
+    Deleted,
     /// The store no longer has the events before: read the current state.
-    Reset "reset";
+    Reset,
 }
 
 impl EventKind {
     /// The kind with this name; `None` for a kind of a newer store.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
+        Self::deserialize(StrDeserializer::<ValueError>::new(name)).ok()
+    }
+}
+
+/// The name of the event.
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 

@@ -1,10 +1,9 @@
 //! Numbers of requests, before they are checked.
 
-use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 
-use serde::de::{Error, Visitor};
+use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Code, Problem};
@@ -65,33 +64,10 @@ impl Serialize for Number {
 
 impl<'de> Deserialize<'de> for Number {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NumberVisitor).map(Self)
-    }
-}
-
-struct NumberVisitor;
-
-impl Visitor<'_> for NumberVisitor {
-    type Value = i128;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number")
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<i128, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<i128, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<i128, E> {
-        // JSON readers give integers that are too big for 64 bits as floating point. Saturates.
-        if value.abs() >= 9.0e18 {
-            Ok(value as i128)
-        } else {
-            Err(E::custom(format_args!("{value} is not a whole number")))
+        let visitor = DurationVisitor { or_infinite: false };
+        match deserializer.deserialize_any(visitor)? {
+            DurationMs::Fixed(number) => Ok(number),
+            DurationMs::Infinite => Err(D::Error::custom("a number can't be infinite")),
         }
     }
 }
@@ -127,49 +103,48 @@ impl Serialize for DurationMs {
 
 impl<'de> Deserialize<'de> for DurationMs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(DurationVisitor)
+        deserializer.deserialize_any(DurationVisitor { or_infinite: true })
     }
 }
 
-struct DurationVisitor;
+/// Reads a whole number, or `"infinite"` if that is allowed.
+struct DurationVisitor {
+    or_infinite: bool,
+}
 
 impl Visitor<'_> for DurationVisitor {
     type Value = DurationMs;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number of milliseconds, or \"infinite\"")
+        f.write_str(if self.or_infinite {
+            "a whole number of milliseconds, or \"infinite\""
+        } else {
+            "a whole number"
+        })
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<DurationMs, E> {
-        NumberVisitor
-            .visit_u64(value)
-            .map(Number)
-            .map(DurationMs::Fixed)
+        Ok(DurationMs::Fixed(Number(value.into())))
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<DurationMs, E> {
-        NumberVisitor
-            .visit_i64(value)
-            .map(Number)
-            .map(DurationMs::Fixed)
+        Ok(DurationMs::Fixed(Number(value.into())))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<DurationMs, E> {
-        NumberVisitor
-            .visit_f64(value)
-            .map(Number)
-            .map(DurationMs::Fixed)
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<DurationMs, E> {
-        if value == INFINITE {
-            Ok(DurationMs::Infinite)
+        // JSON readers give integers that are too big for 64 bits as floating point. Saturates.
+        if value.abs() >= 9.0e18 {
+            Ok(DurationMs::Fixed(Number(value as i128)))
         } else {
-            Err(E::invalid_value(serde::de::Unexpected::Str(value), &self))
+            Err(E::custom(format_args!("{value} is not a whole number")))
         }
     }
 
-    fn visit_string<E: Error>(self, value: String) -> Result<DurationMs, E> {
-        self.visit_str(&value)
+    fn visit_str<E: Error>(self, value: &str) -> Result<DurationMs, E> {
+        match value {
+            INFINITE if self.or_infinite => Ok(DurationMs::Infinite),
+            _ if self.or_infinite => Err(E::invalid_value(Unexpected::Str(value), &self)),
+            _ => Err(E::invalid_type(Unexpected::Str(value), &self)),
+        }
     }
 }

@@ -5,7 +5,6 @@ use alloc::string::{String, ToString};
 
 use serde::{Deserialize, Serialize};
 
-use super::request::MAX_METADATA_BYTES;
 use crate::lease::{Rejection, Remaining};
 use crate::time::millis;
 
@@ -162,50 +161,36 @@ impl Problem {
             remaining_ms: None,
         }
     }
-
-    pub(super) fn metadata_too_large(bytes: usize) -> Self {
-        Self::new(
-            Code::TooLarge,
-            format!(
-                "metadata has {bytes} bytes of keys and values, at most {MAX_METADATA_BYTES} are allowed"
-            ),
-        )
-    }
 }
 
 impl From<&Rejection> for Problem {
     fn from(rejection: &Rejection) -> Self {
-        let detail = rejection.to_string();
-        let remaining = |code, remaining| Self {
-            remaining_ms: Some(millis(remaining)),
-            ..Self::new(code, detail.clone())
-        };
-        match rejection {
-            Rejection::Held {
-                holder,
-                epoch,
-                remaining,
-            } => Self {
-                holder: Some(holder.to_string()),
-                epoch: Some(epoch.get()),
-                remaining_ms: match remaining {
-                    Remaining::Time(time) => Some(millis(*time)),
+        let (code, remaining) = match rejection {
+            Rejection::Held { remaining, .. } => (
+                Code::LeaseHeld,
+                match remaining {
+                    Remaining::Time(time) => Some(*time),
                     Remaining::Forever => None,
                 },
-                ..Self::new(Code::LeaseHeld, detail)
-            },
-            Rejection::LockDelay { remaining: time }
-            | Rejection::Reserved {
-                remaining: time, ..
-            } => remaining(Code::LeaseHeld, *time),
-            Rejection::Breaking { remaining: time } => remaining(Code::LeaseBreaking, *time),
-            Rejection::Broken { remaining: time } => remaining(Code::LeaseBroken, *time),
-            Rejection::IdMismatch => Self::new(Code::LeaseIdMismatch, detail),
-            Rejection::NotHeld => Self::new(Code::LeaseNotHeld, detail),
-            Rejection::Expired => Self::new(Code::LeaseExpired, detail),
-            Rejection::IdRetired => Self::new(Code::LeaseIdRetired, detail),
-            Rejection::EpochTooFarAhead { .. } => Self::new(Code::OutOfRange, detail),
-            Rejection::EpochsExhausted => Self::new(Code::EpochsExhausted, detail),
+            ),
+            Rejection::LockDelay { remaining } | Rejection::Reserved { remaining, .. } => {
+                (Code::LeaseHeld, Some(*remaining))
+            }
+            Rejection::Breaking { remaining } => (Code::LeaseBreaking, Some(*remaining)),
+            Rejection::Broken { remaining } => (Code::LeaseBroken, Some(*remaining)),
+            Rejection::IdMismatch => (Code::LeaseIdMismatch, None),
+            Rejection::NotHeld => (Code::LeaseNotHeld, None),
+            Rejection::Expired => (Code::LeaseExpired, None),
+            Rejection::IdRetired => (Code::LeaseIdRetired, None),
+            Rejection::EpochTooFarAhead { .. } => (Code::OutOfRange, None),
+            Rejection::EpochsExhausted => (Code::EpochsExhausted, None),
+        };
+        let mut problem = Self::new(code, rejection.to_string());
+        problem.remaining_ms = remaining.map(millis);
+        if let Rejection::Held { holder, epoch, .. } = rejection {
+            problem.holder = Some(holder.to_string());
+            problem.epoch = Some(epoch.get());
         }
+        problem
     }
 }

@@ -5,14 +5,16 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Code, DurationMs, LeaseView, Number, Problem, object};
-use crate::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation, Priority, Rules};
+use crate::lease::{Acquire, LeaseDuration, Metadata, Operation, Priority, Rules};
 use crate::time::millis;
-use crate::{CandidateId, Epoch, Random};
+use crate::{Epoch, Random};
 
 /// The priority of an acquire that gives none: in the middle, so that others can come before and
 /// after.
@@ -81,20 +83,25 @@ impl AcquireRequest {
     /// A [`Problem`] that names the field and what would be right.
     pub fn check(self, rules: &Rules, random: &mut dyn Random) -> Result<Queued, Problem> {
         let metadata = check_metadata(self.metadata)?;
+        let min_epoch = |epoch| check_epoch("min_epoch", epoch);
+        let priority = |number: Number| number.within("priority", 0, Priority::MAX.into());
         Ok(Queued {
             request: Acquire {
                 lease_id: match &self.lease_id {
-                    Some(text) => check_lease_id("lease_id", text)?,
+                    Some(text) => check_name("lease_id", text)?,
                     None => random.lease_id(),
                 },
-                holder: check_holder("holder", &self.holder)?,
+                holder: check_name("holder", &self.holder)?,
                 duration: check_duration(self.duration_ms, rules)?,
                 lock_delay: check_millis("lock_delay_ms", self.lock_delay_ms, rules.max_duration)?,
                 metadata,
-                min_epoch: check_epoch("min_epoch", self.min_epoch)?,
+                min_epoch: self.min_epoch.map(min_epoch).transpose()?,
             },
             wait: check_wait(self.wait_ms)?,
-            priority: check_priority(self.priority)?,
+            priority: match self.priority {
+                Some(number) => priority(number)? as Priority,
+                None => DEFAULT_PRIORITY,
+            },
         })
     }
 }
@@ -117,14 +124,10 @@ impl RenewRequest {
     ///
     /// A [`Problem`] that names the field and what would be right.
     pub fn check(&self, rules: &Rules) -> Result<Operation, Problem> {
-        let duration = self
-            .duration_ms
-            .map(|duration| check_duration(duration, rules))
-            .transpose()?;
-        Ok(Operation::Renew(
-            check_lease_id("lease_id", &self.lease_id)?,
-            duration,
-        ))
+        let duration = self.duration_ms.map(|it| check_duration(it, rules));
+        let duration = duration.transpose()?;
+        let lease_id = check_name("lease_id", &self.lease_id)?;
+        Ok(Operation::Renew(lease_id, duration))
     }
 }
 
@@ -185,8 +188,8 @@ impl ChangeRequest {
     /// A [`Problem`] that names the field and what would be right.
     pub fn check(&self) -> Result<Operation, Problem> {
         Ok(Operation::Change {
-            lease_id: check_lease_id("lease_id", &self.lease_id)?,
-            proposed: check_lease_id("proposed_lease_id", &self.proposed_lease_id)?,
+            lease_id: check_name("lease_id", &self.lease_id)?,
+            proposed: check_name("proposed_lease_id", &self.proposed_lease_id)?,
         })
     }
 }
@@ -209,7 +212,7 @@ impl ReleaseRequest {
     ///
     /// A [`Problem`] that names the field and what would be right.
     pub fn check(self) -> Result<(Operation, Option<String>), Problem> {
-        let lease_id = check_lease_id("lease_id", &self.lease_id)?;
+        let lease_id = check_name("lease_id", &self.lease_id)?;
         Ok((Operation::Release(lease_id), check_reason(self.reason)?))
     }
 }
@@ -234,10 +237,9 @@ impl BreakRequest {
     ///
     /// A [`Problem`] that names the field and what would be right.
     pub fn check(self, rules: &Rules) -> Result<(Operation, Option<String>), Problem> {
-        let period = self
-            .break_period_ms
-            .map(|period| period.millis_up_to("break_period_ms", rules.max_break_period))
-            .transpose()?;
+        let most = rules.max_break_period;
+        let period = |period: Number| period.millis_up_to("break_period_ms", most);
+        let period = self.break_period_ms.map(period).transpose()?;
         Ok((Operation::Break(period), check_reason(self.reason)?))
     }
 }
@@ -263,13 +265,11 @@ impl HandOverRequest {
     ///
     /// A [`Problem`] that names the field and what would be right.
     pub fn check(&self, rules: &Rules) -> Result<Operation, Problem> {
-        let to = check_holder("to", &self.to)?;
-        let within = self
-            .within_ms
-            .millis_up_to("within_ms", rules.max_break_period)?;
+        let (to, most) = (check_name("to", &self.to)?, rules.max_break_period);
+        let within = self.within_ms.millis_up_to("within_ms", most)?;
         Ok(match &self.lease_id {
             Some(lease_id) => Operation::HandOver {
-                lease_id: check_lease_id("lease_id", lease_id)?,
+                lease_id: check_name("lease_id", lease_id)?,
                 to,
                 within,
             },
@@ -296,11 +296,9 @@ impl MetadataRequest {
     ///
     /// A [`Problem`] that names the field and what would be right.
     pub fn check(self) -> Result<Operation, Problem> {
-        let lease_id = check_lease_id("lease_id", &self.lease_id)?;
-        Ok(Operation::SetMetadata(
-            lease_id,
-            check_metadata(self.metadata)?,
-        ))
+        let lease_id = check_name("lease_id", &self.lease_id)?;
+        let metadata = check_metadata(self.metadata)?;
+        Ok(Operation::SetMetadata(lease_id, metadata))
     }
 }
 
@@ -319,8 +317,7 @@ impl VerifyRequest {
     ///
     /// A [`Problem`] that names the field and what would be right.
     pub fn check(&self) -> Result<Operation, Problem> {
-        let number = self.epoch.within("epoch", 0, Epoch::MAX.get())?;
-        Ok(Operation::Verify(Epoch::new(number).unwrap_or(Epoch::MAX)))
+        check_epoch("epoch", self.epoch).map(Operation::Verify)
     }
 }
 
@@ -346,23 +343,14 @@ fn check_millis(field: &str, value: Option<Number>, most: Duration) -> Result<Du
     value.map_or(Ok(Duration::ZERO), |value| value.millis_up_to(field, most))
 }
 
-fn check_epoch(field: &str, epoch: Option<Number>) -> Result<Option<Epoch>, Problem> {
-    let within = |epoch: Number| epoch.within(field, 0, Epoch::MAX.get());
-    Ok(epoch.map(within).transpose()?.and_then(Epoch::new))
-}
-
-fn check_priority(priority: Option<Number>) -> Result<Priority, Problem> {
-    let Some(number) = priority else {
-        return Ok(DEFAULT_PRIORITY);
-    };
-    let number = number.within("priority", 0, Priority::MAX.into())?;
-    Ok(Priority::try_from(number).unwrap_or(Priority::MAX))
+fn check_epoch(field: &str, epoch: Number) -> Result<Epoch, Problem> {
+    let number = epoch.within(field, 0, Epoch::MAX.get())?;
+    Ok(Epoch::new(number).unwrap_or(Epoch::MAX))
 }
 
 fn check_duration(duration: DurationMs, rules: &Rules) -> Result<LeaseDuration, Problem> {
-    let number = match duration {
-        DurationMs::Infinite => return Ok(LeaseDuration::Infinite),
-        DurationMs::Fixed(number) => number,
+    let DurationMs::Fixed(number) = duration else {
+        return Ok(LeaseDuration::Infinite);
     };
     let (least, most) = (millis(rules.min_duration), millis(rules.max_duration));
     let fixed = number
@@ -374,42 +362,35 @@ fn check_duration(duration: DurationMs, rules: &Rules) -> Result<LeaseDuration, 
     Ok(LeaseDuration::Fixed(Duration::from_millis(fixed)))
 }
 
-fn check_lease_id(field: &str, text: &str) -> Result<LeaseId, Problem> {
-    text.parse()
-        .map_err(|error| Problem::new(Code::InvalidName, format!("{field}: {error}")))
-}
-
-fn check_holder(field: &str, text: &str) -> Result<CandidateId, Problem> {
+/// An id from its text.
+fn check_name<T: FromStr<Err: fmt::Display>>(field: &str, text: &str) -> Result<T, Problem> {
     text.parse()
         .map_err(|error| Problem::new(Code::InvalidName, format!("{field}: {error}")))
 }
 
 fn check_metadata(metadata: Metadata) -> Result<Metadata, Problem> {
-    let bytes = metadata
-        .iter()
-        .map(|(key, value)| key.len() + value.len())
-        .sum();
+    let lengths = metadata.iter().map(|(key, value)| key.len() + value.len());
+    let bytes: usize = lengths.sum();
     if bytes > MAX_METADATA_BYTES {
-        return Err(Problem::metadata_too_large(bytes));
+        let detail = format!(
+            "metadata has {bytes} bytes of keys and values, at most {MAX_METADATA_BYTES} are allowed"
+        );
+        return Err(Problem::new(Code::TooLarge, detail));
     }
     Ok(metadata)
 }
 
-fn check_reason(reason: Option<String>) -> Result<Option<String>, Problem> {
-    match reason {
-        Some(text) if text.len() > MAX_REASON_BYTES => Err(Problem::new(
-            Code::TooLarge,
-            format!(
-                "reason has {} bytes, at most {MAX_REASON_BYTES} are allowed",
-                text.len()
-            ),
-        )),
+fn check_reason(mut reason: Option<String>) -> Result<Option<String>, Problem> {
+    if let Some(text) = &mut reason {
+        let len = text.len();
+        if len > MAX_REASON_BYTES {
+            let detail = format!("reason has {len} bytes, at most {MAX_REASON_BYTES} are allowed");
+            return Err(Problem::new(Code::TooLarge, detail));
+        }
         // Logs show it, so a client must not add line breaks or control sequences to them.
-        Some(text) => Ok(Some(
-            text.chars().filter(|c| !c.is_control()).collect::<String>(),
-        )),
-        None => Ok(None),
+        text.retain(|c| !c.is_control());
     }
+    Ok(reason)
 }
 
 #[cfg(test)]

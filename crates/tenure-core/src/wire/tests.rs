@@ -181,8 +181,8 @@ fn a_problem_of_a_newer_store_is_read() {
 fn events_have_the_same_name_in_json_and_in_the_stream() {
     for kind in [EventKind::Granted, EventKind::Metadata, EventKind::Reset] {
         let json = serde_json::to_value(kind).unwrap();
-        assert_eq!(json, kind.as_str());
-        assert_eq!(EventKind::of_name(kind.as_str()), Some(kind));
+        assert_eq!(json, kind.to_string());
+        assert_eq!(EventKind::of_name(&kind.to_string()), Some(kind));
     }
     assert_eq!(EventKind::of_name("rewritten"), None);
 }

@@ -6,33 +6,33 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-use tenure_core::{Incarnation, Instant, NodeId};
+use tenure_core::{Instant, NodeId};
 
-use super::node::{BaselineNode, jittered};
-use super::{BaselineMember, BaselineTimings};
-use crate::sim::{Context, LeadershipClaim, Payload, Process, ProcessInput};
+use super::Baseline;
+use super::node::BaselineNode;
+use crate::sim::{Context, Payload};
 
 /// A message between members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClassicMessage {
-    /// "Are you there?", to better members in an election, and to the leader from time to time.
+    /// The sender asks whether the recipient is up: a better member in an election, or the leader.
     AreYouThere,
-    /// "Yes."
+    /// The answer to `AreYouThere`.
     Yes,
-    /// "Stop: there is an election."
+    /// The recipient must stop: there is an election.
     Halt,
-    /// "Stopped."
+    /// The sender has stopped.
     Halted,
-    /// "I am the new leader."
+    /// The sender is the new leader.
     NewCoordinator,
-    /// "Accepted."
+    /// The sender accepts the new leader.
     Accepted,
-    /// "Go on."
+    /// The election is over.
     Ready,
-    /// "Are you normal?", from the leader.
+    /// The leader asks whether the recipient follows it.
     AreYouNormal,
-    /// "No": the sender has no leader, or another one.
+    /// The sender has no leader, or another one.
     No,
 }
 
@@ -57,65 +57,38 @@ impl ClassicMessage {
 pub struct Classic {
     node: BaselineNode,
     state: State,
-    /// When its patience ends, or it looks again.
-    look_at: Instant,
+    /// When its timeout ends, or it polls again.
+    due: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// It asks whether a better member is up.
+    /// It asks the better members whether they are up.
     Asking,
     /// A better member is up, and organises the election.
     Deferring,
     /// The worse members have not answered `Halt` yet.
     Halting(BTreeSet<NodeId>),
     /// These members have not accepted the new leader yet.
-    Naming(BTreeSet<NodeId>, BTreeSet<NodeId>),
+    Announcing(BTreeSet<NodeId>, BTreeSet<NodeId>),
     /// It has stopped for this member, and will follow it.
     Halted(NodeId),
+    /// It has accepted this leader, and waits for the end of the election.
     Reorganizing(NodeId),
     /// There is a leader; whether it was asked and has not answered.
-    Normal {
-        asked: bool,
-    },
+    Normal { asked: bool },
 }
 
 impl Classic {
-    /// A member that starts.
-    pub fn start(
-        me: NodeId,
-        members: Vec<NodeId>,
-        timings: BaselineTimings,
-        life: u64,
-        context: &mut Context<'_>,
-    ) -> Self {
-        let mut member = Self {
-            node: BaselineNode::new(me, members, timings, Incarnation(life)),
+    pub(super) const fn new(node: BaselineNode) -> Self {
+        Self {
+            node,
             state: State::Asking,
-            look_at: context.now,
-        };
-        member.organise(context);
-        member
+            due: Instant::from_nanos(0),
+        }
     }
 
-    /// A member that has a leader, and looks at it after a poll's time.
-    pub(crate) fn settled(
-        me: NodeId,
-        members: Vec<NodeId>,
-        timings: BaselineTimings,
-        leader: NodeId,
-        context: &mut Context<'_>,
-    ) -> Self {
-        let mut member = Self {
-            node: BaselineNode::new(me, members, timings, Incarnation(1)),
-            state: State::Asking,
-            look_at: context.now,
-        };
-        member.settle(context, leader);
-        member
-    }
-
-    fn say(
+    fn send(
         context: &mut Context<'_>,
         to: impl IntoIterator<Item = NodeId>,
         message: ClassicMessage,
@@ -127,7 +100,7 @@ impl Classic {
 
     fn wait(&mut self, context: &Context<'_>, state: State) {
         self.state = state;
-        self.look_at = context.now + self.node.timings.timeout;
+        self.due = context.now + self.node.timings.timeout;
     }
 
     fn organise(&mut self, context: &mut Context<'_>) {
@@ -136,98 +109,100 @@ impl Classic {
         if better.is_empty() {
             self.halt(context);
         } else {
-            Self::say(context, better, ClassicMessage::AreYouThere);
+            Self::send(context, better, ClassicMessage::AreYouThere);
             self.wait(context, State::Asking);
         }
     }
 
     fn halt(&mut self, context: &mut Context<'_>) {
-        Self::say(context, self.node.worse(), ClassicMessage::Halt);
+        Self::send(context, self.node.worse(), ClassicMessage::Halt);
         self.wait(context, State::Halting(BTreeSet::new()));
-        self.halted(context);
+        self.check_halted(context);
     }
 
-    /// Goes on as soon as all are accounted for.
-    fn halted(&mut self, context: &mut Context<'_>) {
+    /// Announces itself as soon as all worse members have stopped.
+    fn check_halted(&mut self, context: &mut Context<'_>) {
         if let State::Halting(up) = &self.state
             && up.len() == self.node.worse().len()
         {
-            self.name(context);
+            self.announce(context);
         }
     }
 
-    fn name(&mut self, context: &mut Context<'_>) {
+    fn announce(&mut self, context: &mut Context<'_>) {
         let State::Halting(up) = &self.state else {
             return;
         };
         let up = up.clone();
-        Self::say(context, up.iter().copied(), ClassicMessage::NewCoordinator);
-        self.wait(context, State::Naming(up.clone(), up));
-        self.named(context);
+        Self::send(context, up.iter().copied(), ClassicMessage::NewCoordinator);
+        self.wait(context, State::Announcing(up.clone(), up));
+        self.finish(context);
     }
 
-    fn named(&mut self, context: &mut Context<'_>) {
-        if let State::Naming(up, left) = &self.state
+    fn finish(&mut self, context: &mut Context<'_>) {
+        if let State::Announcing(up, left) = &self.state
             && left.is_empty()
         {
-            Self::say(context, up.iter().copied(), ClassicMessage::Ready);
-            self.settle(context, self.node.me);
+            Self::send(context, up.iter().copied(), ClassicMessage::Ready);
+            self.follow(context, self.node.me);
         }
     }
 
-    fn settle(&mut self, context: &mut Context<'_>, leader: NodeId) {
+    fn follow(&mut self, context: &mut Context<'_>, leader: NodeId) {
         self.node.set_leader(context, Some(leader));
         self.state = State::Normal { asked: false };
-        let poll = self.node.timings.poll;
-        self.look_at = context.now + jittered(context, poll);
+        self.due = self.node.next_poll(context);
     }
 
-    fn hear(&mut self, context: &mut Context<'_>, from: NodeId, message: ClassicMessage) {
+    fn handle_message(&mut self, context: &mut Context<'_>, from: NodeId, message: ClassicMessage) {
         match message {
-            ClassicMessage::AreYouThere => Self::say(context, [from], ClassicMessage::Yes),
+            ClassicMessage::AreYouThere => Self::send(context, [from], ClassicMessage::Yes),
             ClassicMessage::Yes => match &mut self.state {
                 State::Asking => {
                     self.state = State::Deferring;
                     // Longer than an election takes.
-                    self.look_at = context.now + self.node.timings.timeout * 5;
+                    self.due = context.now + self.node.timings.timeout * 5;
                 }
-                State::Normal { asked } if self.node.leader() == Some(from) => *asked = false,
+                State::Normal { asked } if *asked && self.node.leader() == Some(from) => {
+                    *asked = false;
+                    self.due = self.node.next_poll(context);
+                }
                 _ => {}
             },
             ClassicMessage::Halt => {
                 self.node.set_leader(context, None);
-                Self::say(context, [from], ClassicMessage::Halted);
+                Self::send(context, [from], ClassicMessage::Halted);
                 self.wait(context, State::Halted(from));
                 // As long as the organiser waits for the others.
-                self.look_at = context.now + self.node.timings.timeout * 3;
+                self.due = context.now + self.node.timings.timeout * 3;
             }
             ClassicMessage::Halted => {
                 if let State::Halting(up) = &mut self.state {
                     up.insert(from);
-                    self.halted(context);
+                    self.check_halted(context);
                 }
             }
             ClassicMessage::NewCoordinator => {
                 if self.state == State::Halted(from) {
-                    Self::say(context, [from], ClassicMessage::Accepted);
+                    Self::send(context, [from], ClassicMessage::Accepted);
                     self.wait(context, State::Reorganizing(from));
-                    self.look_at = context.now + self.node.timings.timeout * 3;
+                    self.due = context.now + self.node.timings.timeout * 3;
                 }
             }
             ClassicMessage::Accepted => {
-                if let State::Naming(_, left) = &mut self.state {
+                if let State::Announcing(_, left) = &mut self.state {
                     left.remove(&from);
-                    self.named(context);
+                    self.finish(context);
                 }
             }
             ClassicMessage::Ready => {
                 if self.state == State::Reorganizing(from) {
-                    self.settle(context, from);
+                    self.follow(context, from);
                 }
             }
             ClassicMessage::AreYouNormal => {
                 if self.node.leader() != Some(from) {
-                    Self::say(context, [from], ClassicMessage::No);
+                    Self::send(context, [from], ClassicMessage::No);
                 }
             }
             ClassicMessage::No => {
@@ -238,59 +213,63 @@ impl Classic {
         }
     }
 
-    fn look(&mut self, context: &mut Context<'_>) {
+    fn handle_timeout(&mut self, context: &mut Context<'_>) {
         match &self.state {
             State::Asking => self.halt(context),
-            State::Halting(_) => self.name(context),
+            State::Halting(_) => self.announce(context),
             // A member that had stopped is down: start again.
-            State::Deferring | State::Naming(..) | State::Halted(_) | State::Reorganizing(_) => {
+            State::Deferring
+            | State::Announcing(..)
+            | State::Halted(_)
+            | State::Reorganizing(_) => {
                 self.organise(context);
             }
             State::Normal { asked: true } => self.organise(context),
             State::Normal { asked: false } => {
                 if self.node.leads() {
-                    Self::say(context, self.node.others(), ClassicMessage::AreYouNormal);
-                    let poll = self.node.timings.poll;
-                    self.look_at = context.now + jittered(context, poll);
+                    Self::send(context, self.node.others(), ClassicMessage::AreYouNormal);
+                    self.due = self.node.next_poll(context);
                 } else if let Some(leader) = self.node.leader() {
-                    // The answer is due by the next look; then it is asked again.
-                    Self::say(context, [leader], ClassicMessage::AreYouThere);
+                    // Without an answer within the timeout the leader is down.
+                    Self::send(context, [leader], ClassicMessage::AreYouThere);
                     self.state = State::Normal { asked: true };
-                    self.look_at = context.now + self.node.timings.timeout;
+                    self.due = context.now + self.node.timings.timeout;
                 }
             }
         }
     }
 }
 
-impl Process for Classic {
-    fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
-        if let Some((from, Payload::Classic(message))) = self.node.handle(context, input) {
-            let was_asked = self.state == State::Normal { asked: true };
-            self.hear(context, from, message);
-            if was_asked && self.state == (State::Normal { asked: false }) {
-                let poll = self.node.timings.poll;
-                self.look_at = context.now + jittered(context, poll);
-            }
+impl Baseline for Classic {
+    fn node(&self) -> &BaselineNode {
+        &self.node
+    }
+
+    fn node_mut(&mut self) -> &mut BaselineNode {
+        &mut self.node
+    }
+
+    fn start(&mut self, context: &mut Context<'_>) {
+        self.organise(context);
+    }
+
+    fn settle(&mut self, context: &mut Context<'_>, leader: NodeId) {
+        self.follow(context, leader);
+    }
+
+    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Payload)>) {
+        if let Some((from, Payload::Classic(message))) = message {
+            self.handle_message(context, from, message);
         }
-        if context.now >= self.look_at {
-            self.look(context);
+        if context.now >= self.due {
+            self.handle_timeout(context);
         }
-        // It needs no detector beside its own questions.
-        while self.node.poll_detector(context).is_some() {}
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        let due = self.node.due();
-        Some(due.map_or(self.look_at, |due| due.min(self.look_at)))
+    fn due(&self) -> Option<Instant> {
+        Some(self.due)
     }
 
-    fn claim(&self, _now: Instant) -> Option<LeadershipClaim> {
-        self.node.claim()
-    }
-}
-
-impl BaselineMember for Classic {
     fn elect(&mut self, context: &mut Context<'_>) {
         self.organise(context);
     }

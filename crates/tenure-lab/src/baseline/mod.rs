@@ -2,6 +2,8 @@
 //!
 //! They have no epochs and no quorum, and number elections only if their papers do. Each runs with the
 //! library's failure detector on demand, and tells its task to stop when it learns of another leader.
+//!
+//! An algorithm implements [`Baseline`]; [`member`] creates its members.
 
 pub mod classic;
 pub mod ring;
@@ -12,17 +14,20 @@ mod published;
 mod node;
 
 pub use classic::Classic;
+pub use node::BaselineNode;
 pub use published::{
     Published, PublishedInput, PublishedMember, PublishedMessage, PublishedStatus,
 };
 pub use ring::Ring;
 pub use textbook::Textbook;
 
+use std::fmt;
 use std::time::Duration;
 
-use tenure_core::NodeId;
+use tenure_core::{Incarnation, Instant, NodeId};
 
-use crate::sim::{Context, Process};
+use crate::contestant::Algorithm;
+use crate::sim::{Context, DurableState, LeadershipClaim, Payload, Process, ProcessInput};
 
 /// The timings of all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,11 +42,76 @@ pub struct BaselineTimings {
     pub fresh: Duration,
 }
 
-/// A member that an experiment controls.
-pub(crate) trait BaselineMember: Process {
-    /// The member finds its leader down.
+/// A member of an older algorithm. The implementation of [`Process`] does the rest.
+pub trait Baseline: fmt::Debug + Process {
+    /// The part that all algorithms share.
+    fn node(&self) -> &BaselineNode;
+
+    /// The same, to change it.
+    fn node_mut(&mut self) -> &mut BaselineNode;
+
+    /// Begins: the member has started and knows no leader.
+    fn start(&mut self, context: &mut Context<'_>);
+
+    /// Begins as a member that has followed this leader for a long time.
+    fn settle(&mut self, context: &mut Context<'_>, leader: NodeId);
+
+    /// Handles a message, if there is one, and then the timers that are due.
+    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Payload)>);
+
+    /// Handles a suspicion of the failure detector.
+    fn handle_suspected(&mut self, _: &mut Context<'_>, _: NodeId) {}
+
+    /// When the algorithm does something at the latest.
+    fn due(&self) -> Option<Instant>;
+
+    /// Begins an election, as if the member had found its leader down.
     fn elect(&mut self, context: &mut Context<'_>);
 
-    /// The member asks its detector about these.
-    fn ask_about(&mut self, _here: &mut Context<'_>, _nodes: &[NodeId]) {}
+    /// Asks the detector about these members.
+    fn ask_about(&mut self, _: &mut Context<'_>, _: &[NodeId]) {}
+}
+
+impl<B: Baseline> Process for B {
+    fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
+        let message = self.node_mut().handle(context, input);
+        self.step(context, message);
+        while let Some(notice) = self.node_mut().poll_detector(context) {
+            if let node::DetectorNotice::Suspected(node) = notice {
+                self.handle_suspected(context, node);
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.due(), self.node().due()].into_iter().flatten().min()
+    }
+
+    fn claim(&self, _now: Instant) -> Option<LeadershipClaim> {
+        self.node().claim()
+    }
+}
+
+/// A member of this algorithm, which must be an older one, before it begins. `incarnation` counts its
+/// starts.
+pub(crate) fn member(
+    algorithm: Algorithm,
+    (me, incarnation): (NodeId, u64),
+    members: Vec<NodeId>,
+    timings: BaselineTimings,
+    durable: Option<&DurableState>,
+) -> Box<dyn Baseline> {
+    let node = |incarnation| BaselineNode::new(me, members, timings, Incarnation(incarnation));
+    match algorithm {
+        Algorithm::Published => Box::new(PublishedMember::new(node(match durable {
+            Some(DurableState::Starts(starts)) => starts + 1,
+            _ => 1,
+        }))),
+        Algorithm::Classic => Box::new(Classic::new(node(incarnation))),
+        Algorithm::Textbook => Box::new(Textbook::new(node(incarnation))),
+        Algorithm::Ring => Box::new(Ring::new(node(incarnation))),
+        Algorithm::Lease | Algorithm::Bully { .. } | Algorithm::Joint { .. } => {
+            unreachable!("{algorithm:?} is an algorithm of the library")
+        }
+    }
 }

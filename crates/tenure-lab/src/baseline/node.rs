@@ -3,31 +3,35 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure_core::detector::{self, AskOptions, Detector, Group, OnDemand, OnDemandOptions};
+use tenure_core::detector::{
+    AskOptions, Detector, DetectorInput, DetectorOutput, Group, OnDemand, Verdict,
+};
 use tenure_core::lease::candidate::EndReason;
 use tenure_core::{Incarnation, Instant, NodeId};
 
 use super::BaselineTimings;
-use crate::sim::{Context, LeadershipClaim, Payload, ProcessEffect, ProcessInput};
+use crate::sim::{Context, DurableState, LeadershipClaim, Payload, ProcessEffect, ProcessInput};
 
 /// The failure detector and the reports about the leader. A lower number is a better rank.
 #[derive(Debug)]
-pub(super) struct BaselineNode {
+pub struct BaselineNode {
     pub(super) me: NodeId,
     pub(super) members: Vec<NodeId>,
     pub(super) timings: BaselineTimings,
-    incarnation: Incarnation,
+    pub(super) incarnation: Incarnation,
     detector: OnDemand,
     /// The members with an open question.
     asked: BTreeSet<NodeId>,
     leader: Option<NodeId>,
     leaves: bool,
+    /// Messages that wait until a write is on disk, if one is pending.
+    held: Option<Vec<(NodeId, Payload)>>,
 }
 
 /// A report of the detector.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DetectorNotice {
-    Answer(NodeId, detector::Verdict),
+    Answer(NodeId, Verdict),
     Suspected(NodeId),
 }
 
@@ -46,32 +50,49 @@ impl BaselineNode {
             fresh: timings.fresh,
         };
         let poll = timings.poll.max(timings.timeout);
-        let detector = OnDemand::new(&group, ask, OnDemandOptions { poll });
+        let detector = OnDemand::new(&group, ask, poll);
         Self {
             me,
             members,
             timings,
             incarnation,
-            detector: detector.expect("the lab's own parameters"),
+            detector,
             asked: BTreeSet::new(),
             leader: None,
             leaves: false,
+            held: None,
         }
     }
 
     pub(super) fn better(&self) -> Vec<NodeId> {
-        let all = self.members.iter().copied();
-        all.filter(|&node| node < self.me).collect()
+        self.members_that(|node| node < self.me)
     }
 
     pub(super) fn worse(&self) -> Vec<NodeId> {
-        let all = self.members.iter().copied();
-        all.filter(|&node| node > self.me).collect()
+        self.members_that(|node| node > self.me)
     }
 
     pub(super) fn others(&self) -> Vec<NodeId> {
+        self.members_that(|node| node != self.me)
+    }
+
+    fn members_that(&self, fit: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
         let all = self.members.iter().copied();
-        all.filter(|&node| node != self.me).collect()
+        all.filter(|&node| fit(node)).collect()
+    }
+
+    /// Writes to disk; messages wait for the end of the write.
+    pub(super) fn write(&mut self, context: &mut Context<'_>, state: DurableState) {
+        context.emit(ProcessEffect::Write(state));
+        self.held = Some(Vec::new());
+    }
+
+    /// Sends a message after the pending write, if there is one.
+    pub(super) fn send(&mut self, context: &mut Context<'_>, to: NodeId, payload: Payload) {
+        match &mut self.held {
+            Some(held) => held.push((to, payload)),
+            None => context.send(to, payload),
+        }
     }
 
     pub(super) fn leads(&self) -> bool {
@@ -99,12 +120,12 @@ impl BaselineNode {
 
     pub(super) fn watch(&mut self, context: &Context<'_>, node: NodeId) {
         self.detector
-            .handle_input(context.now, detector::DetectorInput::Watch(node));
+            .handle_input(context.now, DetectorInput::Watch(node));
     }
 
     pub(super) fn unwatch(&mut self, context: &Context<'_>, node: NodeId) {
         self.detector
-            .handle_input(context.now, detector::DetectorInput::Unwatch(node));
+            .handle_input(context.now, DetectorInput::Unwatch(node));
     }
 
     pub(super) fn is_asked(&self, node: NodeId) -> bool {
@@ -112,16 +133,14 @@ impl BaselineNode {
     }
 
     pub(super) fn heard(&mut self, context: &Context<'_>, from: NodeId, incarnation: Incarnation) {
-        self.detector.handle_input(
-            context.now,
-            detector::DetectorInput::Heard { from, incarnation },
-        );
+        self.detector
+            .handle_input(context.now, DetectorInput::Heard { from, incarnation });
     }
 
     pub(super) fn ask(&mut self, context: &Context<'_>, node: NodeId) {
         self.asked.insert(node);
         self.detector
-            .handle_input(context.now, detector::DetectorInput::Ask { node, ask: 0 });
+            .handle_input(context.now, DetectorInput::Ask { node, ask: 0 });
     }
 
     pub(super) fn is_suspected(&self, node: NodeId) -> bool {
@@ -140,7 +159,7 @@ impl BaselineNode {
                 payload: Payload::Detector(incarnation, message),
                 ..
             } => {
-                let input = detector::DetectorInput::Message {
+                let input = DetectorInput::Message {
                     from,
                     incarnation,
                     message,
@@ -150,9 +169,14 @@ impl BaselineNode {
             ProcessInput::Message { from, payload, .. } => return Some((from, payload)),
             ProcessInput::Refused(node) => {
                 self.detector
-                    .handle_input(context.now, detector::DetectorInput::Refused(node));
+                    .handle_input(context.now, DetectorInput::Refused(node));
             }
             ProcessInput::Wake => self.detector.handle_timeout(context.now),
+            ProcessInput::Written => {
+                for (to, payload) in self.held.take().into_iter().flatten() {
+                    context.send(to, payload);
+                }
+            }
             // The leader goes on with another task.
             ProcessInput::TaskEnded(_) if self.leads() && !self.leaves => {
                 context.emit(ProcessEffect::StartTask(None))
@@ -171,21 +195,25 @@ impl BaselineNode {
     pub(super) fn poll_detector(&mut self, context: &mut Context<'_>) -> Option<DetectorNotice> {
         while let Some(output) = self.detector.poll_output() {
             match output {
-                detector::DetectorOutput::Send { to, message } => {
+                DetectorOutput::Send { to, message } => {
                     context.send(to, Payload::Detector(self.incarnation, message));
                 }
-                detector::DetectorOutput::Answer { node, verdict, .. } => {
+                DetectorOutput::Answer { node, verdict, .. } => {
                     self.asked.remove(&node);
                     return Some(DetectorNotice::Answer(node, verdict));
                 }
-                detector::DetectorOutput::Suspected(node)
-                | detector::DetectorOutput::Restarted(node, _) => {
+                DetectorOutput::Suspected(node) | DetectorOutput::Restarted(node, _) => {
                     return Some(DetectorNotice::Suspected(node));
                 }
-                detector::DetectorOutput::Trusted(_) => {}
+                DetectorOutput::Trusted(_) => {}
             }
         }
         None
+    }
+
+    /// The time of the next poll, up to a tenth earlier or later, so that members do not stay in step.
+    pub(super) fn next_poll(&self, context: &mut Context<'_>) -> Instant {
+        context.now + jittered(context, self.timings.poll)
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
@@ -200,7 +228,7 @@ impl BaselineNode {
     }
 }
 
-/// A duration up to a tenth longer or shorter, so that members do not stay in step.
+/// A duration up to a tenth longer or shorter.
 pub(super) fn jittered(context: &mut Context<'_>, duration: Duration) -> Duration {
     context.rng.between(duration * 9 / 10, duration * 11 / 10)
 }

@@ -4,11 +4,11 @@
 //! election that is stuck starts again after a while.
 
 use serde::Serialize;
-use tenure_core::{Incarnation, Instant, NodeId};
+use tenure_core::{Instant, NodeId};
 
-use super::node::{BaselineNode, DetectorNotice, jittered};
-use super::{BaselineMember, BaselineTimings};
-use crate::sim::{Context, LeadershipClaim, Payload, Process, ProcessInput};
+use super::Baseline;
+use super::node::{BaselineNode, jittered};
+use crate::sim::{Context, Payload};
 
 /// A message on the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -38,35 +38,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A member that starts.
-    pub fn start(
-        me: NodeId,
-        members: Vec<NodeId>,
-        timings: BaselineTimings,
-        life: u64,
-        context: &mut Context<'_>,
-    ) -> Self {
-        let mut ring = Self {
-            node: BaselineNode::new(me, members, timings, Incarnation(life)),
-            taking_part: None,
-        };
-        for node in ring.node.others() {
-            ring.node.watch(context, node);
-        }
-        ring.campaign(context);
-        ring
-    }
-
-    /// A member that has a leader and watches no member.
-    pub(crate) fn settled(
-        me: NodeId,
-        members: Vec<NodeId>,
-        timings: BaselineTimings,
-        leader: NodeId,
-        context: &mut Context<'_>,
-    ) -> Self {
-        let mut node = BaselineNode::new(me, members, timings, Incarnation(1));
-        node.set_leader(context, Some(leader));
+    pub(super) const fn new(node: BaselineNode) -> Self {
         Self {
             node,
             taking_part: None,
@@ -104,7 +76,7 @@ impl Ring {
         self.node.set_leader(context, Some(me));
     }
 
-    fn hear(&mut self, context: &mut Context<'_>, message: RingMessage) {
+    fn handle_message(&mut self, context: &mut Context<'_>, message: RingMessage) {
         let me = self.node.me;
         match message {
             RingMessage::Election(best) if best < me => {
@@ -131,36 +103,45 @@ impl Ring {
     }
 }
 
-impl Process for Ring {
-    fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
-        if let Some((_, Payload::Ring(message))) = self.node.handle(context, input) {
-            self.hear(context, message);
+impl Baseline for Ring {
+    fn node(&self) -> &BaselineNode {
+        &self.node
+    }
+
+    fn node_mut(&mut self) -> &mut BaselineNode {
+        &mut self.node
+    }
+
+    fn start(&mut self, context: &mut Context<'_>) {
+        for node in self.node.others() {
+            self.node.watch(context, node);
+        }
+        self.campaign(context);
+    }
+
+    fn settle(&mut self, context: &mut Context<'_>, leader: NodeId) {
+        self.node.set_leader(context, Some(leader));
+    }
+
+    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Payload)>) {
+        if let Some((_, Payload::Ring(message))) = message {
+            self.handle_message(context, message);
         }
         if self.taking_part.is_some_and(|until| context.now >= until) {
             self.campaign(context);
         }
-        while let Some(news) = self.node.poll_detector(context) {
-            if let DetectorNotice::Suspected(node) = news
-                && self.node.leader() == Some(node)
-            {
-                self.campaign(context);
-            }
+    }
+
+    fn handle_suspected(&mut self, context: &mut Context<'_>, node: NodeId) {
+        if self.node.leader() == Some(node) {
+            self.campaign(context);
         }
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        [self.taking_part, self.node.due()]
-            .into_iter()
-            .flatten()
-            .min()
+    fn due(&self) -> Option<Instant> {
+        self.taking_part
     }
 
-    fn claim(&self, _now: Instant) -> Option<LeadershipClaim> {
-        self.node.claim()
-    }
-}
-
-impl BaselineMember for Ring {
     fn elect(&mut self, context: &mut Context<'_>) {
         self.campaign(context);
     }

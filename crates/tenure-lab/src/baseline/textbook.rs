@@ -4,23 +4,22 @@
 //! do the same. A member without an answer announces itself to all, and all follow it: the algorithm
 //! neither stops earlier leaders nor numbers elections.
 
-use tenure_core::{Incarnation, Instant, NodeId};
-
 use serde::Serialize;
+use tenure_core::{Instant, NodeId};
 
-use super::node::{BaselineNode, DetectorNotice};
-use super::{BaselineMember, BaselineTimings};
-use crate::sim::{Context, LeadershipClaim, Payload, Process, ProcessInput};
+use super::Baseline;
+use super::node::BaselineNode;
+use crate::sim::{Context, Payload};
 
 /// A message between members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TextbookMessage {
-    /// Are you there? I would lead.
+    /// The sender wants to lead, and asks whether a better member is up.
     Election,
-    /// I am, and I am better: leave it to me.
+    /// The sender is up and better: the recipient must not lead.
     Answer,
-    /// I lead.
+    /// The sender leads.
     Coordinator,
 }
 
@@ -39,12 +38,12 @@ impl TextbookMessage {
 pub struct Textbook {
     node: BaselineNode,
     state: State,
-    tells: Tells,
+    notifies: Notifies,
 }
 
 /// The members that the winner notifies. Textbooks differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tells {
+enum Notifies {
     /// All others.
     All,
     /// The worse ones: the better ones did not answer.
@@ -55,44 +54,18 @@ pub enum Tells {
 enum State {
     /// There is a leader.
     Settled,
-    /// Does a better one answer?
+    /// No better member has answered yet.
     Asking { until: Instant },
-    /// A better one has answered.
+    /// A better member has answered.
     Waiting { until: Instant },
 }
 
 impl Textbook {
-    /// A member that starts.
-    pub fn start(
-        me: NodeId,
-        members: Vec<NodeId>,
-        timings: BaselineTimings,
-        life: u64,
-        context: &mut Context<'_>,
-    ) -> Self {
-        let mut member = Self {
-            node: BaselineNode::new(me, members, timings, Incarnation(life)),
-            state: State::Settled,
-            tells: Tells::All,
-        };
-        member.campaign(context);
-        member
-    }
-
-    /// A member that has a leader and watches no member.
-    pub(crate) fn settled(
-        me: NodeId,
-        members: Vec<NodeId>,
-        timings: BaselineTimings,
-        leader: NodeId,
-        context: &mut Context<'_>,
-    ) -> Self {
-        let mut node = BaselineNode::new(me, members, timings, Incarnation(1));
-        node.set_leader(context, Some(leader));
+    pub(super) const fn new(node: BaselineNode) -> Self {
         Self {
             node,
             state: State::Settled,
-            tells: Tells::Worse,
+            notifies: Notifies::All,
         }
     }
 
@@ -121,16 +94,21 @@ impl Textbook {
         self.state = State::Settled;
         let me = self.node.me;
         self.node.set_leader(context, Some(me));
-        let told = match self.tells {
-            Tells::All => self.node.others(),
-            Tells::Worse => self.node.worse(),
+        let notified = match self.notifies {
+            Notifies::All => self.node.others(),
+            Notifies::Worse => self.node.worse(),
         };
-        for node in told {
+        for node in notified {
             context.send(node, Payload::Textbook(TextbookMessage::Coordinator));
         }
     }
 
-    fn hear(&mut self, context: &mut Context<'_>, from: NodeId, message: TextbookMessage) {
+    fn handle_message(
+        &mut self,
+        context: &mut Context<'_>,
+        from: NodeId,
+        message: TextbookMessage,
+    ) {
         match message {
             TextbookMessage::Election => {
                 context.send(from, Payload::Textbook(TextbookMessage::Answer));
@@ -150,7 +128,7 @@ impl Textbook {
                 self.forget_leader(context);
                 self.state = State::Settled;
                 self.node.set_leader(context, Some(from));
-                if self.tells == Tells::All {
+                if self.notifies == Notifies::All {
                     self.node.watch(context, from);
                 }
             }
@@ -158,40 +136,49 @@ impl Textbook {
     }
 }
 
-impl Process for Textbook {
-    fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
-        if let Some((from, Payload::Textbook(message))) = self.node.handle(context, input) {
-            self.hear(context, from, message);
+impl Baseline for Textbook {
+    fn node(&self) -> &BaselineNode {
+        &self.node
+    }
+
+    fn node_mut(&mut self) -> &mut BaselineNode {
+        &mut self.node
+    }
+
+    fn start(&mut self, context: &mut Context<'_>) {
+        self.campaign(context);
+    }
+
+    /// In the papers the winner notifies only the worse members, and no member watches another one.
+    fn settle(&mut self, context: &mut Context<'_>, leader: NodeId) {
+        self.notifies = Notifies::Worse;
+        self.node.set_leader(context, Some(leader));
+    }
+
+    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Payload)>) {
+        if let Some((from, Payload::Textbook(message))) = message {
+            self.handle_message(context, from, message);
         }
         match self.state {
             State::Asking { until } if context.now >= until => self.win(context),
             State::Waiting { until } if context.now >= until => self.campaign(context),
             _ => {}
         }
-        while let Some(news) = self.node.poll_detector(context) {
-            if let DetectorNotice::Suspected(node) = news
-                && self.node.leader() == Some(node)
-                && self.state == State::Settled
-            {
-                self.campaign(context);
-            }
+    }
+
+    fn handle_suspected(&mut self, context: &mut Context<'_>, node: NodeId) {
+        if self.node.leader() == Some(node) && self.state == State::Settled {
+            self.campaign(context);
         }
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        let own = match self.state {
+    fn due(&self) -> Option<Instant> {
+        match self.state {
             State::Settled => None,
             State::Asking { until } | State::Waiting { until } => Some(until),
-        };
-        [own, self.node.due()].into_iter().flatten().min()
+        }
     }
 
-    fn claim(&self, _now: Instant) -> Option<LeadershipClaim> {
-        self.node.claim()
-    }
-}
-
-impl BaselineMember for Textbook {
     fn elect(&mut self, context: &mut Context<'_>) {
         self.campaign(context);
     }

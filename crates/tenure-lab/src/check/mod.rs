@@ -2,25 +2,51 @@
 
 #[cfg(feature = "mutations")]
 mod mutations;
+mod random;
 mod run;
 mod script;
 mod scripts;
 mod seeds;
 
 pub use run::{CheckCase, RunOutcome, run, trace};
-pub use script::{FaultScript, UnknownScript};
+pub use script::FaultScript;
 pub use seeds::{CheckReport, Finding, run_seeds};
 
-use crate::fault::UnknownMutation;
+use crate::fault::Mutation;
+use crate::names::{self, UnknownName};
 
-/// A case that catches each mutation.
+/// A mutation can't be switched on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MutationError {
+    /// The name is wrong.
+    #[error(transparent)]
+    Unknown(#[from] UnknownName),
+    /// This build has no mutations.
+    #[error(
+        "this build has no mutations; for tests only: cargo run -p tenure-cli --features mutations \
+         --bin tenure -- compare check --mutation NAME"
+    )]
+    NotBuilt,
+}
+
+/// All mutations, each in the case that catches it.
 ///
 /// # Errors
 ///
-/// [`UnknownMutation::NotBuilt`] in a build without the feature `mutations`.
-pub fn mutations() -> Result<Vec<CheckCase>, UnknownMutation> {
+/// [`MutationError::NotBuilt`] in a build without the feature `mutations`.
+pub fn mutations() -> Result<Vec<CheckCase>, MutationError> {
     #[cfg(feature = "mutations")]
     return Ok(mutations::mutations());
     #[cfg(not(feature = "mutations"))]
-    return Err(UnknownMutation::NotBuilt);
+    return Err(MutationError::NotBuilt);
+}
+
+/// The mutation of this name.
+///
+/// # Errors
+///
+/// [`MutationError`].
+pub fn mutation_of_name(name: &str) -> Result<Mutation, MutationError> {
+    let all = mutations()?.into_iter().filter_map(|case| case.mutation);
+    Ok(names::find("mutation", name, all, ToString::to_string)?)
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::random::random_faults;
 use super::{CheckReport, FaultScript, Finding};
 use crate::contestant::{Cluster, Contestant};
-use crate::fault::{Fault, FaultProfile, FaultSchedule, Mutation, Target};
+use crate::fault::{Fault, Mutation, Target};
 use crate::invariant::{self, Promises, Violation};
 use crate::sim::{TaskStop, World, WorldConfig};
 
@@ -37,16 +38,14 @@ pub struct CheckCase {
 pub struct RunOutcome {
     /// The first violation of an invariant.
     pub violation: Option<Violation>,
-    /// The number of events in the history.
-    pub events: usize,
     /// The number of messages.
     pub messages: u64,
     /// The number of terms.
-    pub terms: usize,
+    pub terms: u64,
 }
 
 /// The largest deviation of a clock's rate, in millionths: one percent. A lease tolerates five.
-const DRIFT: u64 = 10_000;
+pub(super) const DRIFT: u64 = 10_000;
 
 /// In milliseconds: a wall clock that is set back so far shows zero.
 const LONG_AGO: i64 = 1_000_000_000_000_000;
@@ -108,7 +107,7 @@ impl CheckCase {
     /// A line for people: whether the mutation was caught, by which seed and invariant.
     #[must_use]
     pub fn describe(&self, report: &CheckReport) -> String {
-        let mutation = self.mutation.map(Mutation::name).unwrap_or_default();
+        let mutation = self.mutation.map(|it| it.to_string()).unwrap_or_default();
         let name = self.name();
         let what = match self.script {
             Some(_) => format!("fault script {name}"),
@@ -168,26 +167,10 @@ impl CheckCase {
         }
     }
 
-    fn trouble(&self) -> Duration {
+    /// How long there are faults.
+    pub(super) fn trouble(&self) -> Duration {
         self.script
             .map_or(self.lasts * 4 / 5, |script| script.faults_end)
-    }
-
-    /// The faults. A contestant that guarantees one leader at a time must keep that under severe
-    /// faults; the others must agree when the faults are over. Without a quorum there is one leader
-    /// only as long as no message outlives the detection of its sender's crash.
-    fn fault_profile(&self, cluster: &Cluster) -> FaultProfile {
-        FaultProfile {
-            nodes: self.nodes,
-            store: self.contestant.algorithm.uses_store(),
-            trouble: self.trouble(),
-            pause: Duration::from_secs(5),
-            lasts: self.contestant.term.lease_duration() * 2,
-            severe: self.severe,
-            delay: cluster.message_lifetime() / 2,
-            drift: DRIFT,
-            blocks: self.mutation == Some(Mutation::RenewerOnTaskRuntime),
-        }
     }
 
     fn promises(&self) -> Promises {
@@ -213,7 +196,7 @@ impl CheckCase {
             ..self.contestant.clone()
         };
         let cluster = Cluster::new(contestant, self.nodes).with_mutation(self.mutation);
-        let profile = self.fault_profile(&cluster);
+        let delay = cluster.message_lifetime() / 2;
         let config = WorldConfig {
             task: self.task,
             drift: DRIFT,
@@ -234,13 +217,12 @@ impl CheckCase {
                 world.start_after(node, pause);
             }
         }
-        match self.script {
-            Some(script) => {
-                for (at, fault) in script.faults(seed) {
-                    world.inject_after(at, fault);
-                }
-            }
-            None => FaultSchedule::new(&profile, seed).inject_into(&mut world),
+        let faults = match self.script {
+            Some(script) => script.faults(seed),
+            None => random_faults(self, delay, seed),
+        };
+        for (at, fault) in faults {
+            world.inject_after(at, fault);
         }
         world.end_faults_after(self.trouble());
         world
@@ -259,9 +241,8 @@ pub fn run(case: &CheckCase, seed: u64) -> RunOutcome {
         .filter(|event| matches!(event.kind, crate::sim::EventKind::TaskStarted(_)));
     RunOutcome {
         violation: invariant::check(history, &case.promises()).err(),
-        events: history.len(),
-        messages: world.traffic().messages(),
-        terms: terms.count(),
+        messages: world.traffic().messages,
+        terms: terms.count() as u64,
     }
 }
 

@@ -7,6 +7,7 @@ use tenure_core::NodeId;
 
 use super::scripts::ALL;
 use crate::fault::{Fault, Target};
+use crate::names::{self, UnknownName};
 use crate::sim::{Latency, Link, Rng, TaskStop};
 
 /// The stream of random numbers that varies the times of a script.
@@ -17,8 +18,6 @@ const SCRIPT: u64 = 4;
 pub struct FaultScript {
     /// Its name on the command line.
     pub name: &'static str,
-    /// The faults, in a few words.
-    pub about: &'static str,
     /// The name of the contestant.
     pub contestant: &'static str,
     /// The number of hosts.
@@ -63,24 +62,10 @@ impl FaultScript {
     ///
     /// # Errors
     ///
-    /// [`UnknownScript`], with the nearest name that there is.
-    pub fn of_name(name: &str) -> Result<&'static Self, UnknownScript> {
-        let found = ALL.iter().find(|script| script.name == name);
-        found.ok_or_else(|| UnknownScript {
-            name: name.into(),
-            nearest: crate::nearest(name, ALL.iter().map(|script| script.name.into())),
-        })
+    /// [`UnknownName`], with the nearest name that there is.
+    pub fn of_name(name: &str) -> Result<&'static Self, UnknownName> {
+        names::find("fault script", name, ALL, |script| script.name)
     }
-}
-
-/// There is no such script. The name is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no fault script {name:?}; did you mean {nearest:?}?")]
-pub struct UnknownScript {
-    /// The wrong name.
-    pub name: String,
-    /// The nearest name that there is.
-    pub nearest: String,
 }
 
 /// Collects the faults of a script, with times in milliseconds.

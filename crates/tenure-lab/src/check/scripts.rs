@@ -13,7 +13,6 @@ use crate::sim::TaskStop;
 /// Peers without a quorum; the best one leads.
 const PEERS: FaultScript = FaultScript {
     name: "",
-    about: "",
     contestant: "bully-no-quorum",
     nodes: 3,
     starts_later: &[],
@@ -46,10 +45,10 @@ const BY_PEERS: Algorithm = Algorithm::Bully {
 };
 
 pub(super) const ALL: &[FaultScript] = &[
+    // The candidates change from a lease to both, to peers and back, one after the other. The
+    // clock of the store is an hour ahead.
     FaultScript {
         name: "change-of-strategy",
-        about: "the candidates change from a lease to both, to peers and back, one after the other; the clock \
-                of the store is an hour ahead",
         contestant: "both",
         starts_later: &[1, 2, 3],
         task: TaskStop::Any,
@@ -77,9 +76,9 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
+    // A voter with a slow disk is killed while its vote is being written.
     FaultScript {
         name: "vote-before-disk",
-        about: "a voter with a slow disk is killed while its vote is being written",
         script: |it| {
             it.cut(1, 2);
             it.at(0, Fault::SlowDisk(node(3), ms(8_000)));
@@ -89,9 +88,9 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..QUORUM
     },
+    // The voters of the leader restart, and another candidate asks them.
     FaultScript {
         name: "voters-restart",
-        about: "those who have voted for the leader restart, and another one asks them",
         nodes: 5,
         script: |it| {
             it.cut(1, 2);
@@ -102,9 +101,10 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..QUORUM
     },
+    // One vote for a leader is given long before the last vote arrives, and then the leader is
+    // cut off.
     FaultScript {
         name: "late-votes",
-        about: "of the votes for a leader one is given long before the last one comes, and then it is cut off",
         nodes: 5,
         starts_later: &[1, 5],
         task: TaskStop::Slowest,
@@ -122,9 +122,10 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..QUORUM
     },
+    // One promise of a renewal is given long before the last promise arrives, and then the leader
+    // is cut off.
     FaultScript {
         name: "late-renewals",
-        about: "of the promises in a renewal one is given long before the last one comes, and then the leader is cut off",
         nodes: 5,
         starts_later: &[1, 5],
         task: TaskStop::Slowest,
@@ -142,9 +143,9 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..QUORUM
     },
+    // A leader resigns and is elected again before its release arrives.
     FaultScript {
         name: "late-release",
-        about: "a leader resigns and is elected again before its release has come",
         starts_later: &[1],
         script: |it| {
             it.cut(1, 2);
@@ -157,9 +158,9 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..QUORUM
     },
+    // The leader is gone for good, and then the best of the others.
     FaultScript {
         name: "last-one",
-        about: "the leader is gone for good, and then the best of the others",
         script: |it| {
             it.power_cut(10_000, 1, None);
             let at = it.between(11_000, 15_000);
@@ -167,18 +168,18 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
+    // The best member is back while another one organises. It reaches the worst member before the
+    // other one, which is down again when it has won.
     FaultScript {
         name: "two-organisers",
-        about: "the best member is back while another one organises, reaches the worst one before that one, and \
-                that one is gone again when it has won",
         script: |it| {
             two_organisers(it);
         },
         ..PEERS
     },
+    // The same, and the worst member restarts after it has accepted the best one.
     FaultScript {
         name: "short-memory",
-        about: "the same, and the worst one restarts after it has obeyed the best one",
         script: |it| {
             let back = two_organisers(it);
             let at = back + it.between(20, 100);
@@ -186,9 +187,9 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
+    // Acknowledgements are under way for so long that an organiser has restarted meanwhile.
     FaultScript {
         name: "old-acks",
-        about: "acknowledgements are under way for so long that an organiser has restarted meanwhile",
         script: |it| {
             it.slow("Ack", 3, 2, 6_000);
             it.lose("Norm?", 3, 2);
@@ -200,9 +201,9 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
+    // One member never receives the notice that the best one is back.
     FaultScript {
         name: "lost-notice",
-        about: "one member never hears that the best one is back",
         script: |it| {
             it.lose("recovered", 1, 3);
             it.power_cut(10_000, 1, Some(15_000));
@@ -211,9 +212,9 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
+    // A new member that does not hear of the leader finds one member down, and later another one.
     FaultScript {
         name: "one-after-the-other-down",
-        about: "a newcomer, who does not hear of the leader, finds one member down and later another one",
         starts_later: &[3],
         script: |it| {
             it.lose("Norm?", 1, 3);
@@ -225,9 +226,9 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
+    // The same, and the member that was found down first answers slowly later.
     FaultScript {
         name: "late-verdicts",
-        about: "the same, and the one that was found down first is slow to answer later",
         starts_later: &[3],
         lifetime: Some(ms(200)),
         script: |it| {
@@ -241,9 +242,9 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
+    // The best member is cut off from the others for 20 s.
     FaultScript {
         name: "parted",
-        about: "the best one is cut off from the others for 20 s",
         severe: true,
         script: |it| {
             let at = it.between(10_000, 12_000);
@@ -252,9 +253,9 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
+    // A leader is gone for good, and a better member follows it.
     FaultScript {
         name: "worse-leader",
-        about: "a leader is gone for good whom a better member follows",
         starts_later: &[1],
         script: |it| {
             it.start(5_000, 1);
@@ -263,16 +264,16 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
+    // Followers are killed and come back, one after the other.
     FaultScript {
         name: "followers-restart",
-        about: "followers are killed and come back, one after the other",
         steady: true,
         script: |it| come_and_go(it, [3, 2]),
         ..PEERS
     },
+    // The worst member leads. Better ones start, are killed, and come back.
     FaultScript {
         name: "better-ones-restart",
-        about: "the worst one leads; better ones come, are killed, and come back",
         steady: true,
         starts_later: &[1, 2],
         script: |it| {
@@ -282,9 +283,9 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
+    // Members are down for about as long as it takes to detect that.
     FaultScript {
         name: "quick-restarts",
-        about: "members are down for about as long as it takes to find that out",
         script: |it| {
             let mut at = 5_000;
             while at < 35_000 {

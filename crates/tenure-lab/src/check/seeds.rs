@@ -1,22 +1,17 @@
 //! Many seeds, on all processors.
 
-use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::run::{CheckCase, RunOutcome, run};
+use super::run::{CheckCase, run};
 use crate::invariant::Violation;
+use crate::measure::map_parallel;
 
 /// The result of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
     /// The number of seeds.
     pub seeds: u64,
-    /// The number of events in all histories.
-    pub events: u64,
     /// The number of messages.
     pub messages: u64,
     /// The number of terms.
@@ -42,44 +37,24 @@ pub fn run_seeds(
     first: bool,
     done: impl Fn() + Sync,
 ) -> CheckReport {
-    let next = AtomicU64::new(seeds.start);
-    let enough = AtomicBool::new(false);
-    let report = Mutex::new(CheckReport::default());
-    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while !enough.load(Ordering::Relaxed) {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        break;
-                    }
-                    let outcome = run(case, seed);
-                    if first && outcome.violation.is_some() {
-                        enough.store(true, Ordering::Relaxed);
-                    }
-                    let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-                    report.add(seed, outcome);
-                    done();
-                }
-            });
+    let found_one = AtomicBool::new(false);
+    let seeds = seeds.take_while(|_| !(first && found_one.load(Ordering::Relaxed)));
+    let outcomes = map_parallel(seeds, |seed| {
+        let outcome = run(case, seed);
+        if outcome.violation.is_some() {
+            found_one.store(true, Ordering::Relaxed);
         }
+        done();
+        (seed, outcome)
     });
-    let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // The threads finish in any order.
-    report.findings.sort_by_key(|found| found.seed);
-    report
-}
-
-impl CheckReport {
-    fn add(&mut self, seed: u64, outcome: RunOutcome) {
-        self.seeds += 1;
-        self.events += outcome.events as u64;
-        self.messages += outcome.messages;
-        self.terms += outcome.terms as u64;
-        let found = outcome
-            .violation
-            .map(|violation| Finding { seed, violation });
-        self.findings.extend(found);
+    let mut report = CheckReport::default();
+    for (seed, outcome) in outcomes {
+        report.seeds += 1;
+        report.messages += outcome.messages;
+        report.terms += outcome.terms;
+        let found = outcome.violation;
+        let found = found.map(|violation| Finding { seed, violation });
+        report.findings.extend(found);
     }
+    report
 }

@@ -11,7 +11,9 @@ use super::machine::Machine;
 use super::peer_link::PeerLink;
 use super::store_client::{Answered, StoreClient, node_of};
 use crate::fault::Mutation;
-use crate::sim::{Context, LeadershipClaim, Payload, Process, ProcessEffect, ProcessInput};
+use crate::sim::{
+    Context, EventKind, LeadershipClaim, Payload, Process, ProcessEffect, ProcessInput,
+};
 
 #[derive(Debug)]
 pub(super) struct Candidate {
@@ -52,7 +54,7 @@ impl Candidate {
             return candidate;
         }
         if let Machine::Joint(_) = candidate.machine {
-            // It hands on what its halves want only after an input.
+            // It passes on the outputs of its halves only after an input.
             let now = candidate.now(context);
             candidate.machine.handle_timeout(now, context.rng);
         }
@@ -169,13 +171,17 @@ impl Candidate {
             }
             TermEvent::Abort => context.emit(ProcessEffect::AbortTask),
             TermEvent::Ended(_, reason) => {
-                context.emit(ProcessEffect::TermEnded(reason));
+                context.record(EventKind::TermEnded(reason));
                 if self.peers.is_none() {
                     context.emit(ProcessEffect::SeesLeader(None));
                 }
             }
-            TermEvent::Failed(CampaignFailure::Refused(why) | CampaignFailure::Denied(why) | CampaignFailure::Barred(why)) => {
-                context.emit(ProcessEffect::Failed(why));
+            TermEvent::Failed(
+                CampaignFailure::Refused(why)
+                | CampaignFailure::Denied(why)
+                | CampaignFailure::Barred(why),
+            ) => {
+                context.record(EventKind::Failed(why));
                 self.stays = false;
             }
             TermEvent::LeaderSeen(leader) => {

@@ -7,9 +7,7 @@ use tenure_core::bully::{
     GroupGuarantee, GroupSettings, GroupTimings, HardState, Member, Membership, PeerCandidate,
     Started,
 };
-use tenure_core::detector::{
-    AskOptions, DetectBy, Detection, DetectionOptions, Group, OptionsError,
-};
+use tenure_core::detector::{AskOptions, DetectBy, Detection, Group, OptionsError};
 use tenure_core::election::joint::Joint;
 use tenure_core::lease::candidate::LeaseCandidate;
 use tenure_core::{Incarnation, Instant, NodeId};
@@ -20,7 +18,7 @@ use super::peer_link::PeerLink;
 use super::store::Store;
 use super::store_client::StoreClient;
 use super::{Algorithm, Contestant, DetectorKind};
-use crate::baseline::{BaselineTimings, Classic, PublishedMember, Ring, Textbook};
+use crate::baseline::{self, BaselineTimings};
 use crate::detector::{AttendanceRing, AttendanceRingOptions, SimDetector};
 use crate::fault::Mutation;
 use crate::sim::{Context, DurableState, Process, ProcessFactory};
@@ -87,7 +85,7 @@ impl Cluster {
     /// The same, but members do not watch each other and only ask when they need to know, as in the
     /// papers. With a thousand members the pairs would make a million watches.
     #[must_use]
-    pub fn watching_nobody(self) -> Self {
+    pub fn without_watches(self) -> Self {
         Self {
             watches: false,
             ..self
@@ -191,10 +189,8 @@ impl Cluster {
             DetectorKind::Of(by) => by,
             DetectorKind::AttendanceRing => DetectBy::default(),
         };
-        let options = DetectionOptions {
-            by,
-            ..self.contestant.detection
-        };
+        let mut options = self.contestant.detection;
+        options.by = by;
         let detection = Detection::new(&options, self.timings.message_lifetime())?;
         if let DetectorKind::Of(_) = kind {
             return Ok(SimDetector::Library(detection.detector(group)));
@@ -251,40 +247,19 @@ impl ProcessFactory for Cluster {
             let term = &self.contestant.term;
             return Box::new(Store::start(term, self.mutation, durable, context));
         }
-        let all = || (1..=self.nodes).map(NodeId).collect();
         let algorithm = self.algorithms.get(&node);
         match algorithm.copied().unwrap_or(self.contestant.algorithm) {
             algorithm @ (Algorithm::Lease | Algorithm::Bully { .. } | Algorithm::Joint { .. }) => {
                 Box::new(self.candidate(algorithm, (node, incarnation), durable, context))
             }
-            Algorithm::Published => {
-                let members = self.members.clone();
+            algorithm => {
                 let timings = self.baseline_timings();
-                Box::new(PublishedMember::start(
-                    node, members, timings, durable, context,
-                ))
+                let members = (1..=self.nodes).map(NodeId).collect();
+                let this = (node, incarnation);
+                let mut member = baseline::member(algorithm, this, members, timings, durable);
+                member.start(context);
+                member
             }
-            Algorithm::Classic => Box::new(Classic::start(
-                node,
-                all(),
-                self.baseline_timings(),
-                incarnation,
-                context,
-            )),
-            Algorithm::Textbook => Box::new(Textbook::start(
-                node,
-                all(),
-                self.baseline_timings(),
-                incarnation,
-                context,
-            )),
-            Algorithm::Ring => Box::new(Ring::start(
-                node,
-                all(),
-                self.baseline_timings(),
-                incarnation,
-                context,
-            )),
         }
     }
 

@@ -17,7 +17,6 @@ use tenure_core::detector::{DetectBy, DetectionOptions};
 use tenure_core::lease::candidate::{Timings, TimingsOptions};
 
 pub use cluster::Cluster;
-pub use name::UnknownContestant;
 
 /// A strategy under comparison, with its settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,11 +94,9 @@ impl Contestant {
     /// If the library refuses timings with this lease duration.
     #[must_use]
     pub fn with_lease(self, lease_duration: Duration) -> Self {
-        let options = TimingsOptions {
-            lease_duration: Some(lease_duration),
-            cool_down: Some(lease_duration / 3),
-            ..TimingsOptions::default()
-        };
+        let mut options = TimingsOptions::default();
+        options.lease_duration = Some(lease_duration);
+        options.cool_down = Some(lease_duration / 3);
         Self {
             term: Timings::new(&options).expect("a lease of a second or more"),
             ..self

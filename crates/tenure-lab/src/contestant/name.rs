@@ -6,6 +6,7 @@ use std::time::Duration;
 use tenure_core::detector::DetectBy;
 
 use super::{Algorithm, Contestant, DetectorKind};
+use crate::names::{self, UnknownName};
 
 const DETECTORS: &[(&str, DetectorKind)] = &[
     ("", DetectorKind::Of(DetectBy::Push)),
@@ -84,12 +85,11 @@ impl Contestant {
     ///
     /// # Errors
     ///
-    /// [`UnknownContestant`], with the nearest name that there is.
-    pub fn of_name(name: &str) -> Result<Self, UnknownContestant> {
-        let all = Algorithm::all();
-        let of = |name: &str| all.iter().find(|it| it.name() == name).copied();
+    /// [`UnknownName`], with the nearest name that there is.
+    pub fn of_name(name: &str) -> Result<Self, UnknownName> {
+        let of = |name: &str| names::find("contestant", name, Algorithm::all(), |it| it.name());
         if let Some((base, lease)) = name.split_once('@')
-            && let Some(algorithm) = of(base)
+            && let Ok(algorithm) = of(base)
             && let Some(secs) = lease.strip_suffix('s').and_then(|it| it.parse().ok())
             && (1..=3_600).contains(&secs)
         {
@@ -98,24 +98,8 @@ impl Contestant {
                 ..Self::new(algorithm).with_lease(Duration::from_secs(secs))
             });
         }
-        match of(name) {
-            Some(algorithm) => Ok(Self::new(algorithm)),
-            None => Err(UnknownContestant {
-                name: name.into(),
-                nearest: crate::nearest(name, all.iter().map(|it| it.name())),
-            }),
-        }
+        of(name).map(Self::new)
     }
-}
-
-/// There is no such contestant. The caller named it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no contestant {name:?}; did you mean {nearest:?}?")]
-pub struct UnknownContestant {
-    /// The unknown name.
-    pub name: String,
-    /// The nearest name that there is.
-    pub nearest: String,
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use tenure_core::{CandidateId, Epoch, Instant, NodeId, UnixMillis};
 
 use crate::fault::Mutation;
 use crate::sim::{
-    Context, DurableState, LeadershipClaim, Payload, Process, ProcessEffect, ProcessInput,
-    RequestId,
+    Context, DurableState, EventKind, LeadershipClaim, Payload, Process, ProcessEffect,
+    ProcessInput, RequestId,
 };
 
 /// The priority of all requests.
@@ -145,13 +145,12 @@ impl Store {
     fn handle_request(
         &mut self,
         context: &mut Context<'_>,
-        from: NodeId,
-        id: RequestId,
-        request: Asking,
+        caller: Caller,
+        holder: CandidateId,
+        request: Request,
     ) {
         self.serve(context);
-        let caller = Caller { from, id };
-        let Asking { holder, request } = request;
+        let from = caller.from;
         let (operation, wait) = match request {
             Request::Acquire {
                 lease_id,
@@ -250,7 +249,7 @@ impl Store {
             Change::Released | Change::HandedOver | Change::Breaking(_) | Change::Broken => {
                 if let Some(epoch) = before {
                     // At once, even before it is on disk: no one relies on the lease any more.
-                    context.emit(ProcessEffect::LeaseGivenUp(epoch));
+                    context.record(EventKind::LeaseGivenUp(epoch));
                 }
             }
             _ => {}
@@ -266,8 +265,9 @@ impl Store {
             let last = bytes.iter().rev().take(7);
             last.fold(0, |id, &byte| (id << 8) | u64::from(byte))
         });
-        let at = context.now;
-        self.emit_durable(context, ProcessEffect::Granted { epoch, to, id, at });
+        let at = context.true_time();
+        let granted = EventKind::Granted { epoch, to, id, at };
+        self.emit_durable(context, ProcessEffect::Record(granted));
     }
 
     fn persist(&mut self, context: &mut Context<'_>) {
@@ -280,8 +280,8 @@ impl Store {
         let Caller { from, id } = caller;
         if let Answer::Held(epoch) = answer {
             // The holder relies on the lease from here on.
-            let counts = ProcessEffect::LeaseRuns(epoch, context.now, self.duration);
-            self.emit_durable(context, counts);
+            let runs = EventKind::LeaseRuns(epoch, context.true_time(), self.duration);
+            self.emit_durable(context, ProcessEffect::Record(runs));
         }
         self.emit_durable(
             context,
@@ -298,7 +298,7 @@ impl Store {
         }
     }
 
-    /// Does what is due: ends a term that has expired, and grants the lease to the first waiting
+    /// Ends a term that has expired, and grants the lease to the first waiting
     /// request.
     fn serve(&mut self, context: &mut Context<'_>) {
         let now = self.now(context);
@@ -389,12 +389,6 @@ impl Store {
     }
 }
 
-/// A request and its candidate.
-struct Asking {
-    holder: CandidateId,
-    request: Request,
-}
-
 impl Process for Store {
     fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
         match input {
@@ -403,11 +397,11 @@ impl Process for Store {
                 payload:
                     Payload::StoreRequest {
                         id,
-                        candidate: holder,
+                        candidate,
                         request,
                     },
                 ..
-            } => self.handle_request(context, from, id, Asking { holder, request }),
+            } => self.handle_request(context, Caller { from, id }, candidate, request),
             ProcessInput::Message {
                 from,
                 payload: Payload::CloseConnection { id },

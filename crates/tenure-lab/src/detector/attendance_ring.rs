@@ -111,14 +111,15 @@ impl AttendanceRing {
         ask: AskOptions,
         options: AttendanceRingOptions,
     ) -> Result<Self, OptionsError> {
-        let table = PeerTable::new(group, ask)?;
+        let table = PeerTable::new(group, ask);
         options::duration("hold", options.hold)?;
         options::duration("list timeout", options.list_timeout)?;
-        options::at_least(
-            "list timeout",
-            options.list_timeout,
-            "two rounds of the group, ",
-            2 * round(group, options.hold),
+        let (timeout, least) = (options.list_timeout, 2 * round(group, options.hold));
+        options::ensure(
+            timeout >= least,
+            format_args!(
+                "list timeout {timeout:?} must be at least two rounds of the group, {least:?}"
+            ),
         )?;
         let mut ring = Self {
             table,

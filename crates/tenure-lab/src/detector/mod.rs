@@ -1,8 +1,6 @@
-//! Failure detection for experiments: a detector that no user chooses, and the quality of all.
+//! Failure detection for experiments: a detector that no user chooses.
 
 mod attendance_ring;
-
-pub mod quality;
 
 pub use attendance_ring::{Attendance, AttendanceRing, AttendanceRingOptions, Stamp};
 

@@ -1,7 +1,6 @@
-//! [`Fault`]s of hosts, networks and clocks, random [`FaultSchedule`]s, and [`Mutation`]s.
+//! [`Fault`]s of hosts, networks and clocks, and [`Mutation`]s.
 
 mod mutation;
-mod schedule;
 
 use std::fmt;
 use std::time::Duration;
@@ -12,8 +11,7 @@ use tenure_core::lease::candidate::TaskEnd;
 use crate::contestant::Algorithm;
 use crate::sim::Link;
 
-pub use mutation::{Mutation, UnknownMutation};
-pub use schedule::{FaultProfile, FaultSchedule};
+pub use mutation::Mutation;
 
 /// The hosts that a fault concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Bugs that can be switched on, to check that the simulation catches them.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 #[cfg(feature = "mutations")]
 use tenure_core::bully::DisabledRule;
@@ -71,63 +71,9 @@ pub enum Mutation {
     Without(DisabledRule),
 }
 
+#[cfg(feature = "mutations")]
 impl Mutation {
-    /// All of them; none in a build without the feature `mutations`.
-    #[cfg(not(feature = "mutations"))]
-    pub const ALL: &[Self] = &[];
-
-    /// All of them; none in a build without the feature `mutations`.
-    #[cfg(feature = "mutations")]
-    pub const ALL: &[Self] = &[
-        Self::DeadlineFromReply,
-        Self::LeasesForgotten,
-        Self::WallClockExpiry,
-        Self::EpochInMemory,
-        Self::ReleaseWithoutId,
-        Self::AnswerBeforeDisk,
-        Self::RenewAfterRegrant,
-        Self::LateSweep,
-        Self::FreshIdOnRetry,
-        Self::NoMargin,
-        Self::RetiredIdGranted,
-        Self::GiveBackUnchecked,
-        Self::RenewerOnTaskRuntime,
-        Self::ReleaseBeforeTaskEnd,
-        Self::ClockStopsWhenSuspended,
-        Self::VoteForgotten,
-        Self::SayBeforeDisk,
-        Self::ObeyAnybody,
-        Self::ObeyedForgotten,
-        Self::AckOfAny,
-        Self::StaleDownList,
-        Self::NoNotice,
-        Self::LateVerdict,
-        Self::BlindLeaders,
-        Self::PeersIgnored,
-        Self::LeaseIgnored,
-        Self::GrantOfAnyEpoch,
-        Self::Without(DisabledRule::OneAfterTheOther),
-        Self::Without(DisabledRule::CompletionEverywhere),
-        Self::Without(DisabledRule::AskAgain),
-        Self::Without(DisabledRule::HaltAgain),
-        Self::Without(DisabledRule::FreshElection),
-        Self::Without(DisabledRule::SameRound),
-        Self::Without(DisabledRule::ObeyOnce),
-        Self::Without(DisabledRule::OwnRound),
-        Self::Without(DisabledRule::Spare),
-        Self::Without(DisabledRule::Join),
-        Self::Without(DisabledRule::MissAnyLeader),
-        Self::Without(DisabledRule::DurablePromise),
-        Self::Without(DisabledRule::Promise),
-        Self::Without(DisabledRule::Quarantine),
-        Self::Without(DisabledRule::Majority),
-        Self::Without(DisabledRule::CountFromRequest),
-        Self::Without(DisabledRule::CountFromRound),
-        Self::Without(DisabledRule::ReleaseOwn),
-    ];
-
     /// The rules that members ignore.
-    #[cfg(feature = "mutations")]
     #[must_use]
     pub fn without(self) -> Vec<DisabledRule> {
         match self {
@@ -142,104 +88,18 @@ impl Mutation {
             _ => Vec::new(),
         }
     }
-
-    /// The mutation of this name.
-    ///
-    /// # Errors
-    ///
-    /// [`UnknownMutation`], with the nearest name that there is.
-    pub fn of_name(name: &str) -> Result<Self, UnknownMutation> {
-        if Self::ALL.is_empty() {
-            return Err(UnknownMutation::NotBuilt);
-        }
-        let found = Self::ALL.iter().find(|mutation| mutation.name() == name);
-        found.copied().ok_or_else(|| UnknownMutation::Unknown {
-            name: name.into(),
-            nearest: crate::nearest(name, Self::ALL.iter().map(ToString::to_string)),
-        })
-    }
-
-    /// Its name on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::DeadlineFromReply => "deadline-from-reply",
-            Self::LeasesForgotten => "leases-forgotten",
-            Self::WallClockExpiry => "wall-clock-expiry",
-            Self::EpochInMemory => "epoch-in-memory",
-            Self::ReleaseWithoutId => "release-without-id",
-            Self::AnswerBeforeDisk => "answer-before-disk",
-            Self::RenewAfterRegrant => "renew-after-regrant",
-            Self::LateSweep => "late-sweep",
-            Self::FreshIdOnRetry => "fresh-id-on-retry",
-            Self::NoMargin => "no-margin",
-            Self::RetiredIdGranted => "retired-id-granted",
-            Self::GiveBackUnchecked => "give-back-unchecked",
-            Self::RenewerOnTaskRuntime => "renewer-on-task-runtime",
-            Self::ReleaseBeforeTaskEnd => "release-before-task-end",
-            Self::ClockStopsWhenSuspended => "clock-stops-when-suspended",
-            Self::VoteForgotten => "vote-forgotten",
-            Self::SayBeforeDisk => "say-before-disk",
-            Self::ObeyAnybody => "obey-anybody",
-            Self::ObeyedForgotten => "obeyed-forgotten",
-            Self::AckOfAny => "ack-of-any",
-            Self::StaleDownList => "stale-down-list",
-            Self::NoNotice => "no-notice",
-            Self::LateVerdict => "late-verdict",
-            Self::BlindLeaders => "blind-leaders",
-            Self::PeersIgnored => "peers-ignored",
-            Self::LeaseIgnored => "lease-ignored",
-            Self::GrantOfAnyEpoch => "grant-of-any-epoch",
-            #[cfg(feature = "mutations")]
-            Self::Without(rule) => match rule {
-                DisabledRule::OneAfterTheOther => "without-one-after-the-other",
-                DisabledRule::CompletionEverywhere => "without-completion-everywhere",
-                DisabledRule::AskAgain => "without-ask-again",
-                DisabledRule::HaltAgain => "without-halt-again",
-                DisabledRule::MatchAck => "without-match-ack",
-                DisabledRule::FreshElection => "without-fresh-election",
-                DisabledRule::Refuse => "without-refuse",
-                DisabledRule::DurablePromise => "without-durable-promise",
-                DisabledRule::Conflict => "without-conflict",
-                DisabledRule::SameRound => "without-same-round",
-                DisabledRule::ObeyOnce => "without-obey-once",
-                DisabledRule::Spare => "without-spare",
-                DisabledRule::Join => "without-join",
-                DisabledRule::OwnRound => "without-own-round",
-                DisabledRule::GreaterEpoch => "without-greater-epoch",
-                DisabledRule::MissAnyLeader => "without-miss-any-leader",
-                DisabledRule::Promise => "without-promise",
-                DisabledRule::Quarantine => "without-quarantine",
-                DisabledRule::Majority => "without-majority",
-                DisabledRule::CountFromRequest => "without-count-from-request",
-                DisabledRule::CountFromRound => "without-count-from-round",
-                DisabledRule::ReleaseOwn => "without-release-own",
-            },
-        }
-    }
 }
 
+/// Its name on the command line: the name of the variant in lower case, with hyphens.
 impl fmt::Display for Mutation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        let variant = format!("{self:?}");
+        for (place, letter) in variant.char_indices().filter(|(_, it)| it.is_alphabetic()) {
+            if letter.is_uppercase() && place > 0 {
+                f.write_char('-')?;
+            }
+            f.write_char(letter.to_ascii_lowercase())?;
+        }
+        Ok(())
     }
-}
-
-/// There is no such mutation.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UnknownMutation {
-    /// The name is wrong.
-    #[error("there is no mutation {name:?}; did you mean {nearest:?}?")]
-    Unknown {
-        /// The unknown name.
-        name: String,
-        /// The nearest name that there is.
-        nearest: String,
-    },
-    /// This build has no mutations.
-    #[error(
-        "this build has no mutations; for tests only: cargo run -p tenure-cli --features mutations \
-         --bin tenure -- compare check --mutation NAME"
-    )]
-    NotBuilt,
 }

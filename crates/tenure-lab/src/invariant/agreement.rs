@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tenure_core::NodeId;
 
-use super::Promises;
+use super::{Claims, Promises};
 use crate::sim::{EventKind, HistoryEvent, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
@@ -15,10 +15,11 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
         return Ok(());
     }
     let mut opinions: BTreeMap<NodeId, Option<NodeId>> = BTreeMap::new();
-    let mut claims: BTreeMap<NodeId, Time> = BTreeMap::new();
+    let mut claims = Claims::default();
     let mut end = Time::default();
     for event in history {
         end = event.at;
+        claims.update(event);
         match event.kind {
             EventKind::Started if event.node != NodeId(0) => {
                 opinions.insert(event.node, None);
@@ -26,20 +27,14 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
             EventKind::SeesLeader(leader) => {
                 opinions.insert(event.node, leader);
             }
-            EventKind::Claims(_, until) => {
-                claims.insert(event.node, until);
-            }
-            EventKind::Yields => {
-                claims.remove(&event.node);
-            }
             EventKind::Stopped => {
                 opinions.remove(&event.node);
-                claims.remove(&event.node);
             }
             _ => {}
         }
     }
     let leaders: Vec<NodeId> = claims
+        .0
         .iter()
         .filter(|(_, until)| end < **until)
         .map(|(node, _)| *node)

@@ -14,10 +14,13 @@ mod progress;
 mod steady;
 mod valid_term;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::sim::{HistoryEvent, Time};
+use tenure_core::NodeId;
+
+use crate::sim::{EventKind, HistoryEvent, Time};
 
 /// The guarantees of a contestant under certain faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +170,24 @@ pub fn check(history: &[HistoryEvent], promises: &Promises) -> Result<(), Violat
     broken
         .min_by_key(|violation| violation.at)
         .map_or(Ok(()), Err)
+}
+
+/// The processes that have claimed to lead, and until when.
+#[derive(Debug, Default)]
+struct Claims(BTreeMap<NodeId, Time>);
+
+impl Claims {
+    fn update(&mut self, event: &HistoryEvent) {
+        match event.kind {
+            EventKind::Claims(_, until) => {
+                self.0.insert(event.node, until);
+            }
+            EventKind::Yields | EventKind::Stopped => {
+                self.0.remove(&event.node);
+            }
+            _ => {}
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,29 +1,19 @@
 //! At any instant at most one process leads in its own opinion.
 
-use std::collections::BTreeMap;
-
-use tenure_core::NodeId;
-
-use super::Promises;
+use super::{Claims, Promises};
 use crate::sim::{EventKind, HistoryEvent, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
-    let mut claims: BTreeMap<NodeId, Time> = BTreeMap::new();
+    let mut claims = Claims::default();
     for event in history {
-        match event.kind {
-            // Of two claims that overlap, one begins, or is prolonged, while the other one holds.
-            EventKind::Claims(_, until) => {
-                claims.retain(|_, until| event.at < *until);
-                claims.insert(event.node, until);
-                if let Some((other, until)) = claims.iter().find(|(node, _)| **node != event.node) {
-                    let what = format!("{} leads, and {other} until {until}", event.node);
-                    return Err((event.at, what));
-                }
+        claims.update(event);
+        // Of two claims that overlap, one begins, or is prolonged, while the other one is valid.
+        if matches!(event.kind, EventKind::Claims(..)) {
+            claims.0.retain(|_, until| event.at < *until);
+            if let Some((other, until)) = claims.0.iter().find(|(node, _)| **node != event.node) {
+                let what = format!("{} leads, and {other} until {until}", event.node);
+                return Err((event.at, what));
             }
-            EventKind::Yields | EventKind::Stopped => {
-                claims.remove(&event.node);
-            }
-            _ => {}
         }
     }
     Ok(())

@@ -1,10 +1,6 @@
 //! Soon after the faults there is a leader, and it goes on leading.
 
-use std::collections::BTreeMap;
-
-use tenure_core::NodeId;
-
-use super::Promises;
+use super::{Claims, Promises};
 use crate::sim::{EventKind, HistoryEvent, Time};
 
 pub(super) fn check(history: &[HistoryEvent], promises: &Promises) -> Result<(), (Time, String)> {
@@ -21,11 +17,11 @@ pub(super) fn check(history: &[HistoryEvent], promises: &Promises) -> Result<(),
         return Ok(());
     };
     let settled = calm.at + promises.settles_within;
-    let mut claims: BTreeMap<NodeId, Time> = BTreeMap::new();
+    let mut claims = Claims::default();
     for event in history {
         if event.at >= settled {
             // The leader until now.
-            let until = claims.values().max().copied().unwrap_or_default();
+            let until = claims.0.values().max().copied().unwrap_or_default();
             if until < settled {
                 let what = "no leader, long after the last fault".into();
                 return Err((settled, what));
@@ -34,15 +30,7 @@ pub(super) fn check(history: &[HistoryEvent], promises: &Promises) -> Result<(),
                 return Err((until, "nobody leads any more, without a fault".into()));
             }
         }
-        match event.kind {
-            EventKind::Claims(_, until) => {
-                claims.insert(event.node, until);
-            }
-            EventKind::Yields | EventKind::Stopped => {
-                claims.remove(&event.node);
-            }
-            _ => {}
-        }
+        claims.update(event);
     }
     Ok(())
 }

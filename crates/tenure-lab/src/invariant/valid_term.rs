@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use tenure_core::NodeId;
 
-use super::Promises;
+use super::{Claims, Promises};
 use crate::sim::{EventKind, HistoryEvent, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     // Tasks whose process has not claimed leadership yet. It does so at the same instant.
     let mut started: BTreeMap<NodeId, Time> = BTreeMap::new();
-    let mut claims: BTreeMap<NodeId, Time> = BTreeMap::new();
+    let mut claims = Claims::default();
     for event in history {
         if let Some((node, at)) = started.iter().find(|(_, at)| **at < event.at) {
             return Err((
@@ -18,29 +18,20 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
                 format!("the task of {node} begins without a valid term"),
             ));
         }
+        let valid_until = claims.0.get(&event.node);
         match event.kind {
-            EventKind::TaskStarted(_)
-                if claims
-                    .get(&event.node)
-                    .is_none_or(|until| *until <= event.at) =>
-            {
+            EventKind::TaskStarted(_) if valid_until.is_none_or(|until| *until <= event.at) => {
                 started.insert(event.node, event.at);
             }
-            EventKind::Claims(_, until) => {
-                claims.insert(event.node, until);
-                if event.at < until {
-                    started.remove(&event.node);
-                }
-            }
-            EventKind::Yields => {
-                claims.remove(&event.node);
+            EventKind::Claims(_, until) if event.at < until => {
+                started.remove(&event.node);
             }
             EventKind::Stopped => {
-                claims.remove(&event.node);
                 started.remove(&event.node);
             }
             _ => {}
         }
+        claims.update(event);
     }
     Ok(())
 }

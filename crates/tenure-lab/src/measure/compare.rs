@@ -1,8 +1,9 @@
 //! Every contestant in every scenario.
 
+use std::iter;
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use super::{Figures, Measurement, figures};
 use crate::contestant::{Cluster, Contestant};
 use crate::scenario::{LASTS, SETTLED, Scenario};
-use crate::sim::{Rng, Time, Traffic, TrafficSum, World, WorldConfig};
+use crate::sim::{Rng, Time, Traffic, World, WorldConfig};
 
 /// How many members, or candidates, there are.
 pub const NODES: u32 = 5;
@@ -33,9 +34,9 @@ pub struct RunResult {
     /// All messages.
     pub traffic: Traffic,
     /// The messages of each election.
-    pub elections: Vec<TrafficSum>,
+    pub elections: Vec<Traffic>,
     /// The messages at rest.
-    pub rest: TrafficSum,
+    pub rest: Traffic,
     /// Whether it ended because of too many messages.
     pub floods: bool,
 }
@@ -65,7 +66,7 @@ impl Comparison {
     pub(crate) fn pairs(&self) -> Vec<(&Contestant, &Scenario)> {
         let pairs = self.scenarios.iter().flat_map(|scenario| {
             let all = self.contestants.iter();
-            let fit = all.filter(|it| !scenario.store || it.algorithm.uses_store());
+            let fit = all.filter(|it| !scenario.needs_store() || it.algorithm.uses_store());
             fit.map(move |contestant| (contestant, scenario))
         });
         pairs.collect()
@@ -75,7 +76,7 @@ impl Comparison {
 /// Runs a comparison on all processors and calls `done` after each run. The result is ordered by
 /// scenario.
 pub fn compare(comparison: &Comparison, done: impl Fn() + Sync) -> Vec<Measurement> {
-    map_parallel(&comparison.pairs(), |&(contestant, scenario)| {
+    map_parallel(comparison.pairs(), |(contestant, scenario)| {
         let one = |seed| {
             let ran = RunResult::of(&run_scenario(contestant, scenario, NODES, seed));
             done();
@@ -88,27 +89,26 @@ pub fn compare(comparison: &Comparison, done: impl Fn() + Sync) -> Vec<Measureme
 }
 
 /// Maps the elements on all processors, and keeps their order.
-pub(crate) fn map_parallel<T: Sync, R: Send>(of: &[T], that: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
+pub(crate) fn map_parallel<T, R: Send>(
+    of: impl IntoIterator<Item = T, IntoIter: Send>,
+    that: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let left = Mutex::new(of.into_iter().enumerate());
+    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(one) = of.get(number) else {
-                        break;
-                    };
-                    let result = that(one);
-                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                    results.push((number, result));
-                }
-            });
-        }
+    let mut results = thread::scope(|scope| {
+        let map = || {
+            let mapped = iter::from_fn(&next).map(|(place, one)| (place, that(one)));
+            mapped.collect::<Vec<_>>()
+        };
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(map)).collect();
+        let results = running.into_iter().flat_map(|it| match it.join() {
+            Ok(results) => results,
+            Err(panic) => resume_unwind(panic),
+        });
+        results.collect::<Vec<_>>()
     });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(number, _)| *number);
+    results.sort_by_key(|(place, _)| *place);
     results.into_iter().map(|(_, result)| result).collect()
 }
 
@@ -119,8 +119,8 @@ impl RunResult {
         Self {
             elections: figures.elections.iter().map(of).collect(),
             rest: traffic_log.between(Time::after(REST.start), Time::after(REST.end)),
-            floods: world.traffic().messages() >= MOST_MESSAGES,
-            traffic: world.traffic().clone(),
+            floods: world.traffic().messages >= MOST_MESSAGES,
+            traffic: world.traffic(),
             figures,
         }
     }
@@ -169,22 +169,14 @@ pub(crate) fn new_world(
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::detector::DetectionOptions;
-
     use super::*;
 
     /// Followers watch their leader: the interval says how many heartbeats there are.
     #[test]
     fn the_simulation_uses_the_settings_of_the_detector() {
         let at_rest = |interval| {
-            let contestant = Contestant::of_name("bully").expect("a contestant");
-            let contestant = Contestant {
-                detection: DetectionOptions {
-                    interval: Some(Duration::from_millis(interval)),
-                    ..contestant.detection
-                },
-                ..contestant
-            };
+            let mut contestant = Contestant::of_name("bully").expect("a contestant");
+            contestant.detection.interval = Some(Duration::from_millis(interval));
             let comparison = Comparison {
                 contestants: vec![contestant],
                 scenarios: vec![Scenario::of_name("kill-leader").expect("a scenario")],

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::REST;
 use super::compare::RunResult;
-use crate::sim::TrafficSum;
+use crate::sim::Traffic;
 
 /// A distribution, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -103,11 +103,11 @@ impl Measurement {
         let mean = |sum: u64| sum as f64 / count;
         let per_minute = |sum: u64| sum as f64 / count / minutes;
         let elections = || runs.iter().flat_map(|ran| &ran.elections);
-        let each = |of: fn(&TrafficSum) -> u64| {
+        let each = |of: fn(&Traffic) -> u64| {
             let sum: u64 = elections().map(of).sum();
             sum as f64 / elections().count().max(1) as f64
         };
-        let at_rest = |of: fn(&TrafficSum) -> u64| {
+        let at_rest = |of: fn(&Traffic) -> u64| {
             let sum: u64 = runs.iter().map(|ran| of(&ran.rest)).sum();
             sum as f64 / count / ((REST.end - REST.start).as_secs_f64() / 60.0)
         };
@@ -126,7 +126,7 @@ impl Measurement {
             writes_taken: mean(all().map(|it| it.writes.0).sum()),
             writes_refused: all().map(|it| it.writes.1).sum(),
             election_messages_per_minute: per_minute(traffic().map(|it| it.election).sum()),
-            detection_messages_per_minute: per_minute(traffic().map(|it| it.detection).sum()),
+            detection_messages_per_minute: per_minute(traffic().map(Traffic::detection).sum()),
             bytes_per_minute: per_minute(traffic().map(|it| it.bytes).sum()),
             messages_per_election: each(|sent| sent.election),
             bytes_per_election: each(|sent| sent.election_bytes),

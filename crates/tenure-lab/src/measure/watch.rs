@@ -10,12 +10,10 @@ use crate::sim::{EventKind, HistoryEvent, Time};
 /// The figures of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// From the beginning until the first leader.
+    /// The time from the beginning until the first leader.
     pub first_leader: Option<Duration>,
-    /// The longest time without a leader after that. A leader that stands still is none.
+    /// The longest time without a leader after that. A frozen leader does not count.
     pub longest_without: Duration,
-    /// All time without a leader after the first one.
-    pub without: Duration,
     /// How long two or more tasks ran at once.
     pub overlap: Duration,
     /// How many terms there were.
@@ -31,7 +29,7 @@ pub struct Figures {
 #[derive(Clone, Copy, Debug, Default)]
 struct Machine {
     claims_until: Option<Time>,
-    still: bool,
+    frozen: bool,
     acts: bool,
 }
 
@@ -44,7 +42,7 @@ pub fn figures(history: &[HistoryEvent]) -> Figures {
     // The beginning of the time without a leader.
     let mut without_since = None;
     for event in history {
-        let awake = || machines.values().filter(|machine| !machine.still);
+        let awake = || machines.values().filter(|machine| !machine.frozen);
         // Since `before` claims may have expired, and nothing else has changed.
         let led_until = awake().filter_map(|it| it.claims_until).max();
         let led_until = led_until.unwrap_or_default().clamp(before, event.at);
@@ -72,8 +70,8 @@ pub fn figures(history: &[HistoryEvent]) -> Figures {
             }
             EventKind::Yields => machine.claims_until = None,
             EventKind::Stopped => *machine = Machine::default(),
-            EventKind::Paused(_) => machine.still = true,
-            EventKind::Resumed => machine.still = false,
+            EventKind::Paused(_) => machine.frozen = true,
+            EventKind::Resumed => machine.frozen = false,
             EventKind::TaskStarted(_) => {
                 machine.acts = true;
                 figures.terms += 1;
@@ -95,7 +93,6 @@ pub fn figures(history: &[HistoryEvent]) -> Figures {
 
 impl Figures {
     fn end_of_gap(&mut self, gap: Duration) {
-        self.without += gap;
         self.longest_without = self.longest_without.max(gap);
     }
 }
@@ -127,14 +124,14 @@ mod tests {
             (13, 2, claims(30)),
             (13, 2, EventKind::TaskStarted(None)),
             (14, 1, EventKind::TaskEnded(None)),
-            // It stands still, and is back.
+            // It is frozen, and resumes.
             (20, 2, EventKind::Paused(Time::after(secs(25)))),
             (25, 2, EventKind::Resumed),
             (25, 2, claims(40)),
             (32, 0, EventKind::RunEnded),
         ]);
         assert_eq!(found.first_leader, Some(secs(2)));
-        assert_eq!((found.without, found.longest_without), (secs(8), secs(5)));
+        assert_eq!(found.longest_without, secs(5));
         assert_eq!((found.overlap, found.terms), (secs(1), 2));
         let at = |from, until| (Time::after(secs(from)), Time::after(secs(until)));
         assert_eq!(found.elections, [at(0, 2), at(10, 13), at(20, 25)]);

@@ -1,8 +1,8 @@
-//! The papers' formulas as they are printed, and what holds for the algorithms as they are printed.
+//! The printed formulas of the papers, and the correct ones for the printed algorithms.
 //!
 //! All times in T_m. `a` below is how many live members are worse than the winner, n - k.
 
-/// The quantity that a formula gives.
+/// The variables of the formulas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Case {
     /// n.
@@ -37,7 +37,7 @@ impl Case {
         self.winner - 1.0 - self.listed
     }
 
-    /// T_o, if anybody must be waited for.
+    /// T_o, if there is a member to wait for.
     fn waits(&self) -> f64 {
         if self.unlisted() > 0.0 {
             self.timeout
@@ -73,7 +73,7 @@ impl Case {
     }
 
     /// (4): R_GM = 4 T_m, with multicast.
-    pub(super) const fn bully_multicast() -> f64 {
+    pub(super) const fn bully_multicast(&self) -> f64 {
         4.0
     }
 

@@ -12,4 +12,4 @@ mod setup;
 mod claims;
 
 pub use claims::{Claim, Point, measure};
-pub use setup::{ElectionOutcome, ElectionSetup, PaperAlgorithm};
+pub use setup::{ElectionOutcome, ElectionSetup};

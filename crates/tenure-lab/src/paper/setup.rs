@@ -3,35 +3,22 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure_core::bully::{Member, Membership};
 use tenure_core::{Instant, NodeId};
 
-use crate::baseline::{BaselineMember, BaselineTimings, Classic, PublishedMember, Ring, Textbook};
+use crate::baseline::{self, Baseline, BaselineTimings};
+use crate::contestant::Algorithm;
 use crate::fault::{Fault, Target};
 use crate::sim::{
     Context, DurableState, EventKind, Latency, LeadershipClaim, Link, Process, ProcessFactory,
     ProcessInput, Sending, Time, World, WorldConfig,
 };
 
-/// An algorithm of the papers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PaperAlgorithm {
-    /// The textbook's Bully algorithm.
-    Textbook,
-    /// Garcia-Molina's algorithm.
-    Classic,
-    /// Bully_FD as it was published.
-    Published,
-    /// The algorithm of Chang and Roberts.
-    Ring,
-}
-
 /// The situation at the beginning of an election. Members are numbered from 1, the best one first;
 /// member 1 was the leader.
 #[derive(Clone, Debug)]
 pub struct ElectionSetup {
-    /// The algorithm.
-    pub algorithm: PaperAlgorithm,
+    /// The algorithm, one of the [`baseline`](mod@baseline)s.
+    pub algorithm: Algorithm,
     /// n: the number of members.
     pub members: u32,
     /// The f members that are down.
@@ -84,7 +71,7 @@ impl ElectionSetup {
         for node in world.machines() {
             world.start_after(node, Duration::ZERO);
         }
-        // First all are up, and have told each other so.
+        // First all are up, and their detectors have heard of each other.
         for &node in &self.down {
             let crash = Fault::Crash {
                 who: Target::Node(NodeId(node)),
@@ -94,7 +81,7 @@ impl ElectionSetup {
             world.inject_after(LISTS / 2, crash);
         }
         world.run_until((LISTS + BEGINS) / 2);
-        let before = world.traffic().clone();
+        let before = world.traffic();
         let network = world.network_mut();
         network.sending = self.sending;
         network.everywhere = Link {
@@ -119,11 +106,11 @@ impl ElectionSetup {
         let leader = opinions.next().and_then(|(_, leader)| leader);
         let agree = leader.is_some() && opinions.all(|(_, it)| it == leader);
         let settled = agree && knows > begins;
-        let sent = world.traffic().clone() - &before;
+        let sent = world.traffic() - before;
         ElectionOutcome {
             response: settled.then(|| knows.since(begins)),
             election: sent.election,
-            detection: sent.detection,
+            detection: sent.detection(),
             named: u32::try_from(named.len()).unwrap_or(u32::MAX),
         }
     }
@@ -155,31 +142,16 @@ impl ProcessFactory for ElectionSetup {
         _: Option<&DurableState>,
         context: &mut Context<'_>,
     ) -> Box<dyn Process> {
-        let (all, timings, leader) = (self.machines(), self.timings(), NodeId(1));
-        let member: Box<dyn BaselineMember> = match self.algorithm {
-            PaperAlgorithm::Textbook => {
-                Box::new(Textbook::settled(node, all, timings, leader, context))
-            }
-            PaperAlgorithm::Classic => {
-                Box::new(Classic::settled(node, all, timings, leader, context))
-            }
-            PaperAlgorithm::Ring => Box::new(Ring::settled(node, all, timings, leader, context)),
-            PaperAlgorithm::Published => {
-                let member = |id| Member { id, priority: 0 };
-                let members = Membership::of_any_size(all.into_iter().map(member));
-                let members = members.expect("one member or more");
-                Box::new(PublishedMember::settled(
-                    node, members, timings, leader, context,
-                ))
-            }
-        };
+        let (members, timings) = (self.machines(), self.timings());
+        let mut member = baseline::member(self.algorithm, (node, 1), members, timings, None);
+        member.settle(context, NodeId(1));
         let listed = self.listed.iter().copied().map(NodeId);
-        let mut cues = Vec::new();
+        let mut commands = Vec::new();
         if self.starters.contains(&node.0) {
-            cues.push((context.now + BEGINS, Command::Elect));
+            commands.push((context.now + BEGINS, Command::Elect));
         }
-        cues.push((context.now + LISTS, Command::AskAbout(listed.collect())));
-        Box::new(ScriptedMember { member, cues })
+        commands.push((context.now + LISTS, Command::AskAbout(listed.collect())));
+        Box::new(ScriptedMember { member, commands })
     }
 
     fn stop_allowances(&self) -> (Duration, Duration) {
@@ -190,8 +162,8 @@ impl ProcessFactory for ElectionSetup {
 /// A member that executes commands at their times, the last one first.
 #[derive(Debug)]
 struct ScriptedMember {
-    member: Box<dyn BaselineMember>,
-    cues: Vec<(Instant, Command)>,
+    member: Box<dyn Baseline>,
+    commands: Vec<(Instant, Command)>,
 }
 
 #[derive(Clone, Debug)]
@@ -203,8 +175,8 @@ enum Command {
 impl Process for ScriptedMember {
     fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
         self.member.handle(context, input);
-        if let Some((_, cue)) = self.cues.pop_if(|(at, _)| *at <= context.now) {
-            match cue {
+        if let Some((_, command)) = self.commands.pop_if(|(at, _)| *at <= context.now) {
+            match command {
                 Command::AskAbout(nodes) => self.member.ask_about(context, &nodes),
                 Command::Elect => self.member.elect(context),
             }
@@ -212,8 +184,8 @@ impl Process for ScriptedMember {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let cue = self.cues.last().map(|(at, _)| *at);
-        [cue, self.member.poll_timeout()]
+        let command = self.commands.last().map(|(at, _)| *at);
+        [command, self.member.poll_timeout()]
             .into_iter()
             .flatten()
             .min()

@@ -14,8 +14,8 @@ use super::Timeline;
 /// The numbers of members for which messages are counted.
 const SIZES: &[u32] = &[3, 5, 9, 15, 25];
 
-/// Four times as many as the most talkative algorithm needs with the most members. A run with more is
-/// one in which messages only cause more messages, and is not counted.
+/// Four times the messages of the algorithm with the most messages, with the most members. In a run with
+/// more, messages only cause more messages, and the run is not counted.
 const MOST_MESSAGES: u64 = 2_000_000;
 
 /// The data of a page.
@@ -47,13 +47,11 @@ pub enum Setting {
     Simulated(Range<u64>),
     /// With real processes.
     Live {
-        /// How many candidates there were.
+        /// The number of candidates.
         candidates: u32,
-        /// How many runs of each contestant in each scenario.
+        /// The number of runs of each contestant in each scenario.
         runs: u32,
-        /// Whether the network was made of proxies, and not of network namespaces.
-        proxies: bool,
-        /// How much longer than in the simulation times were, with the longest lease.
+        /// The factor for the times of the simulation, with the longest lease.
         scale: f64,
     },
 }
@@ -61,9 +59,9 @@ pub enum Setting {
 /// The messages of a group of this size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Growth {
-    /// How many members, or candidates, there are.
+    /// The number of members or candidates.
     pub nodes: u32,
-    /// Messages in a minute in which nothing happens.
+    /// Messages in a minute without a fault.
     pub at_rest: f64,
     /// Election messages in the first minute.
     pub start: u64,
@@ -72,14 +70,14 @@ pub struct Growth {
 }
 
 impl Report {
-    /// How many runs [`Report::new`] makes.
+    /// The number of runs of [`Report::new`].
     #[must_use]
     pub fn runs(comparison: &Comparison) -> u64 {
         let growth = comparison.contestants.len() * SIZES.len();
         (comparison.pairs().len() + growth) as u64
     }
 
-    /// Measures with the first seed what is not in the rows; `done` is told after each run.
+    /// Makes the additional measurements with the first seed, and calls `done` after each run.
     #[must_use]
     pub fn new(comparison: &Comparison, rows: Vec<Measurement>, done: impl Fn() + Sync) -> Self {
         let seed = comparison.seeds.start;
@@ -87,13 +85,13 @@ impl Report {
             let sizes = SIZES.iter();
             sizes.map(move |&nodes| (contestant, nodes))
         });
-        let counted = map_parallel(&sizes.collect::<Vec<_>>(), |&(contestant, nodes)| {
+        let counted = map_parallel(sizes, |(contestant, nodes)| {
             let counted = count(contestant, nodes, seed);
             done();
             counted
         });
         let growth = |of: &[Option<Growth>]| of.iter().flatten().copied().collect();
-        let timelines = map_parallel(&comparison.pairs(), |&(contestant, scenario)| {
+        let timelines = map_parallel(comparison.pairs(), |(contestant, scenario)| {
             let world = run_scenario(contestant, scenario, NODES, seed);
             done();
             Timeline::of(world.history())
@@ -119,7 +117,7 @@ impl Report {
         }
     }
 
-    /// Of real processes, with one run of each row.
+    /// The report of real processes, with a timeline of one run for each row.
     #[must_use]
     pub fn live(
         contestants: Vec<String>,
@@ -155,7 +153,7 @@ impl Report {
     /// The scenario that shows the failover time: the first one of the list with a fault that concerns
     /// all contestants.
     pub(super) fn failover(&self) -> Option<&Scenario> {
-        let fit = |it: &&Scenario| !it.store && !it.faults().is_empty();
+        let fit = |it: &&Scenario| !it.needs_store() && !it.faults().is_empty();
         let scenarios = self.scenarios.iter().filter(fit);
         let place = |of: &Scenario| scenario::ALL.iter().position(|it| it.name == of.name);
         scenarios.min_by_key(|it| place(it))
@@ -167,9 +165,9 @@ fn count(contestant: &Contestant, nodes: u32, seed: u64) -> Option<Growth> {
     let nothing = Scenario::of_name("start").expect("a scenario of the list");
     let mut world = new_world(contestant, &nothing, nodes, seed, MOST_MESSAGES);
     world.run_until(SETTLED);
-    let start = world.traffic().clone();
+    let start = world.traffic();
     world.run_until(LASTS);
-    let end = world.traffic().clone();
+    let end = world.traffic();
     let crash = Fault::Crash {
         who: Target::Leader,
         machine: false,
@@ -177,15 +175,15 @@ fn count(contestant: &Contestant, nodes: u32, seed: u64) -> Option<Growth> {
     };
     world.inject_after(Duration::ZERO, crash);
     world.run_until(LASTS + SETTLED);
-    if world.traffic().messages() >= MOST_MESSAGES {
+    if world.traffic().messages >= MOST_MESSAGES {
         return None;
     }
-    let failover = world.traffic().clone() - &end;
-    let rest = end - &start;
+    let failover = world.traffic() - end;
+    let rest = end - start;
     let minutes = (LASTS - SETTLED).as_secs_f64() / 60.0;
     Some(Growth {
         nodes,
-        at_rest: rest.messages() as f64 / minutes,
+        at_rest: rest.messages as f64 / minutes,
         start: start.election,
         failover: failover.election,
     })

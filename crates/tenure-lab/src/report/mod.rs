@@ -1,6 +1,6 @@
-//! A page that shows a comparison to a person: one file of HTML, with plots, that needs nothing else.
+//! A page with the results of a comparison: one HTML file with plots and without external resources.
 //!
-//! Everything on it is made from what was measured, also what it says in sentences.
+//! All of it, the sentences included, is made from the measurements.
 
 mod collect;
 mod timeline;

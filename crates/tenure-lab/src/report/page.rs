@@ -55,21 +55,16 @@ impl Report {
             Setting::Live {
                 candidates,
                 runs,
-                proxies,
                 scale,
             } => format!(
                 "Live: {candidates} candidates as real processes on one machine, in real time; {} of each \
-                 contestant in each scenario. The network between them consists of {}. The leader writes every \
+                 contestant in each scenario. The network between them consists of proxies. The leader writes every \
                  few milliseconds to a receiver that checks epochs, and all times are those of its writes. The \
                  times in the descriptions of scenarios are scaled to the lease duration: by {scale:.2} for \
                  the longest lease.",
                 match runs {
                     1 => "one run".into(),
                     runs => format!("{runs} runs"),
-                },
-                match proxies {
-                    true => "proxies",
-                    false => "network namespaces",
                 }
             ),
         }
@@ -79,20 +74,14 @@ impl Report {
     const fn counts(&self) -> &'static str {
         match self.setting {
             Setting::Simulated(_) => {
-                "Election messages, the messages of an election while there is no leader, signs of life and \
+                "Election messages, the messages of an election while there is no leader, messages of failure detectors and \
                  bytes are means over whole runs; at rest means before the first fault. Bytes are those of \
                  message bodies, without request headers."
             }
-            Setting::Live { proxies: true, .. } => {
+            Setting::Live { .. } => {
                 "Messages are requests and responses on all links, and those of an election are all that pass \
                  while there is no leader; bytes include headers. CPU at rest is that of the store, the \
                  candidates and their watchdogs together, in percent of one processor."
-            }
-            Setting::Live { .. } => {
-                "Messages are requests and responses on all links (packets that end a write), and those of an \
-                 election are all that pass while there is no leader; bytes are those of all packets. CPU at \
-                 rest is that of the store, the candidates and their watchdogs together, in percent of one \
-                 processor."
             }
         }
     }
@@ -132,7 +121,7 @@ impl Report {
             &self.key(),
             &format!(
                 "<b>{}</b>: {}. The dot is the median of the longest times without a leader, and the line \
-                 above it ends at the maximum. Left and low is good. Contestants that were never without a \
+                 above it ends at the maximum. Lower left is better. Contestants that were never without a \
                  leader are not shown.{}",
                 escape(failover.name),
                 escape(failover.about),
@@ -151,8 +140,7 @@ impl Report {
             format!("<code>{name}</code> {:?}", lease)
         });
         format!(
-            " A failover takes the longer the lease lasts and the later the failure detector reports a \
-             crash. Lease durations: {}. For a comparison with a shorter lease name it: \
+            " A failover takes longer with a longer lease and with a slower failure detector. Lease durations: {}. For a comparison with a shorter lease name it: \
              <code>--contestant lease@3s</code>.",
             leases.collect::<Vec<_>>().join(", ")
         )
@@ -164,11 +152,13 @@ impl Report {
         };
         let of = |count: fn(&Growth) -> f64| {
             let growth = self.growth.iter().enumerate();
-            let counts = growth.map(|(place, growth)| {
+            let series = growth.map(|(place, growth)| {
                 let counts = growth.iter().map(|it| (f64::from(it.nodes), count(it)));
-                (place, counts.collect())
+                let line: Vec<_> = counts.collect();
+                let dots = line.clone();
+                plot::Series { place, line, dots }
             });
-            counts.collect::<Vec<plot::Count>>()
+            series.collect::<Vec<_>>()
         };
         let rest = of(|it| it.at_rest);
         let start = of(|it| it.start as f64);
@@ -182,22 +172,23 @@ impl Report {
             (
                 start,
                 "messages at the start",
-                "Election messages in the first minute, in which all start, without signs of life.",
+                "Election messages in the first minute, in which all start, without messages of failure detectors.",
             ),
             (
                 failover,
                 "messages after a failure",
                 "Election messages in the minute after the leader was killed, with the renewals of the new \
-                 leader and without signs of life.",
+                 leader and without messages of failure detectors.",
             ),
         ];
         let key = self.key();
         let figures = all.map(|(counts, what, caption)| {
-            figure(&plot::growth(&counts, what, what), &key, caption)
+            let labels = ("members, or candidates and a store", what);
+            figure(&plot::lines(counts, labels, what), &key, caption)
         });
         format!(
             "<h2>Messages against the number of members</h2>\n<p>One run each, with seed {}. A \
-             line that ends early: with more members the messages cause more messages without end.</p>\n{}",
+             line ends early if with more members messages only cause more messages.</p>\n{}",
             seeds.start,
             figures.concat()
         )
@@ -270,8 +261,8 @@ impl Report {
                 &timeline,
                 "",
                 &format!(
-                    "Leaders over time on each host, in the {which}. Dashed: faults. A line that ends: the \
-                     process has ended, the run is over, or it ended because of too many messages. Gaps \
+                    "Leaders over time on each host, in the {which}. Dashed: faults. A line ends with \
+                     its process, with the run, or when there are too many messages. Gaps \
                      narrower than a dot are not drawn."
                 )
             ),

@@ -24,47 +24,35 @@ fn failover(report: &Report) -> Option<String> {
     let rows = report.of_scenario(scenario).into_iter().map(|(row, _)| row);
     let mut led: Vec<&Measurement> = rows.filter(|row| row.never_led < row.seeds).collect();
     led.sort_by(|a, b| a.without_leader.median.total_cmp(&b.without_leader.median));
-    let says = led.iter().map(|row| {
+    let times = led.iter().map(|row| {
         let times = row.without_leader;
         let (name, median, max) = (name(&row.contestant), secs(times.median), secs(times.max));
         format!("{name} {median} s ({max} s)")
     });
-    let says: Vec<String> = says.collect();
-    (!says.is_empty()).then(|| {
-        let about = escape(scenario.about);
-        format!(
-            "<b>Time without a leader</b> when {about}, median (maximum) of all runs: {}.",
-            says.join(", ")
-        )
-    })
+    let times = list(times, ", ")?;
+    let about = escape(scenario.about);
+    Some(format!(
+        "<b>Time without a leader</b> when {about}, median (maximum) of all runs: {times}."
+    ))
 }
 
 /// The contestants with an overlap of two tasks, and how long it was.
 fn overlap(report: &Report) -> Option<String> {
     let (never, did) = sorted(report, |row| row.runs_with_overlap > 0);
-    let did = did.into_iter().map(|(contestant, rows)| {
-        let worst = rows
-            .iter()
-            .max_by(|a, b| a.overlap.max.total_cmp(&b.overlap.max));
-        let worst = worst.map_or_else(String::new, |row| {
-            format!(
-                ", at most {} s in {}",
-                secs(row.overlap.max),
-                escape(&row.scenario)
-            )
-        });
-        format!("{} in {}{worst}", name(contestant), scenarios(rows.len()))
-    });
-    let did: Vec<String> = did.collect();
-    let did = match did.is_empty() {
-        true => "None.".into(),
-        false => format!("{}.", did.join("; ")),
-    };
+    let did = worst(
+        &did,
+        |row| row.overlap.max,
+        |row| {
+            let scenario = escape(&row.scenario);
+            format!("at most {} s in {scenario}", secs(row.overlap.max))
+        },
+    );
     let never = match (never.is_empty(), never.len() == report.contestants.len()) {
         (true, _) | (_, true) => String::new(),
         _ => format!(" None with {}.", names(&never)),
     };
-    Some(format!("<b>Overlap</b> of two tasks: {did}{never}"))
+    let did = did.unwrap_or_else(|| "None".into());
+    Some(format!("<b>Overlap</b> of two tasks: {did}.{never}"))
 }
 
 /// The writes that epochs kept out.
@@ -74,47 +62,38 @@ fn refused(report: &Report) -> Option<String> {
         let refused: u64 = rows.iter().map(|row| row.writes_refused).sum();
         format!("{} {refused}", name(contestant))
     });
-    let did: Vec<String> = did.collect();
-    (!did.is_empty()).then(|| {
-        format!(
-            "<b>Stale writes</b> of earlier leaders that the receiver refused by their epochs, in all \
-             runs: {}. Strategies without epochs cannot refuse any.",
-            did.join(", ")
-        )
-    })
+    let did = list(did, ", ")?;
+    Some(format!(
+        "<b>Stale writes</b> of earlier leaders that the receiver refused by their epochs, in all \
+         runs: {did}. Strategies without epochs cannot refuse any."
+    ))
 }
 
 /// The contestants that did not recover.
 fn none_at_end(report: &Report) -> Option<String> {
     let (_, did) = sorted(report, |row| row.without_leader_at_end > 0);
-    let did = did.into_iter().map(|(contestant, rows)| {
-        let worst = rows.iter().max_by_key(|row| row.without_leader_at_end);
-        let worst = worst.map_or_else(String::new, |row| {
+    let did = worst(
+        &did,
+        |row| row.without_leader_at_end as f64,
+        |row| {
             let (ends, seeds) = (row.without_leader_at_end, row.seeds);
-            format!(
-                ", most often in {} ({ends} of {seeds} runs)",
-                escape(&row.scenario)
-            )
-        });
-        format!("{} in {}{worst}", name(contestant), scenarios(rows.len()))
-    });
-    let did: Vec<String> = did.collect();
-    Some(match did.is_empty() {
-        true => "<b>No leader at the end</b> of a run: never.".into(),
-        false => format!(
-            "<b>No leader at the end</b> of some runs: {}.",
-            did.join("; ")
-        ),
+            let scenario = escape(&row.scenario);
+            format!("most often in {scenario} ({ends} of {seeds} runs)")
+        },
+    );
+    Some(match did {
+        None => "<b>No leader at the end</b> of a run: never.".into(),
+        Some(did) => format!("<b>No leader at the end</b> of some runs: {did}."),
     })
 }
 
 /// The cost at rest.
 fn at_rest(report: &Report) -> Option<String> {
-    let scenario = report.scenarios.iter().find(|it| !it.store)?;
+    let scenario = report.scenarios.iter().find(|it| !it.needs_store())?;
     let rows = report.of_scenario(scenario).into_iter();
     let mut rows: Vec<&Measurement> = rows.map(|(row, _)| row).collect();
     rows.sort_by(|a, b| a.messages_at_rest.total_cmp(&b.messages_at_rest));
-    let says = rows.iter().map(|row| {
+    let costs = rows.iter().map(|row| {
         let (name, kilo) = (name(&row.contestant), row.bytes_at_rest / 1_000.0);
         let cpu = row.cpu_at_rest;
         let cpu = cpu.map_or_else(String::new, |percent| {
@@ -122,8 +101,8 @@ fn at_rest(report: &Report) -> Option<String> {
         });
         format!("{name} {:.0} ({kilo:.1} kB{cpu})", row.messages_at_rest)
     });
-    let says: Vec<String> = says.collect();
-    (!says.is_empty()).then(|| format!("<b>Messages per minute at rest</b>: {}.", says.join(", ")))
+    let costs = list(costs, ", ")?;
+    Some(format!("<b>Messages per minute at rest</b>: {costs}."))
 }
 
 /// The contestants without such a row, and the others with those rows.
@@ -145,9 +124,28 @@ fn sorted(
     (never, did)
 }
 
-fn scenarios(count: usize) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{count} scenario{s}")
+/// How many scenarios each contestant has rows for, and the worst of them.
+fn worst(
+    of: &[(&str, Vec<&Measurement>)],
+    by: fn(&Measurement) -> f64,
+    describe: fn(&Measurement) -> String,
+) -> Option<String> {
+    let each = of.iter().filter_map(|(contestant, rows)| {
+        let worst = rows.iter().max_by(|a, b| by(a).total_cmp(&by(b)))?;
+        let s = if rows.len() == 1 { "" } else { "s" };
+        let (name, count) = (name(contestant), rows.len());
+        Some(format!(
+            "{name} in {count} scenario{s}, {}",
+            describe(worst)
+        ))
+    });
+    list(each, "; ")
+}
+
+/// The parts, if there are any.
+fn list(parts: impl Iterator<Item = String>, separator: &str) -> Option<String> {
+    let parts: Vec<String> = parts.collect();
+    (!parts.is_empty()).then(|| parts.join(separator))
 }
 
 fn names(all: &[&str]) -> String {

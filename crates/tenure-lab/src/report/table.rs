@@ -63,7 +63,7 @@ const COLUMNS: &[&str] = &[
     "flaps",
     "terms",
     "election messages/min",
-    "signs of life/min",
+    "detection messages/min",
     "kB/min",
     "messages/election",
     "kB/election",

@@ -25,12 +25,12 @@ fn report(contestants: Vec<Contestant>, scenarios: Vec<scenario::Scenario>) -> R
     Report::new(&comparison, rows, || {})
 }
 
-/// What would be loaded, or run: a page has none of it.
+/// Whether a page loads and runs nothing.
 fn is_self_contained(page: &str) -> bool {
     let signs = [
         "http://", "https://", "src=", "<script", "<link", "@import", "url(",
     ];
-    // A part of the page itself may be named.
+    // References to parts of the page are allowed.
     let page = page.replace("url(#", "");
     !signs.iter().any(|sign| page.contains(sign))
 }
@@ -52,7 +52,7 @@ fn a_page_has_every_contestant_and_scenario_and_needs_nothing_else() {
         assert_eq!(section.matches("<svg").count(), 2, "{}", scenario.name);
         for contestant in contestants
             .iter()
-            .filter(|it| !scenario.store || it.algorithm.uses_store())
+            .filter(|it| !scenario.needs_store() || it.algorithm.uses_store())
         {
             let name = &contestant.name;
             assert!(
@@ -116,7 +116,6 @@ fn a_page_of_real_processes_has_their_processor_time_and_no_more_than_was_measur
     let setting = Setting::Live {
         candidates: 7,
         runs: 1,
-        proxies: true,
         scale: 0.2,
     };
     let measured = live.zip(simulated.timelines).collect();
@@ -124,7 +123,7 @@ fn a_page_of_real_processes_has_their_processor_time_and_no_more_than_was_measur
     let page = report.html(&made());
     assert!(page.contains("Live: 7 candidates") && page.contains("4.3 % of a processor"));
     assert!(page.contains("<td>4.3</td>"));
-    // What a short failover costs, and two for each scenario.
+    // One plot of the failover time against messages, and two for each scenario.
     assert_eq!(page.matches("<svg").count(), 5);
     assert!(is_self_contained(&page));
 }

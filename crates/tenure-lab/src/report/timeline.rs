@@ -7,54 +7,54 @@ use tenure_core::NodeId;
 
 use crate::sim::{EventKind, HistoryEvent, Time};
 
-/// One run, machine by machine.
+/// One run, host by host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
-    /// In the order of their numbers; the store, if there is one, is 0.
+    /// The hosts in the order of their numbers. The store, if there is one, is 0.
     pub lanes: Vec<Lane>,
-    /// When faults began or ended, in seconds since the run began.
+    /// The times at which faults began or ended, in seconds since the run began.
     pub faults: Vec<f64>,
 }
 
 /// The timeline of one host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lane {
-    /// Which machine.
+    /// The host.
     pub node: NodeId,
-    /// In the order in which they ended.
+    /// The spans, in the order in which they ended.
     pub spans: Vec<Span>,
 }
 
-/// For some time.
+/// A time in which a host has one state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// The state of the host in this span.
+    /// The state.
     pub state: LaneState,
-    /// Since when, in seconds since the run began.
+    /// The begin, in seconds since the run began.
     pub from: f64,
-    /// Until when.
+    /// The end.
     pub to: f64,
 }
 
 /// A state of a host; a host may have several at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneState {
-    /// Its process is there.
+    /// Its process runs.
     Up,
-    /// It leads; while it stands still it does not.
+    /// It leads. A frozen host does not lead.
     Leads,
-    /// Its process stands still.
-    Still,
-    /// Its task is going.
+    /// Its process is frozen.
+    Frozen,
+    /// Its task runs.
     Acts,
 }
 
 #[derive(Debug, Default)]
 struct Machine {
     up: Option<Time>,
-    /// Since when, and until when if nothing comes in.
+    /// The begin of the leadership, and its end unless it is prolonged.
     leads: Option<(Time, Time)>,
-    still: Option<Time>,
+    frozen: Option<Time>,
     acts: Option<Time>,
     spans: Vec<Span>,
 }
@@ -101,21 +101,21 @@ impl Machine {
             EventKind::Claims(_, until) => {
                 let since = self.leads.filter(|(_, until)| *until >= at);
                 if since.is_none() {
-                    self.leads_no_more(at);
+                    self.end_leadership(at);
                 }
                 self.leads = Some((since.map_or(at, |(since, _)| since), until));
             }
-            EventKind::Yields => self.leads_no_more(at),
+            EventKind::Yields => self.end_leadership(at),
             EventKind::Paused(_) => {
                 let leads = self.leads;
-                self.leads_no_more(at);
-                // Should it go on in time, it goes on leading.
+                self.end_leadership(at);
+                // If it resumes before the end of its claim, it leads again.
                 self.leads = leads;
-                self.still.get_or_insert(at);
+                self.frozen.get_or_insert(at);
             }
             EventKind::Resumed => {
-                let still = self.still.take();
-                self.span(LaneState::Still, still, at);
+                let frozen = self.frozen.take();
+                self.span(LaneState::Frozen, frozen, at);
                 let leads = self.leads.filter(|(_, until)| *until > at);
                 self.leads = leads.map(|(_, until)| (at, until));
             }
@@ -128,15 +128,15 @@ impl Machine {
         }
     }
 
-    /// The process is gone, and all that it did.
+    /// The process has ended, and with it all states.
     fn stops(&mut self, at: Time) {
-        if self.still.is_none() {
-            self.leads_no_more(at);
+        if self.frozen.is_none() {
+            self.end_leadership(at);
         }
         self.leads = None;
         let ends = [
             (LaneState::Up, self.up.take()),
-            (LaneState::Still, self.still.take()),
+            (LaneState::Frozen, self.frozen.take()),
             (LaneState::Acts, self.acts.take()),
         ];
         for (state, since) in ends {
@@ -144,8 +144,8 @@ impl Machine {
         }
     }
 
-    /// It does not lead from then on, or did not since what it held to be so ran out.
-    fn leads_no_more(&mut self, at: Time) {
+    /// Its leadership ends now, or has ended when its claim ended.
+    fn end_leadership(&mut self, at: Time) {
         if let Some((since, until)) = self.leads.take() {
             self.span(LaneState::Leads, Some(since), at.min(until));
         }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_still_does_not_lead_and_its_task_goes_on() {
+    fn a_frozen_leader_does_not_lead_and_its_task_continues() {
         let found = spans(&[
             (0, EventKind::Started),
             (1, EventKind::Claims(None, after(30))),
@@ -216,7 +216,7 @@ mod tests {
             found,
             [
                 (LaneState::Leads, 1.0, 5.0),
-                (LaneState::Still, 5.0, 20.0),
+                (LaneState::Frozen, 5.0, 20.0),
                 (LaneState::Leads, 20.0, 25.0),
                 (LaneState::Up, 0.0, 25.0),
                 (LaneState::Acts, 1.0, 25.0)
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_still_to_the_end_did_not_lead_then() {
+    fn a_leader_that_is_frozen_until_the_end_does_not_lead_then() {
         let found = spans(&[
             (1, EventKind::Claims(None, after(99))),
             (5, EventKind::Paused(after(80))),
@@ -233,7 +233,7 @@ mod tests {
         ]);
         assert_eq!(
             found,
-            [(LaneState::Leads, 1.0, 5.0), (LaneState::Still, 5.0, 9.0)]
+            [(LaneState::Leads, 1.0, 5.0), (LaneState::Frozen, 5.0, 9.0)]
         );
     }
 }

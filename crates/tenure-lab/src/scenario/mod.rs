@@ -5,6 +5,7 @@ use std::time::Duration;
 use tenure_core::NodeId;
 
 use crate::fault::{Fault, Target};
+use crate::names::{self, UnknownName};
 use crate::sim::{Latency, Link};
 
 /// A scenario. All hosts start at once, the faults begin a minute later, and the run ends two minutes
@@ -15,8 +16,6 @@ pub struct Scenario {
     pub name: &'static str,
     /// The faults, in a few words.
     pub about: &'static str,
-    /// Whether it needs a store.
-    pub store: bool,
     script: fn() -> Vec<(u64, Fault)>,
 }
 
@@ -35,28 +34,24 @@ impl Scenario {
         faults.collect()
     }
 
+    /// Whether it needs a store, because a fault concerns one.
+    #[must_use]
+    pub fn needs_store(&self) -> bool {
+        let of_store = |fault: &Fault| match fault {
+            Fault::Crash { who, .. } | Fault::SlowDisk(who, _) => *who == Target::Store,
+            _ => false,
+        };
+        (self.script)().iter().any(|(_, fault)| of_store(fault))
+    }
+
     /// The scenario of this name.
     ///
     /// # Errors
     ///
-    /// [`UnknownScenario`], with the nearest name that there is.
-    pub fn of_name(name: &str) -> Result<Self, UnknownScenario> {
-        let found = ALL.iter().find(|scenario| scenario.name == name);
-        found.copied().ok_or_else(|| UnknownScenario {
-            name: name.into(),
-            nearest: crate::nearest(name, ALL.iter().map(|scenario| scenario.name.into())),
-        })
+    /// [`UnknownName`], with the nearest name that there is.
+    pub fn of_name(name: &str) -> Result<Self, UnknownName> {
+        names::find("scenario", name, ALL.iter().copied(), |it| it.name)
     }
-}
-
-/// There is no such scenario. The name is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no scenario {name:?}; did you mean {nearest:?}?")]
-pub struct UnknownScenario {
-    /// The wrong name.
-    pub name: String,
-    /// The nearest name that there is.
-    pub nearest: String,
 }
 
 const fn secs(secs: u64) -> Duration {
@@ -75,20 +70,15 @@ const fn node(number: u32) -> Target {
     Target::Node(NodeId(number))
 }
 
-const fn rest(
-    name: &'static str,
-    about: &'static str,
-    script: fn() -> Vec<(u64, Fault)>,
-) -> Scenario {
-    Scenario {
-        name,
-        about,
-        store: false,
-        script,
+const fn power_cut(who: Target) -> Fault {
+    Fault::Crash {
+        who,
+        machine: true,
+        back_after: None,
     }
 }
 
-const fn store(
+const fn scenario(
     name: &'static str,
     about: &'static str,
     script: fn() -> Vec<(u64, Fault)>,
@@ -96,34 +86,24 @@ const fn store(
     Scenario {
         name,
         about,
-        store: true,
         script,
     }
 }
 
 /// All of them.
 pub const ALL: &[Scenario] = &[
-    rest("start", "all start; nothing goes wrong", Vec::new),
-    rest(
+    scenario("start", "all start; nothing goes wrong", Vec::new),
+    scenario(
         "kill-leader",
         "the leader's process is killed for good",
         || vec![(0, crash(Target::Leader, None))],
     ),
-    rest(
+    scenario(
         "power-cut",
         "the leader's machine loses power for good",
-        || {
-            vec![(
-                0,
-                Fault::Crash {
-                    who: Target::Leader,
-                    machine: true,
-                    back_after: None,
-                },
-            )]
-        },
+        || vec![(0, power_cut(Target::Leader))],
     ),
-    rest(
+    scenario(
         "kill-two",
         "the leader and the best other member are killed",
         || {
@@ -133,23 +113,23 @@ pub const ALL: &[Scenario] = &[
             ]
         },
     ),
-    rest(
+    scenario(
         "restart-leader",
         "the leader is killed and is back a second later",
         || vec![(0, crash(Target::Leader, Some(secs(1))))],
     ),
-    rest("stop-leader", "the leader is shut down in order", || {
+    scenario("stop-leader", "the leader is shut down in order", || {
         vec![(0, Fault::Leave(Target::Leader, None))]
     }),
-    rest("freeze-leader", "the leader is frozen for 30 s", || {
+    scenario("freeze-leader", "the leader is frozen for 30 s", || {
         vec![(0, Fault::Freeze(Target::Leader, secs(30)))]
     }),
-    rest(
+    scenario(
         "suspend-leader",
         "the leader's machine is suspended for 30 s",
         || vec![(0, Fault::Suspend(Target::Leader, secs(30)))],
     ),
-    rest(
+    scenario(
         "restart-loop",
         "the best member starts and dies every 5 s",
         || {
@@ -157,17 +137,17 @@ pub const ALL: &[Scenario] = &[
             crashes.collect()
         },
     ),
-    rest(
+    scenario(
         "cut-leader",
         "the leader is cut off from all others for 40 s",
         || vec![(0, Fault::Part(vec![Target::Leader])), (40, Fault::Heal)],
     ),
-    rest(
+    scenario(
         "part-minority",
         "the best two are partitioned from the others for 40 s",
         || vec![(0, Fault::Part(vec![node(1), node(2)])), (40, Fault::Heal)],
     ),
-    rest(
+    scenario(
         "one-way",
         "the link from the leader to the next best is cut for 40 s",
         || {
@@ -177,7 +157,7 @@ pub const ALL: &[Scenario] = &[
             ]
         },
     ),
-    rest("flaky", "a fifth of all messages is lost for 40 s", || {
+    scenario("flaky", "a fifth of all messages is lost for 40 s", || {
         let link = Link {
             latency: Latency::Exponential(Duration::from_millis(2), Duration::from_millis(20)),
             loss: 200_000,
@@ -185,7 +165,7 @@ pub const ALL: &[Scenario] = &[
         };
         vec![(0, Fault::Links(link)), (40, Fault::Links(Link::default()))]
     }),
-    rest(
+    scenario(
         "slow-links",
         "messages take half a second on average for 40 s",
         || {
@@ -197,7 +177,7 @@ pub const ALL: &[Scenario] = &[
             vec![(0, Fault::Links(link)), (40, Fault::Links(Link::default()))]
         },
     ),
-    rest(
+    scenario(
         "clock-slow",
         "the leader's clock loses a tenth, and then it is cut off",
         || {
@@ -208,15 +188,15 @@ pub const ALL: &[Scenario] = &[
             ]
         },
     ),
-    store(
+    scenario(
         "store-restart",
         "the store is killed and is back 2 s later",
         || vec![(0, crash(Target::Store, Some(secs(2))))],
     ),
-    store("store-outage", "the store is away for 40 s", || {
+    scenario("store-outage", "the store is away for 40 s", || {
         vec![(0, crash(Target::Store, Some(secs(40))))]
     }),
-    store(
+    scenario(
         "store-slow-disk",
         "every write of the store takes 3 s, and the leader is killed",
         || {

@@ -1,9 +1,10 @@
-//! Delivers what is due to hosts and their processes.
+//! Delivers due events to hosts and their processes.
 
 use std::time::Duration;
 
 use tenure_core::NodeId;
 
+use super::host::host_of;
 use super::world::Scheduled;
 use super::{Context, EventKind, ProcessEffect, ProcessInput, Time, World};
 
@@ -26,7 +27,7 @@ impl World {
         }
     }
 
-    /// Delivers to one process, or queues what comes while it is frozen.
+    /// Delivers an event to a process. Events for a frozen process are queued.
     pub(super) fn deliver(&mut self, scheduled: Scheduled) {
         let node = match &scheduled {
             Scheduled::Wake(node)
@@ -37,9 +38,7 @@ impl World {
             _ => return,
         };
         let now = self.now;
-        let Some(host) = self.host(node) else {
-            return;
-        };
+        let host = host_of(&mut self.hosts, node);
         if host.pause.is_some() {
             if matches!(scheduled, Scheduled::Wake(_)) {
                 host.wake_at = None;
@@ -114,13 +113,11 @@ impl World {
         if !self.network.is_open(of, to) {
             return;
         }
-        let Some(incarnation) = self.hosts.get(to).map(|host| host.incarnation) else {
-            return;
-        };
-        let way = self
+        let incarnation = self.hosts[&to].incarnation;
+        let [delay, _] = self
             .network
-            .deliveries("refused", (of, to), &mut self.network_rng);
-        if let Some(pause) = way.first {
+            .delays("refused", (of, to), &mut self.network_rng);
+        if let Some(pause) = delay {
             self.after(
                 pause,
                 Scheduled::Refused {
@@ -135,9 +132,8 @@ impl World {
     pub(super) fn drive(&mut self, node: NodeId, input: ProcessInput) {
         let now = self.now;
         let mut effects = std::mem::take(&mut self.effects);
-        if let Some(host) = self.hosts.get_mut(node)
-            && let Some(process) = &mut host.process
-        {
+        let host = host_of(&mut self.hosts, node);
+        if let Some(process) = &mut host.process {
             let mut context = Context {
                 now: host.clock.read(now),
                 wall: host.clock.wall(now),
@@ -154,9 +150,7 @@ impl World {
     /// Records a change of the claim of the process to lead.
     pub(super) fn update_claim(&mut self, node: NodeId) {
         let now = self.now;
-        let Some(host) = self.hosts.get_mut(node) else {
-            return;
-        };
+        let host = host_of(&mut self.hosts, node);
         let local = host.clock.read(now);
         let claim = host.process.as_ref().and_then(|it| it.claim(local));
         let claim = claim.map(|claim| {
@@ -177,9 +171,7 @@ impl World {
 
     pub(super) fn schedule_wake(&mut self, node: NodeId) {
         let now = self.now;
-        let Some(host) = self.hosts.get_mut(node) else {
-            return;
-        };
+        let host = host_of(&mut self.hosts, node);
         let Some(due) = host.process.as_ref().and_then(|it| it.poll_timeout()) else {
             return;
         };

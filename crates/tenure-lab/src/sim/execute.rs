@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tenure_core::election::TaskEnd;
-use tenure_core::{Epoch, Instant, NodeId};
+use tenure_core::{Epoch, NodeId};
 
-use super::host::RunningTask;
+use super::host::{RunningTask, host_of};
 use super::world::Scheduled;
-use super::{DurableState, EventKind, Payload, ProcessEffect, TaskStop, Time, World};
+use super::{DurableState, EventKind, Payload, ProcessEffect, TaskStop, World};
 
 /// The longest time of a write to a disk, if no fault sets another one.
 const WRITE: Duration = Duration::from_millis(4);
@@ -43,48 +43,30 @@ impl World {
                 };
                 self.end_task(node, takes, TaskEnd::Aborted);
             }
-            ProcessEffect::TermEnded(reason) => self.record(node, EventKind::TermEnded(reason)),
+            ProcessEffect::Record(event) => self.record(node, event),
             ProcessEffect::Exit => self.exit(node),
             ProcessEffect::SeesLeader(leader) => {
-                if let Some(host) = self.host(node)
-                    && host.seen_leader != leader
-                {
+                let host = host_of(&mut self.hosts, node);
+                if host.seen_leader != leader {
                     host.seen_leader = leader;
                     self.record(node, EventKind::SeesLeader(leader));
                 }
             }
-            ProcessEffect::Granted { epoch, to, id, at } => {
-                let at = self.when(node, at);
-                self.record(node, EventKind::Granted { epoch, to, id, at });
-            }
-            ProcessEffect::LeaseRuns(epoch, from, duration) => {
-                let from = self.when(node, from);
-                self.record(node, EventKind::LeaseRuns(epoch, from, duration));
-            }
-            ProcessEffect::LeaseGivenUp(epoch) => self.record(node, EventKind::LeaseGivenUp(epoch)),
-            ProcessEffect::Failed(why) => self.record(node, EventKind::Failed(why)),
         }
-    }
-
-    pub(super) fn when(&self, node: NodeId, instant: Instant) -> Time {
-        let host = self.hosts.get(node);
-        host.map_or(self.now, |host| host.clock.when(instant))
     }
 
     pub(super) fn send(&mut self, from: NodeId, to: NodeId, payload: Payload) {
-        if !payload.is_message() {
-            // Closing a connection costs nothing worth counting.
-        } else if self.config.count_bytes {
-            let bytes = payload.bytes();
-            self.traffic.count(&payload, bytes);
-            self.traffic_log.record(self.now, &payload, bytes);
-        } else {
+        // Closing a connection does not count.
+        if payload.is_message() && self.config.count_bytes {
+            self.traffic.count(&payload, payload.bytes());
+            self.traffic_log.record(self.now, self.traffic);
+        } else if payload.is_message() {
             self.traffic.count(&payload, 0);
         }
         let kind = payload.kind();
-        let way = (self.network).deliveries(kind, (from, to), &mut self.network_rng);
+        let [first, second] = (self.network).delays(kind, (from, to), &mut self.network_rng);
         let open = self.network.is_open(from, to);
-        let fate = match (open, way.first, way.second) {
+        let fate = match (open, first, second) {
             (false, ..) => " (cut off)",
             (_, None, None) => " (lost)",
             (_, None, Some(_)) | (_, Some(_), None) => "",
@@ -100,29 +82,25 @@ impl World {
             return;
         }
         let sent = self.now;
-        let out = match self.hosts.get_mut(from) {
-            Some(host) => host.uplink.enqueue(self.network.sending, sent, kind),
-            None => Duration::ZERO,
-        };
+        let uplink = &mut host_of(&mut self.hosts, from).uplink;
+        let out = uplink.enqueue(self.network.sending, sent, kind);
         let arrival = |payload| Scheduled::Arrival {
             from,
             to,
             sent,
             payload,
         };
-        if let Some(second) = way.second {
+        if let Some(second) = second {
             self.after(out + second, arrival(payload.clone()));
         }
-        if let Some(first) = way.first {
+        if let Some(first) = first {
             self.after(out + first, arrival(payload));
         }
     }
 
     pub(super) fn write(&mut self, node: NodeId, stable: DurableState) {
         let now = self.now;
-        let Some(host) = self.hosts.get_mut(node) else {
-            return;
-        };
+        let host = host_of(&mut self.hosts, node);
         let takes = host.disk.takes.unwrap_or_else(|| {
             let least = WRITE / 8;
             host.rng.between(least, WRITE)
@@ -135,9 +113,7 @@ impl World {
     }
 
     pub(super) fn start_task(&mut self, node: NodeId, epoch: Option<Epoch>) {
-        let Some(host) = self.hosts.get_mut(node) else {
-            return;
-        };
+        let host = host_of(&mut self.hosts, node);
         host.tasks += 1;
         let number = host.tasks;
         host.task = Some(RunningTask { number, epoch });
@@ -151,19 +127,17 @@ impl World {
         let Some(every) = self.config.writes_every else {
             return;
         };
-        let Some(host) = self.hosts.get(node) else {
-            return;
-        };
+        let host = &self.hosts[&node];
         let Some(task) = host.task.filter(|task| task.number == number) else {
             return;
         };
         let pause = host.pause.filter(|pause| !pause.task_goes_on);
         if pause.is_none() {
             let receiver = NodeId(u32::MAX);
-            let way = self
+            let delays = self
                 .network
-                .deliveries("write", (node, receiver), &mut self.network_rng);
-            for pause in [way.first, way.second].into_iter().flatten() {
+                .delays("write", (node, receiver), &mut self.network_rng);
+            for pause in delays.into_iter().flatten() {
                 self.after(pause, Scheduled::WriteArrival(node, task.epoch));
             }
         }
@@ -172,7 +146,7 @@ impl World {
     }
 
     pub(super) fn end_task(&mut self, node: NodeId, pause: Duration, end: TaskEnd) {
-        if let Some(task) = self.hosts.get(node).and_then(|host| host.task) {
+        if let Some(task) = self.hosts[&node].task {
             self.after(pause, Scheduled::TaskEnd(node, task.number, end));
         }
     }

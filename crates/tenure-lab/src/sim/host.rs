@@ -1,6 +1,6 @@
 //! A host: its clocks, its disk, its process and the task of the process.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tenure_core::{Epoch, NodeId};
@@ -61,41 +61,9 @@ pub(super) struct Disk {
     pub(super) takes: Option<Duration>,
 }
 
-/// All hosts, in the order of their numbers, which are consecutive.
-#[derive(Debug)]
-pub(super) struct Hosts(Vec<Host>);
-
-impl Hosts {
-    pub(super) fn new(hosts: Vec<Host>) -> Self {
-        debug_assert!(
-            hosts
-                .windows(2)
-                .all(|pair| pair[0].node.0 + 1 == pair[1].node.0)
-        );
-        Self(hosts)
-    }
-
-    fn index(&self, node: NodeId) -> Option<usize> {
-        let first = self.0.first()?.node.0;
-        node.0.checked_sub(first).map(|index| index as usize)
-    }
-
-    pub(super) fn get(&self, node: NodeId) -> Option<&Host> {
-        self.0.get(self.index(node)?)
-    }
-
-    pub(super) fn get_mut(&mut self, node: NodeId) -> Option<&mut Host> {
-        let index = self.index(node)?;
-        self.0.get_mut(index)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Host> {
-        self.0.iter()
-    }
-
-    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.iter().map(|host| host.node)
-    }
+/// The host of this number, which must be one of the world's.
+pub(super) fn host_of(hosts: &mut BTreeMap<NodeId, Host>, node: NodeId) -> &mut Host {
+    hosts.get_mut(&node).expect("a host of the world")
 }
 
 impl Host {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_core::NodeId;
 use tenure_core::lease::candidate::EndReason;
 
-use super::host::Pause;
+use super::host::{Host, Pause, host_of};
 use super::world::Scheduled;
 use super::{Context, EventKind, ProcessInput, Time, World};
 use crate::fault::{Fault, Target};
@@ -44,7 +44,7 @@ impl World {
             }
             Fault::Part(side) => {
                 let side: Vec<NodeId> = side.iter().flat_map(|&it| self.resolve(it)).collect();
-                let all: Vec<NodeId> = self.hosts.nodes().collect();
+                let all: Vec<NodeId> = self.hosts.keys().copied().collect();
                 for &context in &side {
                     for &there in all.iter().filter(|it| !side.contains(it)) {
                         self.network.cut(context, there);
@@ -100,33 +100,28 @@ impl World {
     }
 
     fn back_after(&mut self, node: NodeId, pause: Option<Duration>) {
-        match (pause, self.host(node)) {
-            (Some(pause), _) => self.start_after(node, pause),
-            (None, Some(host)) => host.gone = true,
-            (None, None) => {}
+        match pause {
+            Some(pause) => self.start_after(node, pause),
+            None => host_of(&mut self.hosts, node).gone = true,
         }
     }
 
-    fn each(&mut self, who: Target, mut act: impl FnMut(&mut super::host::Host, Time)) {
+    fn each(&mut self, who: Target, mut act: impl FnMut(&mut Host, Time)) {
         let now = self.now;
         for node in self.resolve(who) {
-            if let Some(host) = self.host(node) {
-                act(host, now);
-            }
+            act(host_of(&mut self.hosts, node), now);
         }
     }
 
     fn reschedule_wake(&mut self, node: NodeId) {
-        if let Some(host) = self.host(node) {
-            host.wake_at = None;
-        }
+        host_of(&mut self.hosts, node).wake_at = None;
         self.drive(node, ProcessInput::Wake);
     }
 
     /// Hands an input to the target unless it is frozen.
     fn send_input(&mut self, who: Target, input: &ProcessInput) {
         for node in self.resolve(who) {
-            if self.hosts.get(node).is_some_and(|it| it.is_awake()) {
+            if self.hosts[&node].is_awake() {
                 self.drive(node, input.clone());
             }
         }
@@ -134,9 +129,7 @@ impl World {
 
     pub(super) fn start(&mut self, node: NodeId) {
         let now = self.now;
-        let Some(host) = self.hosts.get_mut(node) else {
-            return;
-        };
+        let host = host_of(&mut self.hosts, node);
         if host.process.is_some() {
             return;
         }
@@ -163,9 +156,7 @@ impl World {
     /// order.
     fn crash(&mut self, node: NodeId, machine_up: bool) {
         let now = self.now;
-        let Some(host) = self.hosts.get_mut(node) else {
-            return;
-        };
+        let host = host_of(&mut self.hosts, node);
         host.machine_up = machine_up;
         if host.process.take().is_none() {
             return;
@@ -189,7 +180,7 @@ impl World {
         self.record(node, EventKind::Stopped);
         if machine_up {
             // Its connections break.
-            let others: Vec<NodeId> = self.hosts.nodes().collect();
+            let others: Vec<NodeId> = self.hosts.keys().copied().collect();
             let is_store = self.factory.is_store(node);
             for other in others.into_iter().filter(|&other| other != node) {
                 if is_store || self.factory.is_store(other) {
@@ -202,10 +193,9 @@ impl World {
     /// The process exits by itself.
     pub(super) fn exit(&mut self, node: NodeId) {
         // Its pending writes are done.
-        if let Some(host) = self.host(node)
-            && let Some(last) = host.disk.pending.drain(..).next_back()
-        {
-            host.disk.durable = Some(last);
+        let disk = &mut host_of(&mut self.hosts, node).disk;
+        if let Some(last) = disk.pending.drain(..).next_back() {
+            disk.durable = Some(last);
         }
         self.crash(node, true);
     }
@@ -214,9 +204,7 @@ impl World {
         let now = self.now;
         let until = now + time;
         for node in self.resolve(who) {
-            let Some(host) = self.hosts.get_mut(node) else {
-                continue;
-            };
+            let host = host_of(&mut self.hosts, node);
             if host.process.is_none() || host.pause.is_some() {
                 continue;
             }
@@ -236,9 +224,7 @@ impl World {
     pub(super) fn resume(&mut self, node: NodeId, incarnation: u64, stopped: Option<Time>) {
         let now = self.now;
         let counts_suspensions = self.factory.counts_suspensions(node);
-        let Some(host) = self.hosts.get_mut(node) else {
-            return;
-        };
+        let host = host_of(&mut self.hosts, node);
         if host.incarnation != incarnation || host.pause.is_none_or(|pause| now < pause.until) {
             return;
         }
@@ -261,12 +247,10 @@ impl World {
     /// Ends all faults.
     pub(super) fn end_faults(&mut self) {
         self.network.calm();
-        let nodes: Vec<NodeId> = self.hosts.nodes().collect();
+        let nodes: Vec<NodeId> = self.hosts.keys().copied().collect();
         let now = self.now;
         for node in nodes {
-            let Some(host) = self.hosts.get_mut(node) else {
-                continue;
-            };
+            let host = host_of(&mut self.hosts, node);
             host.disk.takes = None;
             let (incarnation, gone) = (host.incarnation, host.gone);
             if let Some(pause) = &mut host.pause {

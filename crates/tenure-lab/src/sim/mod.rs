@@ -34,7 +34,7 @@ pub use process::{
 };
 pub use rng::Rng;
 pub use time::{Clock, Time};
-pub use traffic::{Traffic, TrafficLog, TrafficSum};
+pub use traffic::{Traffic, TrafficLog};
 pub use uplink::Sending;
 pub use world::World;
 

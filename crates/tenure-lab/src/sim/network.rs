@@ -42,14 +42,22 @@ pub struct Link {
     pub late: (u32, Duration),
 }
 
+impl Link {
+    /// Nothing is late and nothing is lost.
+    pub const AT_ONCE: Self = Self {
+        latency: Latency::Constant(Duration::ZERO),
+        loss: 0,
+        repeats: 0,
+        late: (0, Duration::ZERO),
+    };
+}
+
 impl Default for Link {
     /// A quiet local network: 0.5 to 1.5 ms, without losses.
     fn default() -> Self {
         Self {
             latency: Latency::Uniform(Duration::from_micros(500), Duration::from_micros(1_500)),
-            loss: 0,
-            repeats: 0,
-            late: (0, Duration::ZERO),
+            ..Self::AT_ONCE
         }
     }
 }
@@ -72,22 +80,16 @@ impl fmt::Display for Link {
 /// All links between the hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    /// The links that are not set separately.
+    /// The links for all other messages.
     pub everywhere: Link,
     /// How hosts send.
     pub sending: Sending,
-    links: BTreeMap<(NodeId, NodeId), Link>,
     /// Links for messages of one kind.
     kinds: BTreeMap<(&'static str, NodeId, NodeId), Link>,
     cuts: BTreeSet<(NodeId, NodeId)>,
 }
 
 impl Network {
-    /// Sets one link.
-    pub fn set(&mut self, from: NodeId, to: NodeId, link: Link) {
-        self.links.insert((from, to), link);
-    }
-
     /// Sets the link for messages of one kind.
     pub fn set_kind(&mut self, kind: &'static str, from: NodeId, to: NodeId, link: Link) {
         self.kinds.insert((kind, from, to), link);
@@ -113,28 +115,21 @@ impl Network {
     /// Whether the link is not cut.
     #[must_use]
     pub fn is_open(&self, from: NodeId, to: NodeId) -> bool {
-        self.cuts.is_empty() || !self.cuts.contains(&(from, to))
+        !self.cuts.contains(&(from, to))
     }
 
     fn link(&self, kind: &'static str, from: NodeId, to: NodeId) -> &Link {
-        if !self.kinds.is_empty()
-            && let Some(link) = self.kinds.get(&(kind, from, to))
-        {
-            return link;
-        }
-        if self.links.is_empty() {
-            return &self.everywhere;
-        }
-        self.links.get(&(from, to)).unwrap_or(&self.everywhere)
+        let of_kind = self.kinds.get(&(kind, from, to));
+        of_kind.unwrap_or(&self.everywhere)
     }
 
-    /// When a message of this kind arrives: never, once, or twice.
-    pub(super) fn deliveries(
+    /// The delays of a message of this kind and of its copy; `None`: lost, or no copy.
+    pub(super) fn delays(
         &self,
         kind: &'static str,
         (from, to): (NodeId, NodeId),
         rng: &mut Rng,
-    ) -> Deliveries {
+    ) -> [Option<Duration>; 2] {
         let link = self.link(kind, from, to);
         let mut one = || {
             let (late, by) = link.late;
@@ -142,16 +137,9 @@ impl Network {
             link.latency.draw(rng) + late.unwrap_or_default()
         };
         let (first, second) = (one(), one());
-        Deliveries {
-            first: (!rng.happens(link.loss)).then_some(first),
-            second: rng.happens(link.repeats).then_some(second),
-        }
+        [
+            (!rng.happens(link.loss)).then_some(first),
+            rng.happens(link.repeats).then_some(second),
+        ]
     }
-}
-
-/// The delays of a message and of its copy.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Deliveries {
-    pub(super) first: Option<Duration>,
-    pub(super) second: Option<Duration>,
 }

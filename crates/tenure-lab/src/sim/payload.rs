@@ -146,7 +146,7 @@ impl Payload {
                     Request::Release {
                         reason: Some(reason),
                         ..
-                    } => size(&json!({ "lease_id": lease_id, "reason": reason.as_str() })),
+                    } => size(&json!({ "lease_id": lease_id, "reason": reason })),
                     Request::HandOver { to, within, .. } => size(&json!({
                         "lease_id": lease_id,
                         "to": to.as_str(),

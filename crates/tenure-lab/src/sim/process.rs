@@ -8,7 +8,7 @@ use tenure_core::lease::candidate::{EndReason, TaskEnd};
 use tenure_core::{Epoch, Instant, NodeId, UnixMillis, bully};
 
 use super::uplink::Uplink;
-use super::{Payload, Rng, Sending, Time};
+use super::{EventKind, Payload, Rng, Sending, Time};
 use crate::contestant::Algorithm;
 
 /// A process: a state machine of the library with a minimal driver, a store, or an algorithm to compare
@@ -74,29 +74,12 @@ pub enum ProcessEffect {
     CancelTask(EndReason),
     /// Abort the task.
     AbortTask,
-    /// The term is over and its task has ended.
-    TermEnded(EndReason),
     /// Exit the process.
     Exit,
     /// The process sees this leader, or none.
     SeesLeader(Option<NodeId>),
-    /// The store has granted the lease durably.
-    Granted {
-        /// The epoch of the term.
-        epoch: Epoch,
-        /// The holder.
-        to: NodeId,
-        /// Stands for the lease id.
-        id: u64,
-        /// When.
-        at: Instant,
-    },
-    /// The lease of this epoch runs for this duration from then on.
-    LeaseRuns(Epoch, Instant, Duration),
-    /// The holder has released the lease, or an operator has broken it.
-    LeaseGivenUp(Epoch),
-    /// The process gives up, for this reason.
-    Failed(String),
+    /// Add this to the history.
+    Record(EventKind),
 }
 
 /// The state of a host that outlives its process.
@@ -124,6 +107,17 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// True time, for the history only.
+    #[must_use]
+    pub const fn true_time(&self) -> Time {
+        self.uplink.1
+    }
+
+    /// Adds this to the history.
+    pub fn record(&mut self, event: EventKind) {
+        self.emit(ProcessEffect::Record(event));
+    }
+
     /// Asks for this effect.
     pub fn emit(&mut self, effect: ProcessEffect) {
         self.effects.push(effect);

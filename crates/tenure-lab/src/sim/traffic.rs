@@ -1,101 +1,72 @@
 //! Counts of messages.
 
-use std::collections::BTreeMap;
 use std::ops::Sub;
 
 use super::{Payload, Time};
 
-/// The messages since the beginning.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Messages, by kind.
-    pub kinds: BTreeMap<&'static str, u64>,
-    /// Messages of elections.
-    pub election: u64,
-    /// Messages of failure detectors.
-    pub detection: u64,
-    /// The bytes of all bodies; 0 if they are not counted.
-    pub bytes: u64,
-}
-
-/// The messages over time, if bytes are counted: running totals, one entry per message.
-#[derive(Clone, Debug, Default)]
-pub struct TrafficLog(Vec<(Time, TrafficSum)>);
-
-/// A number of messages, and the bytes of their bodies.
+/// Numbers of messages, and the bytes of their bodies. The bytes are 0 if they are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TrafficSum {
+pub struct Traffic {
     /// Messages of elections.
     pub election: u64,
     /// Their bytes.
     pub election_bytes: u64,
-    /// All messages.
+    /// All messages, those of failure detectors included.
     pub messages: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
+/// The messages over time, if bytes are counted: running totals, one entry per message.
+#[derive(Clone, Debug, Default)]
+pub struct TrafficLog(Vec<(Time, Traffic)>);
+
 impl TrafficLog {
-    pub(super) fn record(&mut self, now: Time, payload: &Payload, bytes: u64) {
-        let mut sum = self.0.last().map(|(_, sum)| *sum).unwrap_or_default();
-        sum.messages += 1;
-        sum.bytes += bytes;
-        if !payload.is_detection() {
-            sum.election += 1;
-            sum.election_bytes += bytes;
-        }
-        self.0.push((now, sum));
+    pub(super) fn record(&mut self, now: Time, total: Traffic) {
+        self.0.push((now, total));
     }
 
     /// The messages between two times, both included.
     #[must_use]
-    pub fn between(&self, from: Time, until: Time) -> TrafficSum {
-        let sum = |lines: usize| match lines.checked_sub(1) {
+    pub fn between(&self, from: Time, until: Time) -> Traffic {
+        let total = |lines: usize| match lines.checked_sub(1) {
             Some(last) => self.0[last].1,
-            None => TrafficSum::default(),
+            None => Traffic::default(),
         };
-        let before = sum(self.0.partition_point(|(at, _)| *at < from));
-        let after = sum(self.0.partition_point(|(at, _)| *at <= until));
-        TrafficSum {
-            election: after.election - before.election,
-            election_bytes: after.election_bytes - before.election_bytes,
-            messages: after.messages - before.messages,
-            bytes: after.bytes - before.bytes,
-        }
+        let before = total(self.0.partition_point(|(at, _)| *at < from));
+        let after = total(self.0.partition_point(|(at, _)| *at <= until));
+        after - before
     }
 }
 
 impl Traffic {
     pub(super) fn count(&mut self, payload: &Payload, bytes: u64) {
-        *self.kinds.entry(payload.kind()).or_default() += 1;
-        if payload.is_detection() {
-            self.detection += 1;
-        } else {
-            self.election += 1;
-        }
+        self.messages += 1;
         self.bytes += bytes;
+        if !payload.is_detection() {
+            self.election += 1;
+            self.election_bytes += bytes;
+        }
     }
 
-    /// All messages.
+    /// Messages of failure detectors.
     #[must_use]
-    pub const fn messages(&self) -> u64 {
-        self.election + self.detection
+    pub const fn detection(&self) -> u64 {
+        self.messages - self.election
     }
 }
 
 /// The messages since an earlier count.
-impl Sub<&Self> for Traffic {
+impl Sub for Traffic {
     type Output = Self;
 
-    fn sub(mut self, earlier: &Self) -> Self {
-        for (kind, count) in &mut self.kinds {
-            *count -= earlier.kinds.get(kind).copied().unwrap_or_default();
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            election: self.election - earlier.election,
+            election_bytes: self.election_bytes - earlier.election_bytes,
+            messages: self.messages - earlier.messages,
+            bytes: self.bytes - earlier.bytes,
         }
-        self.kinds.retain(|_, count| *count > 0);
-        self.election -= earlier.election;
-        self.detection -= earlier.detection;
-        self.bytes -= earlier.bytes;
-        self
     }
 }
 
@@ -111,14 +82,16 @@ mod tests {
     #[test]
     fn a_log_counts_the_messages_between_two_times_and_at_both() {
         let mut traffic_log = TrafficLog::default();
+        let mut total = Traffic::default();
         let at = |secs| Time::after(Duration::from_secs(secs));
         for secs in [1, 2, 2, 3, 5] {
             let payload = Payload::Ring(ring::RingMessage::Election(NodeId(1)));
-            traffic_log.record(at(secs), &payload, 10);
+            total.count(&payload, 10);
+            traffic_log.record(at(secs), total);
         }
         let found = traffic_log.between(at(2), at(3));
         assert_eq!((found.election, found.messages, found.bytes), (3, 3, 30));
-        assert_eq!(traffic_log.between(at(6), at(9)), TrafficSum::default());
+        assert_eq!(traffic_log.between(at(6), at(9)), Traffic::default());
         assert_eq!(traffic_log.between(at(0), at(9)).election_bytes, 50);
     }
 }

@@ -1,12 +1,13 @@
-//! The world: hosts, the network between them, and the queue of what is due.
+//! The world: hosts, the network between them, and the queue of events.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_core::fence::Gate;
 use tenure_core::lease::candidate::TaskEnd;
 use tenure_core::{Epoch, NodeId};
 
-use super::host::{Host, Hosts};
+use super::host::Host;
 use super::queue::Queue;
 use super::{
     Clock, EventKind, HistoryEvent, Network, Payload, ProcessEffect, ProcessFactory, Rng, Time,
@@ -49,7 +50,7 @@ pub struct World {
     pub(super) factory: Box<dyn ProcessFactory>,
     pub(super) now: Time,
     pub(super) network: Network,
-    pub(super) hosts: Hosts,
+    pub(super) hosts: BTreeMap<NodeId, Host>,
     pub(super) config: WorldConfig,
     pub(super) faults: Vec<Fault>,
     /// Faults are over: later ones have no effect.
@@ -84,10 +85,9 @@ impl World {
             let origin = rng.between(Duration::ZERO, Duration::from_secs(100_000));
             let ppm = rng.below(2 * config.drift + 1).cast_signed() - config.drift.cast_signed();
             let own = Rng::new(seed, MACHINES + u64::from(node.0));
-            Host::new(node, Clock::new(origin, ppm), own)
+            (node, Host::new(node, Clock::new(origin, ppm), own))
         };
-        let hosts = factory.machines().into_iter();
-        let hosts = Hosts::new(hosts.map(&mut host).collect());
+        let hosts = factory.machines().into_iter().map(&mut host).collect();
         Self {
             factory,
             now: Time::default(),
@@ -129,7 +129,7 @@ impl World {
     /// All hosts.
     #[must_use]
     pub fn machines(&self) -> Vec<NodeId> {
-        self.hosts.nodes().collect()
+        self.hosts.keys().copied().collect()
     }
 
     /// The events so far, in order.
@@ -140,8 +140,8 @@ impl World {
 
     /// The messages so far.
     #[must_use]
-    pub const fn traffic(&self) -> &Traffic {
-        &self.traffic
+    pub const fn traffic(&self) -> Traffic {
+        self.traffic
     }
 
     /// The messages over time, if bytes are counted.
@@ -159,7 +159,7 @@ impl World {
     /// The hosts whose processes lead in their own opinion.
     #[must_use]
     pub fn leaders(&self) -> Vec<NodeId> {
-        let claims = self.hosts.iter().filter(|host| {
+        let claims = self.hosts.values().filter(|host| {
             let valid = host.claim.is_some_and(|(_, until)| self.now < until);
             valid && host.process.is_some()
         });
@@ -169,7 +169,7 @@ impl World {
     /// The leader that each running process sees, without the store.
     #[must_use]
     pub fn seen_leaders(&self) -> Vec<(NodeId, Option<NodeId>)> {
-        let hosts = self.hosts.iter();
+        let hosts = self.hosts.values();
         let runs = hosts.filter(|host| host.process.is_some() && !self.factory.is_store(host.node));
         runs.map(|host| (host.node, host.seen_leader)).collect()
     }
@@ -193,20 +193,20 @@ impl World {
     /// Runs until `end` after the beginning, or until there are too many messages.
     pub fn run_until(&mut self, end: Duration) {
         let end = Time::after(end);
-        while self.traffic.messages() < self.config.most_messages
+        while self.traffic.messages < self.config.most_messages
             && let Some((at, scheduled)) = self.queue.pop_until(end)
         {
             self.now = at;
             self.dispatch(scheduled);
         }
-        if self.traffic.messages() < self.config.most_messages {
+        if self.traffic.messages < self.config.most_messages {
             self.now = end;
         }
     }
 
     /// Ends the run.
     pub fn finish(&mut self) {
-        if self.traffic.messages() >= self.config.most_messages {
+        if self.traffic.messages >= self.config.most_messages {
             self.record(NodeId(0), EventKind::MessageFlood);
         }
         self.record(NodeId(0), EventKind::RunEnded);
@@ -238,16 +238,15 @@ impl World {
         }
     }
 
-    pub(super) fn host(&mut self, node: NodeId) -> Option<&mut Host> {
-        self.hosts.get_mut(node)
-    }
-
     /// The hosts that a target means now.
     pub(super) fn resolve(&self, who: Target) -> Vec<NodeId> {
         let leaders = self.leaders();
-        let others = || self.hosts.iter().filter(|it| !leaders.contains(&it.node));
+        let others = || self.hosts.values().filter(|it| !leaders.contains(&it.node));
         match who {
-            Target::Node(node) => vec![node],
+            Target::Node(node) => {
+                let host = self.hosts.get(&node).map(|host| host.node);
+                host.into_iter().collect()
+            }
             Target::Leader => leaders,
             Target::BestOther => {
                 let runs = others().filter(|it| it.process.is_some());
@@ -257,7 +256,7 @@ impl World {
                 best.into_iter().collect()
             }
             Target::Store => {
-                let stores = self.hosts.nodes();
+                let stores = self.hosts.keys().copied();
                 stores.filter(|&it| self.factory.is_store(it)).collect()
             }
         }

@@ -5,7 +5,7 @@
 
 use super::network::up_to;
 use super::*;
-use tenure_lab::detector::quality::Quality;
+use crate::quality::Quality;
 use tenure_lab::sim::Rng;
 
 const DOCS: &str = include_str!("../../../../docs/detectors.md");
@@ -61,7 +61,7 @@ fn row(name: &str, make: Make) -> String {
 }
 
 #[test]
-fn the_figures_in_the_docs_are_what_comes_out() {
+fn the_figures_in_the_docs_are_the_measured_ones() {
     let rows: Vec<String> = ALL.iter().map(|(name, make)| row(name, *make)).collect();
     rows.iter().for_each(|row| println!("{row}"));
     for row in rows {

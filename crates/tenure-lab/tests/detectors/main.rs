@@ -2,6 +2,7 @@
 //! equal runs.
 
 mod network;
+mod quality;
 
 mod chaos;
 mod figures;
@@ -13,9 +14,8 @@ mod watches;
 use std::time::Duration;
 
 use tenure_core::detector::{
-    AskOptions, Candidacy, Chen, ChenOptions, Detector, DetectorInput, DetectorMessage,
-    DetectorOutput, Estimator, FixedTimeout, Group, OnDemand, PhiAccrual, PhiOptions, Pull, Push,
-    Verdict,
+    AskOptions, Candidacy, Chen, Detector, DetectorInput, DetectorMessage, DetectorOutput,
+    Estimator, FixedTimeout, Group, OnDemand, PhiAccrual, PhiOptions, Pull, Push, Verdict,
 };
 use tenure_core::{Incarnation, Instant, NodeId};
 use tenure_lab::detector::{Attendance, AttendanceRing, AttendanceRingOptions, SimDetector, Stamp};
@@ -56,27 +56,32 @@ const ALL: [(&str, Make); 6] = [
 ];
 
 fn on_demand(_: Instant, group: &Group) -> SimDetector {
-    library(OnDemand::new(group, Default::default(), Default::default()).unwrap())
+    library(OnDemand::new(group, AskOptions::default(), OnDemand::POLL))
 }
 
 fn pull(_: Instant, group: &Group) -> SimDetector {
-    library(Pull::new(group, Default::default(), Default::default()).unwrap())
+    library(Pull::new(group, AskOptions::default(), millis(300), 4))
 }
 
 fn push_fixed(_: Instant, group: &Group) -> SimDetector {
-    push::<FixedTimeout>(group, millis(1500))
+    push(group, FixedTimeout::new(millis(300), millis(1500)))
 }
 
 fn push_chen(_: Instant, group: &Group) -> SimDetector {
-    push::<Chen>(group, ChenOptions::default())
+    push(group, Chen::new(millis(300), millis(1200), Chen::WINDOW))
 }
 
 fn push_phi(_: Instant, group: &Group) -> SimDetector {
-    push::<PhiAccrual>(group, PhiOptions::default())
+    push(group, PhiAccrual::new(millis(300), PhiOptions::default()))
 }
 
-fn push<E: Estimator + 'static>(group: &Group, options: E::Options) -> SimDetector {
-    library(Push::<E>::new(group, Default::default(), Default::default(), options).unwrap())
+fn push<E: Estimator + 'static>(group: &Group, estimator: E) -> SimDetector {
+    library(Push::new(
+        group,
+        AskOptions::default(),
+        millis(300),
+        estimator,
+    ))
 }
 
 fn library(detector: impl Detector + 'static) -> SimDetector {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use tenure_lab::detector::quality::{Meter, Quality};
+use crate::quality::{Meter, Quality};
 use tenure_lab::sim::Rng;
 
 pub(super) struct Network {

@@ -82,7 +82,7 @@ fn the_last_one_left_suspects_all_others_and_takes_them_back() {
 }
 
 #[test]
-fn two_halves_of_a_parted_network_have_a_list_each_and_one_when_it_is_whole_again() {
+fn each_side_of_a_partition_has_a_list_and_after_it_there_is_one() {
     let halves = [[ONE, TWO], [THREE, NodeId(4)]];
     let mut network = all_watch_all(4);
     network.run_until(at(10_000));
@@ -159,7 +159,7 @@ fn an_older_list_and_a_duplicate_are_dropped() {
 }
 
 #[test]
-fn what_a_node_found_out_since_it_last_saw_the_list_goes_before_the_list() {
+fn newer_observations_of_a_node_prevail_over_the_list() {
     let mut detector = attendance_ring(at(0), &group(THREE, 3));
     let all = [ONE, TWO, THREE];
     detector.handle_list(at(1_000), FROM_ONE, list(1, 1, &all, &[]));

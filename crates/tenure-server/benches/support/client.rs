@@ -1,5 +1,5 @@
-//! A client that writes a request and reads the answer, and does nothing else, so that the load
-//! leaves the processor to the server.
+//! A client that only writes a request and reads the answer, so that the load leaves the processor to
+//! the server.
 
 use std::io;
 use std::net::SocketAddr;

@@ -33,7 +33,7 @@ impl Local {
         status
     }
 
-    /// Has each lease below `count` held, each by another one.
+    /// Acquires each lease below `count`, each for another holder.
     pub async fn hold(&self, count: u64) {
         const AT_ONCE: u64 = 2_000;
         let mut tasks = JoinSet::new();

@@ -1,5 +1,5 @@
-//! What the benchmarks share: servers as processes of their own, a client that costs little, and
-//! numbers as people read them.
+//! The common parts of the benchmarks: servers as processes of their own, a client that costs little, and
+//! tables of results.
 //!
 //! A benchmark starts its own binary again as a server, so that the processor time of the server is
 //! apart from that of the load.
@@ -18,12 +18,12 @@ pub use local::Local;
 pub use process::{Child, Kind, cpu, serve_if_asked, serve_if_asked_with};
 pub use report::{Samples, per_second, table};
 
-/// The allocator of the `tenure` command: what is measured is what people run. The servers that a store is
-/// measured against have it, too.
+/// The allocator of the `tenure` command, so that the benchmarks measure the same program. The servers of the
+/// comparison use it too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Whether `--quick` was given: fewer rounds and smaller numbers, to see that it works.
+/// Whether `--quick` was given: fewer rounds and smaller numbers, to test the benchmark itself.
 pub fn quick() -> bool {
     std::env::args().any(|argument| argument == "--quick")
 }
@@ -38,12 +38,12 @@ pub fn id(number: u64) -> String {
     format!("6f1c9a64-3a52-4c0e-9d43-{number:012x}")
 }
 
-/// The body of an acquire for a day, or of one that waits for it.
+/// The body of an acquire for a day, which may wait.
 pub fn acquire(number: u64, wait_ms: u64) -> String {
     acquire_for(86_400_000, number, wait_ms)
 }
 
-/// The body of an acquire for so long.
+/// The body of an acquire for this duration.
 pub fn acquire_for(duration_ms: u64, number: u64, wait_ms: u64) -> String {
     format!(
         r#"{{"holder":"worker-{number:07}","duration_ms":{duration_ms},"lease_id":"{}","wait_ms":{wait_ms}}}"#,
@@ -62,7 +62,7 @@ pub fn proof(number: u64) -> String {
     format!(r#"{{"lease_id":"{}"}}"#, id(number))
 }
 
-/// Numbers that jump about, the same ones in each run.
+/// Pseudorandom numbers, the same in each run.
 pub struct Jumps(u64);
 
 impl Jumps {

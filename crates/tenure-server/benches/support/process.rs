@@ -10,7 +10,7 @@ use axum::Json;
 use axum::Router;
 use axum::extract::Path as UrlPath;
 use axum::routing::post;
-use axum_server::accept::NoDelayAcceptor;
+use axum::serve::ListenerExt;
 use tenure_core::wire::{LeaseView, RenewRequest};
 use tenure_server::{Server, Store, StoreConfig};
 
@@ -78,7 +78,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It has nothing to lose.
+        // No data matters any more.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -94,11 +94,11 @@ pub fn cpu(process: u32) -> Duration {
         .take(2)
         .map(|field| field.parse::<u64>().expect("a number"))
         .sum();
-    // Linux tells it in hundredths of a second.
+    // Linux reports it in hundredths of a second.
     Duration::from_millis(ticks * 10)
 }
 
-/// If this process was started to be a server, it is one until its input ends.
+/// If this process was started as a server, it serves until its input ends.
 pub fn serve_if_asked() {
     serve_if_asked_with(|server, _| server);
 }
@@ -154,7 +154,7 @@ async fn serve_store(
         .expect("to serve");
 }
 
-/// The least that a service with these requests and answers does.
+/// A service with the same requests and answers, and nothing else.
 async fn serve_bare() {
     async fn renew(
         UrlPath((namespace, lease)): UrlPath<(String, String)>,
@@ -187,11 +187,9 @@ async fn serve_bare() {
         0,
         Duration::ZERO,
     );
-    axum_server::from_tcp(listener)
-        .expect("a server")
-        .acceptor(NoDelayAcceptor::new())
-        .http1_only()
-        .serve(Router::new().route(route, post(renew)).into_make_service())
+    let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+    let listener = listener.tap_io(|stream| stream.set_nodelay(true).expect("a socket"));
+    axum::serve(listener, Router::new().route(route, post(renew)))
         .await
         .expect("to serve");
 }

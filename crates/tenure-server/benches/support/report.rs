@@ -1,4 +1,4 @@
-//! Numbers, as people read them.
+//! Tables of results.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ impl Samples {
         self.0.push(sample);
     }
 
-    /// Each over the other's of the same round, so that what disturbed both does not count.
+    /// The ratio to `base` in each round, so that a disturbance of both does not count.
     pub fn over(&self, base: &Self) -> Self {
         let rounds = self.0.iter().zip(&base.0);
         Self(rounds.map(|(sample, base)| sample / base).collect())
@@ -25,7 +25,7 @@ impl Samples {
         self.quantile(0.5)
     }
 
-    /// The sample that this part of all are not above.
+    /// The quantile `part` of the samples.
     pub fn quantile(&self, part: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -48,7 +48,7 @@ impl Extend<f64> for Samples {
     }
 }
 
-/// How many a second.
+/// The rate per second.
 pub fn per_second(count: u64, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64()
 }

@@ -50,7 +50,7 @@ pub(crate) trait Subscriber: fmt::Debug + Send + Sync {
     fn committed(&self, changes: Vec<LeaseChange>);
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     last: u64,
     /// Batches that wait for the commit thread, oldest first.
@@ -58,8 +58,8 @@ struct State {
     /// The batch that the commit thread has, until it is durable or undone.
     taken: Option<QueuedBatch>,
     group: GroupCommit,
-    /// How many change sets the commit thread waits for. It is not woken for fewer, nor while it commits.
-    awaited: usize,
+    /// How many change sets the commit thread waits for; `None` while it commits. It is not woken for fewer.
+    awaited: Option<usize>,
     closing: bool,
 }
 
@@ -105,11 +105,7 @@ impl CommitQueue {
             durable: AtomicU64::new(last),
             state: Mutex::new(State {
                 last,
-                queued: VecDeque::new(),
-                taken: None,
-                group: GroupCommit::default(),
-                awaited: usize::MAX,
-                closing: false,
+                ..State::default()
             }),
             wake: Condvar::new(),
             durability,
@@ -127,28 +123,28 @@ impl CommitQueue {
             state.last += 1;
             change.revision = state.last;
         }
-        let last = state.last;
-        match self.durability {
-            Durability::OnDisk => {
-                let ticket = state.push(set);
-                let wakes = state.len() >= state.awaited;
-                if wakes {
-                    state.awaited = usize::MAX;
-                }
-                drop(state);
-                if wakes {
-                    self.wake.notify_one();
-                }
-                (last, Some(ticket))
-            }
-            Durability::InMemory => {
-                self.durable.store(last, Ordering::Release);
-                // Under the lock, so that calls come in the order of revisions.
-                self.subscriber.committed(set.changes);
-                drop(state);
-                (last, None)
-            }
+        for document in &mut set.documents {
+            state.last += 1;
+            document.revision = state.last;
         }
+        let last = state.last;
+        if self.durability == Durability::InMemory {
+            self.durable.store(last, Ordering::Release);
+            // Under the lock, so that calls come in the order of revisions.
+            self.subscriber.committed(set.changes);
+            return (last, None);
+        }
+        let ticket = state.push(set);
+        let queued = state.len();
+        let wakes = state
+            .awaited
+            .take_if(|awaited| queued >= *awaited)
+            .is_some();
+        drop(state);
+        if wakes {
+            self.wake.notify_one();
+        }
+        (last, Some(ticket))
     }
 
     /// All revisions up to this one are durable.
@@ -223,34 +219,24 @@ impl CommitQueue {
             if is_enough && let Some(batch) = state.queued.pop_front() {
                 let sets = Arc::clone(&batch.sets);
                 state.taken = Some(batch);
-                state.awaited = usize::MAX;
+                state.awaited = None;
                 return Work::Commit(sets);
             }
             if state.closing {
                 return Work::Close;
             }
             let wait = match (is_enough, at_most) {
-                (false, _) => Some(left),
-                (true, Some(at_most)) => match (began + at_most).checked_duration_since(now) {
-                    Some(left) => Some(left),
-                    None => {
-                        state.awaited = usize::MAX;
-                        return Work::Idle;
-                    }
-                },
-                (true, None) => None,
-            };
-            state.awaited = if is_enough { 1 } else { group.expected };
-            state = match wait {
-                Some(wait) => {
-                    let waited = self.wake.wait_timeout(state, wait);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => {
-                    let waited = self.wake.wait(state);
-                    waited.unwrap_or_else(PoisonError::into_inner)
+                (false, _) => left,
+                (true, None) => Duration::MAX,
+                (true, Some(at_most)) if now < began + at_most => began + at_most - now,
+                (true, Some(_)) => {
+                    state.awaited = None;
+                    return Work::Idle;
                 }
             };
+            state.awaited = Some(if is_enough { 1 } else { group.expected });
+            let woken = self.wake.wait_timeout(state, wait);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -312,12 +298,6 @@ impl CommitQueue {
         self.wake.notify_all();
     }
 
-    /// The last revision.
-    #[cfg(test)]
-    pub(crate) fn last(&self) -> u64 {
-        self.lock().last
-    }
-
     /// The batch that has this revision. `None` if the revision is durable: the state is locked, so the batch
     /// that was taken is not published meanwhile.
     fn batch_of<'a>(&self, state: &'a mut State, revision: u64) -> Option<&'a mut QueuedBatch> {
@@ -348,7 +328,11 @@ impl State {
                 QueuedBatch::default()
             }
         };
-        batch.push(set);
+        batch.bytes += set.size();
+        // No other handle exists before the batch is taken.
+        if let Some(sets) = Arc::get_mut(&mut batch.sets) {
+            sets.push(set);
+        }
         let ticket = Ticket(batch.outcome.subscribe());
         self.queued.push_back(batch);
         ticket
@@ -356,14 +340,6 @@ impl State {
 }
 
 impl QueuedBatch {
-    fn push(&mut self, set: ChangeSet) {
-        self.bytes += set.size();
-        // No other handle exists before the batch is taken.
-        if let Some(sets) = Arc::get_mut(&mut self.sets) {
-            sets.push(set);
-        }
-    }
-
     fn last_revision(&self) -> u64 {
         self.sets.last().map_or(0, ChangeSet::last_revision)
     }

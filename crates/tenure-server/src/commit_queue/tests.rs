@@ -5,6 +5,19 @@ use tenure_core::lease::Record;
 use super::*;
 use crate::model::{Cause, Content, Deleted};
 
+impl CommitQueue {
+    /// The last revision.
+    pub(crate) fn last(&self) -> u64 {
+        self.lock().last
+    }
+}
+
+impl Ticket {
+    fn is_pending(&self) -> bool {
+        self.0.borrow().is_none()
+    }
+}
+
 /// A subscriber that is not interested.
 #[derive(Debug)]
 struct Nobody;
@@ -34,6 +47,7 @@ fn set() -> ChangeSet {
     ChangeSet {
         before,
         changes: vec![change],
+        ..ChangeSet::default()
     }
 }
 

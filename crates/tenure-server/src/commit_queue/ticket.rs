@@ -25,9 +25,4 @@ impl Ticket {
             Err(_) => Err(CommitFailure::Failed),
         }
     }
-
-    #[cfg(test)]
-    pub(super) fn is_pending(&self) -> bool {
-        self.0.borrow().is_none()
-    }
 }

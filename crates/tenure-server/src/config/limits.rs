@@ -31,6 +31,20 @@ pub enum LimitSetting<'a> {
     Time(&'a mut Duration, RangeInclusive<Duration>),
 }
 
+impl LimitSetting<'_> {
+    /// Checks that the limit of this name is within its range.
+    ///
+    /// # Errors
+    ///
+    /// [`LimitError`] names the limit and its range.
+    pub fn check(&self, name: &'static str) -> Result<(), LimitError> {
+        match self {
+            Self::Count(count, range) => within(name, *count, range),
+            Self::Time(time, range) => within(name, *time, range),
+        }
+    }
+}
+
 /// Declares the limits: each with its kind, its default and its range.
 macro_rules! limits {
     ($($(#[$doc:meta])* $name:ident: $kind:ident $type:ty = $default:expr, $range:expr;)*) => {
@@ -55,12 +69,9 @@ macro_rules! limits {
         }
 
         impl Limits {
-            /// The names of all limits, as settings.
-            pub const KEYS: [&str; [$(stringify!($name)),*].len()] = [$(stringify!($name)),*];
-
             /// All limits, by their names as settings.
-            pub fn settings(&mut self) -> [(&'static str, LimitSetting<'_>); Self::KEYS.len()] {
-                [$((stringify!($name), LimitSetting::$kind(&mut self.$name, $range)),)*]
+            pub fn settings(&mut self) -> Vec<(&'static str, LimitSetting<'_>)> {
+                vec![$((stringify!($name), LimitSetting::$kind(&mut self.$name, $range)),)*]
             }
         }
     };
@@ -218,13 +229,8 @@ impl Limits {
     /// [`LimitError`] names the first that is not, and its range.
     pub fn check(&self) -> Result<(), LimitError> {
         let mut limits = self.clone();
-        for (name, setting) in limits.settings() {
-            match setting {
-                LimitSetting::Count(count, range) => within(name, count, &range)?,
-                LimitSetting::Time(time, range) => within(name, time, &range)?,
-            }
-        }
-        Ok(())
+        let mut settings = limits.settings().into_iter();
+        settings.try_for_each(|(name, setting)| setting.check(name))
     }
 }
 
@@ -307,7 +313,7 @@ mod tests {
     #[test]
     fn an_error_names_the_limit_and_its_range() {
         type Edit = fn(&mut Limits);
-        let edits: [(&str, Edit); Limits::KEYS.len()] = [
+        let edits: [(&str, Edit); 15] = [
             ("max_body_bytes", |limits| limits.max_body_bytes = 1023),
             ("max_header_bytes", |limits| limits.max_header_bytes = 8191),
             ("max_name_bytes", |limits| limits.max_name_bytes = 129),
@@ -332,6 +338,7 @@ mod tests {
             ("max_history", |limits| limits.max_history = 0),
             ("request_time", |limits| limits.request_time = Duration::MAX),
         ];
+        assert_eq!(edits.len(), Limits::default().settings().len());
         for (name, edit) in edits {
             let mut limits = Limits::default();
             edit(&mut limits);

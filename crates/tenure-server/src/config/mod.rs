@@ -2,7 +2,7 @@
 
 mod limits;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub use limits::{LimitError, LimitSetting, Limits};
 
@@ -26,17 +26,6 @@ pub enum EngineConfig {
         /// it.
         data_dir: PathBuf,
     },
-}
-
-impl EngineConfig {
-    /// The directory that the store keeps its leases in, if it has one.
-    #[must_use]
-    pub fn data_dir(&self) -> Option<&Path> {
-        match self {
-            Self::Memory => None,
-            Self::Embedded { data_dir } => Some(data_dir),
-        }
-    }
 }
 
 impl StoreConfig {

@@ -6,6 +6,8 @@
 //!
 //! An append is acknowledged when its batch is in the log. The tables may be behind the log; a checkpoint
 //! brings them closer to its end, and lets the log forget what they contain.
+//!
+//! The documents of other protocols are in no batch: an append writes those of its sets to their table.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,31 +15,24 @@ use std::sync::Arc;
 use tenure_core::Epoch;
 
 use super::{Batch, Loaded, OpenError};
-use crate::model::{LeaseChange, LeaseKey, TermRecord};
+use crate::model::{ChangeSet, LeaseKey, TermRecord};
 
 /// A log of batches, and tables that follow it. Calls block; one thread makes them.
 pub(crate) trait Log: Send {
-    /// Reads and checks the tables. They contain all changes up to [`Loaded::revision`], and perhaps later
-    /// changes of some leases.
-    fn load_tables(&mut self) -> Result<Loaded, OpenError>;
-
-    /// Reads and checks the batches that follow this revision, in order.
-    fn read_batches(&mut self, after: u64) -> Result<Vec<Batch>, OpenError>;
-
-    /// The error for content of the log that is not valid.
-    fn damaged(&self, detail: String) -> OpenError;
+    /// Reads and checks the tables and the batches that follow them.
+    fn load(&mut self) -> Result<Loaded, OpenError>;
 
     /// Makes this process the owner of the log, whose content it has loaded: appends an empty batch with
-    /// this revision. Nothing was written before.
-    fn begin(&mut self, loaded: &Loaded, revision: u64) -> Result<(), OpenError>;
+    /// this revision, which follows the revision `last`. Nothing was written before.
+    fn begin(&mut self, last: u64, revision: u64) -> Result<(), OpenError>;
 
-    /// Appends a batch, which has these changes. It follows the last batch of the log, or the log refuses it.
+    /// Appends a batch, which has the changes of these sets. It follows the last batch of the log, or the log refuses it.
     /// If this returns `Ok`, the whole batch is durable.
     ///
     /// # Errors
     ///
     /// [`AppendError`] says whether the log contains the batch.
-    fn append(&mut self, batch: &Batch, changes: &[&LeaseChange]) -> Result<(), AppendError>;
+    fn append(&mut self, batch: &Batch, sets: &[ChangeSet]) -> Result<(), AppendError>;
 
     /// Brings the tables closer to the end of the log. Called after each append, when the answers have left,
     /// and while there is nothing to append.

@@ -1,7 +1,7 @@
 //! Where changes are kept: an engine over a [`Log`], of which SQLite is the first.
 //!
-//! The engine encodes what the commit queue gives it as one [`Batch`] and appends that. At the start it loads
-//! the tables and applies the batches that they do not contain yet.
+//! The engine encodes what the commit queue gives it as one [`Batch`] and appends that. At the start the log
+//! loads its tables and applies the batches that they do not contain yet.
 //!
 //! A store in memory has no engine.
 
@@ -9,27 +9,27 @@ mod batch;
 mod embedded;
 mod error;
 mod log;
-pub(crate) mod wal;
+mod wal;
 
 use std::collections::LinkedList;
-use std::sync::Arc;
 
+use axum::body::Bytes;
 use tenure_core::lease::{LeaseId, Stored};
 use tenure_core::{Epoch, UnixMillis};
 
 use crate::clock;
 use crate::config::EngineConfig;
-use crate::model::{ChangeSet, LeaseChange, LeaseKey};
+use crate::model::{ChangeSet, LeaseKey};
 
 pub(crate) use batch::Batch;
 pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored};
-pub use embedded::{backup, check_log, restore};
+pub use embedded::{backup, restore};
 pub use error::OpenError;
 pub(crate) use log::{AppendError, Load, Log, Progress, TermHistory};
 
 /// Appends changes to a log.
 pub(crate) struct Engine {
-    log: Box<dyn Log>,
+    pub(crate) log: Box<dyn Log>,
     /// The revision of the last batch in the log.
     revision: u64,
     /// The batch that is appended. Kept for its memory.
@@ -50,6 +50,19 @@ pub(crate) struct Loaded {
     /// No epoch up to this one may be granted again: the greatest one that was deleted with its lease, or
     /// the one that a restore set.
     pub(crate) floor: Option<Epoch>,
+    /// The documents of other protocols.
+    pub(crate) documents: Vec<Document>,
+}
+
+/// Bytes that another protocol keeps in the store, under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// The name.
+    pub name: String,
+    /// The revision of its last change.
+    pub revision: u64,
+    /// The bytes.
+    pub content: Bytes,
 }
 
 impl Loaded {
@@ -62,13 +75,6 @@ impl Loaded {
 }
 
 impl Engine {
-    /// Loads what the log contains, and begins to append. Revisions go on from `least` at least.
-    fn open(mut log: Box<dyn Log>, least: u64) -> Result<(Loaded, Self), OpenError> {
-        let loaded = begin(&mut *log, least)?;
-        let revision = loaded.revision;
-        Ok((loaded, Self::over(log, revision)))
-    }
-
     /// An engine over a log whose last batch has this revision.
     pub(crate) fn over(log: Box<dyn Log>, revision: u64) -> Self {
         Self {
@@ -85,36 +91,17 @@ impl Engine {
     /// [`AppendError`] says whether the engine may be used again.
     pub(crate) fn commit(&mut self, sets: &[ChangeSet]) -> Result<(), AppendError> {
         self.batch.encode(self.revision, sets);
-        let changes: Vec<&LeaseChange> = sets.iter().flat_map(|set| &set.changes).collect();
-        self.log.append(&self.batch, &changes)?;
+        self.log.append(&self.batch, sets)?;
         self.revision = self.batch.revision;
         Ok(())
     }
-
-    /// As [`Log::checkpoint`].
-    pub(crate) fn checkpoint(&mut self, load: Load) -> Result<Progress, AppendError> {
-        self.log.checkpoint(load)
-    }
-
-    /// As [`Log::close`].
-    pub(crate) fn close(&mut self) -> Result<(), AppendError> {
-        self.log.close()
-    }
-
-    /// As [`Log::terms`].
-    pub(crate) fn terms(&self) -> Arc<dyn TermHistory> {
-        self.log.terms()
-    }
 }
 
-/// Loads what the log contains, and begins to append.
+/// Loads what the log contains, and begins to append. Revisions go on from `least` at least.
 fn begin(log: &mut dyn Log, least: u64) -> Result<Loaded, OpenError> {
-    let mut loaded = log.load_tables()?;
-    let batches = log.read_batches(loaded.revision)?;
-    let replayed = batch::replay(&batches, &mut loaded);
-    replayed.map_err(|detail| log.damaged(detail))?;
+    let mut loaded = log.load()?;
     let revision = least.max(loaded.revision + 1);
-    log.begin(&loaded, revision)?;
+    log.begin(loaded.revision, revision)?;
     loaded.revision = revision;
     Ok(loaded)
 }
@@ -135,8 +122,9 @@ pub(crate) fn open(
             Ok((loaded, None))
         }
         EngineConfig::Embedded { data_dir } => {
-            let log = embedded::open(data_dir, max_history)?;
-            let (loaded, engine) = Engine::open(Box::new(log), revision)?;
+            let mut log = embedded::open(data_dir, max_history)?;
+            let loaded = begin(&mut log, revision)?;
+            let engine = Engine::over(Box::new(log), loaded.revision);
             Ok((loaded, Some(engine)))
         }
     }

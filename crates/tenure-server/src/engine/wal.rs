@@ -6,7 +6,7 @@
 //! database file format", section 4, "The Write-Ahead Log".
 
 use std::fs::File;
-use std::io::{BufReader, ErrorKind, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
@@ -16,7 +16,7 @@ use super::OpenError;
 /// How a log is moved into its database. Checkpoints are made by hand: SQLite's own drop their errors,
 /// and a failed fsync must not be forgotten.
 #[derive(Clone, Copy, Debug)]
-pub enum Checkpoint {
+pub(super) enum Checkpoint {
     /// As far as no reader prevents it.
     Passive,
     /// All of it, and the log is cut to nothing.
@@ -31,22 +31,13 @@ const FRAME_HEADER: usize = 24;
 /// A transaction is fsynced before the next one is written, so if a frame is bad and a *later*
 /// transaction follows it, the bad one was durable once: that is damage. If none follows, it is the
 /// tail of the last transaction, which was not acknowledged.
-pub fn check(path: &Path) -> Result<(), OpenError> {
+pub(super) fn check(path: &Path) -> Result<(), OpenError> {
     let path = log_of(path);
     let mut file = match File::open(&path) {
         Ok(file) => BufReader::new(file),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(OpenError::Io { path, error }),
     };
-    let len = file
-        .get_ref()
-        .metadata()
-        .map_err(OpenError::io(&path))?
-        .len();
-    if len <= HEADER as u64 {
-        // It has no frame.
-        return Ok(());
-    }
     match first_damage(&mut file) {
         Ok(None) => Ok(()),
         Ok(Some(detail)) => Err(OpenError::Damaged { path, detail }),
@@ -55,15 +46,19 @@ pub fn check(path: &Path) -> Result<(), OpenError> {
 }
 
 /// The log of the database `path`.
-#[must_use]
-pub fn log_of(path: &Path) -> PathBuf {
+pub(super) fn log_of(path: &Path) -> PathBuf {
+    with_suffix(path, "-wal")
+}
+
+/// The file beside a database whose name has a suffix.
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
-    path.push("-wal");
+    path.push(suffix);
     path.into()
 }
 
 /// Returns whether it is done; if not, another program reads the database, and a later attempt may succeed.
-pub fn checkpoint(connection: &Connection, how: Checkpoint) -> rusqlite::Result<bool> {
+pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> rusqlite::Result<bool> {
     let sql = match how {
         Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
         Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
@@ -72,9 +67,12 @@ pub fn checkpoint(connection: &Connection, how: Checkpoint) -> rusqlite::Result<
     Ok(!is_busy)
 }
 
-fn first_damage(log: &mut impl Read) -> std::io::Result<Option<String>> {
+fn first_damage(log: &mut impl BufRead) -> std::io::Result<Option<String>> {
     let mut header = [0; HEADER];
-    log.read_exact(&mut header)?;
+    if !read_whole(log, &mut header)? || log.fill_buf()?.is_empty() {
+        // It has no frame.
+        return Ok(None);
+    }
     let order = match number(&header, 0) {
         0x377f_0682 => u32::from_le_bytes,
         0x377f_0683 => u32::from_be_bytes,

@@ -3,14 +3,15 @@
 //! ```text
 //! commit queue --> ring (the last events) --> dispatcher (a thread) --> topics --> watchers
 //!                      |                                                              ^
-//!                      +---------------- what a watcher has missed -------------------+
+//!                      +------------------- missed events ----------------------------+
 //! ```
 //!
-//! Only durable changes come in, in the order of revisions. The commit thread moves them into the ring, which
-//! is bounded, and goes on; the dispatcher sends them to watchers, so ten thousand watchers delay no commit.
-//! Topics and watchers only point at events in the ring: a watcher that does not read costs a few pointers. A
-//! watcher that has fallen behind, or that resumes after a lost connection, takes what it missed from the
-//! ring. If the ring does not reach back so far, the watcher gets a reset and must read the leases.
+//! Only durable changes come in, in the order of revisions. The commit thread moves them into the
+//! ring, which is bounded, and continues; the dispatcher sends them to watchers, so ten thousand
+//! watchers delay no commit. Topics and watchers only point at events in the ring: a watcher that
+//! does not read costs a few pointers. A watcher that has fallen behind, or that resumes after a
+//! lost connection, takes missed events from the ring. If the ring does not reach back so far, the
+//! watcher gets a reset and must read the leases.
 
 mod published;
 mod ring;
@@ -23,7 +24,7 @@ use tokio::sync::broadcast;
 use ring::{Capacity, Ring};
 use topic::Topics;
 
-use crate::model::{LeaseChange, LeaseKey};
+use crate::model::LeaseChange;
 
 pub(crate) use published::PublishedEvent;
 pub(crate) use ring::Page;
@@ -46,7 +47,7 @@ const RENEWALS: Capacity = Capacity {
 pub(crate) struct Events {
     published: Mutex<Published>,
     wake: Condvar,
-    topics: Topics,
+    pub(crate) topics: Topics,
 }
 
 #[derive(Debug)]
@@ -64,10 +65,9 @@ struct Published {
 #[derive(Debug)]
 pub(crate) struct Subscription {
     events: Arc<Events>,
-    topic: Topic,
+    pub(crate) topic: Topic,
     renewed: bool,
-    /// Taken when it is dropped.
-    receiver: Option<broadcast::Receiver<Weak<PublishedEvent>>>,
+    receiver: broadcast::Receiver<Weak<PublishedEvent>>,
 }
 
 impl Events {
@@ -89,11 +89,11 @@ impl Events {
     /// These changes are durable. Calls come in order of revisions.
     pub(crate) fn publish(&self, changes: impl IntoIterator<Item = LeaseChange>) {
         let mut published = self.lock();
-        // A watcher that begins at this moment finds in the ring what is not dispatched.
+        // A watcher that begins at this moment finds undispatched events in the ring.
         let is_any_watched = self.topics.is_any_watched();
         for change in changes {
             let event = Arc::new(PublishedEvent::change(change));
-            published.last = event.revision();
+            published.last = event.change.revision;
             if is_any_watched {
                 published.leave_to_dispatcher(Arc::downgrade(&event));
             }
@@ -105,8 +105,9 @@ impl Events {
         }
     }
 
-    /// A renewal, for the watchers that asked for renewals. It is dropped if it rests on a change that is not
-    /// published yet: it must not be sent before that is durable, nor before that is sent.
+    /// A renewal, for the watchers that asked for renewals. It is dropped if it rests on a change
+    /// that is not published yet: it must not be sent before that is durable, nor before that is
+    /// sent.
     pub(crate) fn publish_renewal(&self, renewal: LeaseChange) {
         let mut published = self.lock();
         if renewal.revision > published.last {
@@ -119,22 +120,12 @@ impl Events {
         self.wake.notify_one();
     }
 
-    /// Whether a client watches this lease or its namespace.
-    pub(crate) fn is_watched(&self, key: &LeaseKey) -> bool {
-        self.topics.is_watched(key)
-    }
-
-    /// Whether a watcher asked for renewals of this lease.
-    pub(crate) fn wants_renewals(&self, key: &LeaseKey) -> bool {
-        self.topics.wants_renewals(key)
-    }
-
     /// Sends events to watchers, until it is closed.
     pub(crate) fn dispatch(&self) {
         while let Some(undispatched) = self.take() {
             for pointer in undispatched {
                 match pointer.upgrade() {
-                    Some(event) => self.topics.send(event.key(), &pointer),
+                    Some(event) => self.topics.send(&event.change.key, &pointer),
                     // The ring has forgotten it already, and all watchers see that.
                     None => self.topics.send_to_all(&pointer),
                 }
@@ -150,19 +141,11 @@ impl Events {
 
     /// Blocks until there are events to send; `None` when it is closed.
     fn take(&self) -> Option<Vec<Weak<PublishedEvent>>> {
-        let mut published = self.lock();
-        loop {
-            if published.closing {
-                return None;
-            }
-            if !published.undispatched.is_empty() {
-                return Some(std::mem::take(&mut published.undispatched));
-            }
-            published = self
-                .wake
-                .wait(published)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        let is_idle =
+            |published: &mut Published| !published.closing && published.undispatched.is_empty();
+        let published = self.wake.wait_while(self.lock(), is_idle);
+        let mut published = published.unwrap_or_else(PoisonError::into_inner);
+        (!published.closing).then(|| std::mem::take(&mut published.undispatched))
     }
 
     fn lock(&self) -> MutexGuard<'_, Published> {
@@ -184,16 +167,16 @@ impl Published {
 }
 
 impl Subscription {
-    /// Subscribes to the topic. The subscription receives all events from now on, and the ring has the
-    /// earlier ones: a watcher that subscribes first and then reads the ring misses no event. It
-    /// recognises an event that it gets twice by the revision.
+    /// Subscribes to the topic. The subscription receives all events from now on, and the ring has
+    /// the earlier ones: a watcher that subscribes first and then reads the ring misses no event.
+    /// It recognises an event that it gets twice by the revision.
     pub(crate) fn new(events: &Arc<Events>, topic: Topic, renewed: bool) -> Self {
         let receiver = events.topics.join(&topic, renewed);
         Self {
             events: Arc::clone(events),
             topic,
             renewed,
-            receiver: Some(receiver),
+            receiver,
         }
     }
 
@@ -212,11 +195,8 @@ impl Subscription {
 
     /// The next event, once there is one; `None` if some were missed. It may be cancelled.
     pub(crate) async fn next(&mut self) -> Option<Arc<PublishedEvent>> {
-        let Some(receiver) = &mut self.receiver else {
-            return std::future::pending().await;
-        };
         loop {
-            let event = receiver.recv().await.ok()?.upgrade()?;
+            let event = self.receiver.recv().await.ok()?.upgrade()?;
             if event.is_for(self.renewed) {
                 return Some(event);
             }
@@ -226,11 +206,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        if let Some(receiver) = self.receiver.take() {
-            self.events
-                .topics
-                .leave(&self.topic, self.renewed, receiver);
-        }
+        self.events.topics.leave(&self.topic, self.renewed);
     }
 }
 

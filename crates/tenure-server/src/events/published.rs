@@ -7,34 +7,31 @@ use tenure_core::lease::{Record, Stored};
 use tenure_core::wire::{EventKind, LeaseEvent, LeaseView, PastTerm};
 
 use crate::clock;
-use crate::model::{Content, LeaseChange, LeaseKey};
+use crate::model::{Content, LeaseChange};
 
 /// One event. Its text is made once, when the first watcher reads it.
 #[derive(Debug)]
 pub(crate) struct PublishedEvent {
-    change: LeaseChange,
-    /// Whether it is a renewal that has no revision of its own.
-    passing: bool,
+    pub(crate) change: LeaseChange,
+    /// The revision to resume after. A renewal has none: it says nothing about changes.
+    pub(crate) id: Option<u64>,
     /// How many bytes of memory it takes without its text.
     bytes: usize,
     data: OnceLock<Box<str>>,
 }
 
 impl PublishedEvent {
-    /// The event of a change, without what only the disk needs. That is most of it, and the ring would free
-    /// it long after it has left the processor's cache.
+    /// The event of a change, without the parts that only the disk needs. They are most of it, and
+    /// the ring would free it long after it has left the processor's cache.
     pub(super) fn change(mut change: LeaseChange) -> Self {
         change.term = None;
         if let Content::Lease(stored) = &mut change.content {
-            match Arc::get_mut(stored) {
-                Some(stored) => stored.retired = Vec::new(),
-                None => *stored = Arc::new(without_retired(stored)),
-            }
+            Arc::make_mut(stored).retired = Vec::new();
         }
         Self {
             bytes: bytes_of(&change),
+            id: Some(change.revision),
             change,
-            passing: false,
             data: OnceLock::new(),
         }
     }
@@ -42,25 +39,8 @@ impl PublishedEvent {
     /// A renewal, with the revision of the change before it.
     pub(super) fn renewal(change: LeaseChange) -> Self {
         Self {
-            passing: true,
+            id: None,
             ..Self::change(change)
-        }
-    }
-
-    pub(crate) const fn key(&self) -> &LeaseKey {
-        &self.change.key
-    }
-
-    pub(crate) const fn revision(&self) -> u64 {
-        self.change.revision
-    }
-
-    /// The revision to resume after. A renewal has none: it says nothing about changes.
-    pub(crate) const fn id(&self) -> Option<u64> {
-        if self.passing {
-            None
-        } else {
-            Some(self.revision())
         }
     }
 
@@ -95,8 +75,8 @@ impl PublishedEvent {
             remaining_ms,
             ..
         } = &self.change;
-        let stored = self.stored();
-        // The view is of a record; which instant it is does not show in it.
+        let stored = self.change.stored();
+        // The view does not depend on the instant.
         let now = Instant::default();
         let record = stored.map_or_else(Record::default, |stored| {
             Record::restore(stored.clone(), now)
@@ -119,7 +99,7 @@ impl PublishedEvent {
         ) {
             return None;
         }
-        let grant = self.stored()?.grant.as_ref()?;
+        let grant = self.change.stored()?.grant.as_ref()?;
         Some(PastTerm {
             epoch: grant.epoch.get(),
             holder: grant.holder.as_str().into(),
@@ -129,39 +109,16 @@ impl PublishedEvent {
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
-
-    fn stored(&self) -> Option<&Stored> {
-        match &self.change.content {
-            Content::Lease(stored) => Some(stored),
-            Content::Deleted(_) => None,
-        }
-    }
-}
-
-/// The lease without the ids of its ended terms, which are not copied.
-fn without_retired(stored: &Stored) -> Stored {
-    Stored {
-        state: stored.state,
-        grant: stored.grant.clone(),
-        metadata: stored.metadata.clone(),
-        reserved: stored.reserved.clone(),
-        retired: Vec::new(),
-    }
 }
 
 fn bytes_of(change: &LeaseChange) -> usize {
-    let stored = match &change.content {
-        Content::Lease(stored) => {
-            let holder = stored
-                .grant
-                .as_ref()
-                .map_or(0, |grant| grant.holder.as_str().len());
-            let metadata = stored.metadata.iter();
-            let metadata: usize = metadata.map(|(key, value)| key.len() + value.len()).sum();
-            size_of::<Stored>() + holder + metadata
-        }
-        Content::Deleted(_) => 0,
-    };
+    let stored = change.stored().map_or(0, |stored| {
+        let grant = stored.grant.as_ref();
+        let holder = grant.map_or(0, |grant| grant.holder.as_str().len());
+        let metadata = stored.metadata.iter();
+        let metadata: usize = metadata.map(|(key, value)| key.len() + value.len()).sum();
+        size_of::<Stored>() + holder + metadata
+    });
     let reason = change.cause.reason().map_or(0, str::len);
     size_of::<PublishedEvent>() + change.key.as_str().len() + stored + reason
 }

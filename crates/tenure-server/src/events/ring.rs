@@ -10,8 +10,8 @@ use super::topic::Topic;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
     pub(super) events: usize,
-    /// Of the changes. The text of an event that a watcher has read comes on top: some 300 bytes and the
-    /// metadata.
+    /// Of the changes. The text of an event that a watcher has read comes on top: some 300 bytes
+    /// and the metadata.
     pub(super) bytes: usize,
 }
 
@@ -20,14 +20,14 @@ pub(super) struct Capacity {
 #[derive(Debug)]
 pub(super) struct Ring {
     capacity: Capacity,
-    bytes: usize,
-    events: VecDeque<Arc<PublishedEvent>>,
+    pub(super) bytes: usize,
+    pub(super) events: VecDeque<Arc<PublishedEvent>>,
     /// Of changes after this revision none is missing.
     complete_after: u64,
 }
 
-/// Some missed events.
-#[derive(Debug)]
+/// Some missed events. By default none, and more may follow.
+#[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) events: VecDeque<Weak<PublishedEvent>>,
     /// With these, nothing up to here is missing.
@@ -40,6 +40,16 @@ pub(crate) struct Page {
 /// be waiting for the ring.
 const READ: usize = 1_024;
 const TAKEN: usize = 32;
+
+impl Page {
+    /// No event is missing.
+    pub(crate) fn live() -> Self {
+        Self {
+            is_last: true,
+            ..Self::default()
+        }
+    }
+}
 
 impl Ring {
     pub(super) const fn new(capacity: Capacity, revision: u64) -> Self {
@@ -59,21 +69,12 @@ impl Ring {
                 break;
             };
             self.bytes -= oldest.bytes();
-            self.complete_after = oldest.revision();
+            self.complete_after = oldest.change.revision;
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.events.len()
-    }
-
-    #[cfg(test)]
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// The next page of the events of `topic` after `revision`, up to `last`; `None` if some may be missing.
+    /// The next page of the events of `topic` after `revision`, up to `last`; `None` if some may be
+    /// missing.
     pub(super) fn after(
         &self,
         topic: &Topic,
@@ -84,23 +85,20 @@ impl Ring {
         if revision < self.complete_after {
             return None;
         }
-        let mut page = Page {
-            events: VecDeque::new(),
-            up_to: revision,
-            is_last: true,
-        };
+        let mut page = Page::live();
+        page.up_to = revision;
         let start = self
             .events
-            .partition_point(|event| event.revision() <= revision);
+            .partition_point(|event| event.change.revision <= revision);
         for (read, event) in self.events.range(start..).enumerate() {
             if read == READ || page.events.len() == TAKEN {
                 page.is_last = false;
                 return Some(page);
             }
-            if topic.has(event.key()) && event.is_for(renewed) {
+            if topic.has(&event.change.key) && event.is_for(renewed) {
                 page.events.push_back(Arc::downgrade(event));
             }
-            page.up_to = event.revision();
+            page.up_to = event.change.revision;
         }
         page.up_to = last.max(revision);
         Some(page)

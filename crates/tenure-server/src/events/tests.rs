@@ -6,7 +6,7 @@ use tenure_core::lease::{
 use tenure_core::{Epoch, Instant, UnixMillis};
 
 use super::*;
-use crate::model::{Cause, Content, Deleted};
+use crate::model::{Cause, Content, Deleted, LeaseKey};
 
 const SECRET: u64 = 0x5ec2_e700_5ec2_e700;
 
@@ -41,15 +41,15 @@ fn lease(name: &str) -> Topic {
 
 fn revisions(page: &Page) -> Vec<u64> {
     let event = page.events.iter().map(|event| event.upgrade().unwrap());
-    event.map(|event| event.revision()).collect()
+    event.map(|event| event.change.revision).collect()
 }
 
 #[test]
-fn the_history_is_bounded_in_events_and_in_bytes() {
+fn the_ring_is_bounded_in_events_and_in_bytes() {
     let events = Arc::new(Events::after(0));
     let history = |events: &Events| {
         let published = events.lock();
-        (published.ring.len(), published.ring.bytes())
+        (published.ring.events.len(), published.ring.bytes)
     };
     for revision in 1..=RING.events as u64 + 10 {
         events.publish([change("ns/a", revision, 0)]);
@@ -65,7 +65,7 @@ fn the_history_is_bounded_in_events_and_in_bytes() {
 }
 
 #[test]
-fn who_does_not_listen_costs_pointers_and_no_events() {
+fn a_watcher_that_does_not_read_costs_pointers_and_no_events() {
     let events = Arc::new(Events::after(0));
     let _slow = [
         Subscription::new(&events, lease("ns/a"), true),
@@ -84,11 +84,11 @@ fn who_does_not_listen_costs_pointers_and_no_events() {
     assert!(first.upgrade().is_none());
     let published = events.lock();
     assert!(published.undispatched.len() <= RING.events + 1);
-    assert!(published.renewals.len() <= RENEWALS.events);
+    assert!(published.renewals.events.len() <= RENEWALS.events);
 }
 
 #[tokio::test]
-async fn what_is_published_goes_to_those_who_watch_it_and_to_nobody_else() {
+async fn an_event_goes_to_the_watchers_of_its_topics_only() {
     let events = Arc::new(Events::after(0));
     let dispatcher = std::thread::spawn({
         let events = Arc::clone(&events);
@@ -102,33 +102,33 @@ async fn what_is_published_goes_to_those_who_watch_it_and_to_nobody_else() {
         change("ns/a", 2, 0),
         change("n/a", 3, 0),
     ]);
-    assert_eq!(one.next().await.unwrap().revision(), 2);
-    assert_eq!(all.next().await.unwrap().revision(), 1);
-    assert_eq!(all.next().await.unwrap().revision(), 2);
-    assert_eq!(other.next().await.unwrap().revision(), 3);
+    assert_eq!(one.next().await.unwrap().change.revision, 2);
+    assert_eq!(all.next().await.unwrap().change.revision, 1);
+    assert_eq!(all.next().await.unwrap().change.revision, 2);
+    assert_eq!(other.next().await.unwrap().change.revision, 3);
     events.close();
     dispatcher.join().unwrap();
 }
 
 #[test]
-fn nobody_is_looked_up_once_the_last_watcher_has_gone() {
+fn a_topic_is_removed_with_its_last_watcher() {
     let events = Arc::new(Events::after(0));
     let key = LeaseKey::of_text("ns/a");
     let two = [true, false].map(|renewed| Subscription::new(&events, lease("ns/a"), renewed));
-    assert!(events.is_watched(&key) && events.wants_renewals(&key));
-    assert!(!events.is_watched(&LeaseKey::of_text("ns/b")));
+    assert!(events.topics.is_watched(&key) && events.topics.wants_renewals(&key));
+    assert!(!events.topics.is_watched(&LeaseKey::of_text("ns/b")));
     let [renewals, changes] = two;
     drop(renewals);
-    assert!(events.is_watched(&key) && !events.wants_renewals(&key));
+    assert!(events.topics.is_watched(&key) && !events.topics.wants_renewals(&key));
     drop(changes);
-    assert!(!events.is_watched(&key) && !events.topics.is_any_watched());
+    assert!(!events.topics.is_watched(&key) && !events.topics.is_any_watched());
     let all = Subscription::new(&events, Topic::Namespace("ns".into()), false);
-    assert!(events.is_watched(&key) && !events.is_watched(&LeaseKey::of_text("n/a")));
+    assert!(events.topics.is_watched(&key) && !events.topics.is_watched(&LeaseKey::of_text("n/a")));
     drop(all);
 }
 
 #[test]
-fn what_was_missed_comes_page_by_page_or_not_at_all() {
+fn missed_events_come_in_pages_or_not_at_all() {
     let events = Arc::new(Events::after(100));
     let watch = Subscription::new(&events, lease("ns/a"), false);
     // Revisions that were undone leave gaps.
@@ -163,7 +163,7 @@ fn what_was_missed_comes_page_by_page_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_renewal_is_told_to_those_who_want_it_and_never_before_what_it_rests_on() {
+async fn a_renewal_goes_to_watchers_that_want_it_and_only_after_the_change_before_it() {
     let events = Arc::new(Events::after(0));
     let dispatcher = std::thread::spawn({
         let events = Arc::clone(&events);
@@ -182,17 +182,17 @@ async fn a_renewal_is_told_to_those_who_want_it_and_never_before_what_it_rests_o
     events.publish([change("ns/a", 2, 0)]);
     let mut heard = Vec::new();
     for _ in 0..3 {
-        heard.push(renewals.next().await.unwrap().id());
+        heard.push(renewals.next().await.unwrap().id);
     }
     assert_eq!(heard, [Some(1), None, Some(2)]);
-    assert_eq!(changes.next().await.unwrap().id(), Some(1));
-    assert_eq!(changes.next().await.unwrap().id(), Some(2));
+    assert_eq!(changes.next().await.unwrap().id, Some(1));
+    assert_eq!(changes.next().await.unwrap().id, Some(2));
     events.close();
     dispatcher.join().unwrap();
 }
 
 #[test]
-fn an_event_shows_what_everybody_may_see_and_no_lease_id() {
+fn an_event_shows_the_public_view_and_no_lease_id() {
     let event = PublishedEvent::change(change("ns/a", 7, 1));
     let data: serde_json::Value = serde_json::from_str(event.data()).unwrap();
     assert_eq!(

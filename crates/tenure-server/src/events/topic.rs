@@ -18,17 +18,14 @@ pub(crate) enum Topic {
     Namespace(Box<str>),
 }
 
-/// How many events a topic holds for watchers that are about to take them. A watcher that is further behind
-/// takes them from the ring, so more would only save that.
+/// How many events a topic holds for watchers that are about to take them. A watcher that is
+/// further behind takes them from the ring, so more would only save that.
 const AHEAD_OF_LEASE: usize = 16;
 const AHEAD_OF_NAMESPACE: usize = 128;
 
 impl Topic {
     pub(super) fn has(&self, key: &LeaseKey) -> bool {
-        match self {
-            Self::Lease(lease) => lease == key,
-            Self::Namespace(namespace) => **namespace == *key.namespace(),
-        }
+        [key.as_str(), key.namespace()].contains(&self.text())
     }
 
     /// Names have no `/`, so no lease is taken for a namespace.
@@ -47,9 +44,10 @@ impl Topic {
     }
 }
 
-/// All topics that a client watches. An event is looked up twice: by its lease and by its namespace.
+/// All topics that a client watches. An event is looked up twice: by its lease and by its
+/// namespace.
 #[derive(Debug, Default)]
-pub(super) struct Topics {
+pub(crate) struct Topics {
     channels: RwLock<HashMap<Box<str>, Channel>>,
     /// How many there are, and how many watchers want renewals: without any, the lock is not taken.
     count: AtomicUsize,
@@ -59,6 +57,7 @@ pub(super) struct Topics {
 #[derive(Debug)]
 struct Channel {
     sender: broadcast::Sender<Weak<PublishedEvent>>,
+    watchers: usize,
     /// How many of its watchers want renewals.
     renewed: usize,
 }
@@ -68,11 +67,13 @@ impl Topics {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    pub(super) fn is_watched(&self, key: &LeaseKey) -> bool {
+    /// Whether a client watches this lease or its namespace.
+    pub(crate) fn is_watched(&self, key: &LeaseKey) -> bool {
         self.is_any_watched() && self.has(key, |_| true)
     }
 
-    pub(super) fn wants_renewals(&self, key: &LeaseKey) -> bool {
+    /// Whether a watcher asked for renewals of this lease.
+    pub(crate) fn wants_renewals(&self, key: &LeaseKey) -> bool {
         self.renewed.load(Ordering::Relaxed) > 0 && self.has(key, |channel| channel.renewed > 0)
     }
 
@@ -89,10 +90,13 @@ impl Topics {
         renewed: bool,
     ) -> broadcast::Receiver<Weak<PublishedEvent>> {
         let mut channels = self.write();
-        let channel = channels.entry(topic.text().into()).or_insert_with(|| {
-            let (sender, _) = broadcast::channel(topic.ahead());
-            Channel { sender, renewed: 0 }
+        let channel = channels.entry(topic.text().into());
+        let channel = channel.or_insert_with(|| Channel {
+            sender: broadcast::Sender::new(topic.ahead()),
+            watchers: 0,
+            renewed: 0,
         });
+        channel.watchers += 1;
         channel.renewed += usize::from(renewed);
         let receiver = channel.sender.subscribe();
         self.count.store(channels.len(), Ordering::Relaxed);
@@ -102,17 +106,12 @@ impl Topics {
     }
 
     /// Ends watching. A topic without watchers leaves nothing behind.
-    pub(super) fn leave(
-        &self,
-        topic: &Topic,
-        renewed: bool,
-        receiver: broadcast::Receiver<Weak<PublishedEvent>>,
-    ) {
+    pub(super) fn leave(&self, topic: &Topic, renewed: bool) {
         let mut channels = self.write();
-        drop(receiver);
         if let Some(channel) = channels.get_mut(topic.text()) {
+            channel.watchers -= 1;
             channel.renewed -= usize::from(renewed);
-            if channel.sender.receiver_count() == 0 {
+            if channel.watchers == 0 {
                 channels.remove(topic.text());
             }
         }

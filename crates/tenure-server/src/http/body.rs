@@ -2,78 +2,31 @@
 
 use std::pin::pin;
 
-use axum::BoxError;
 use axum::body::{Bytes, HttpBody};
 use axum::extract::{FromRequest, Request};
+use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderValue};
-use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_core::wire::{BreakRequest, Code, Object, Problem, RenewManyRequest};
+use tenure_core::wire::{BreakRequest, Code, Object, Problem};
 
 use super::problem::ProblemResponse;
 use crate::Store;
 use crate::config::Limits;
 
-/// Most bytes of a body of many renewals: enough for a thousand with names of usual lengths.
-const MAX_RENEWALS_BYTES: usize = 256 * 1024;
-
-/// A body of this shape, of a request or of a response.
-pub(super) struct Json<T>(pub(super) T);
-
-/// The body of a namespace's `renew`, which may be larger than others.
-pub(super) struct Renewals(pub(super) RenewManyRequest);
+/// The body of a request, of this shape.
+pub(super) struct JsonBody<T>(pub(super) T);
 
 /// The body of `break`, which may be absent.
 pub(super) struct BreakBody(pub(super) BreakRequest);
 
-impl<T: DeserializeOwned> FromRequest<Store> for Json<T> {
+impl<T: DeserializeOwned> FromRequest<Store> for JsonBody<T> {
     type Rejection = ProblemResponse;
 
     async fn from_request(request: Request, store: &Store) -> Result<Self, ProblemResponse> {
-        let declared = check_content_type(request.headers());
-        Self::read(declared, request.into_body(), store.limits()).await
-    }
-}
-
-impl<T: DeserializeOwned> Json<T> {
-    /// Reads a body of this content type.
-    pub(super) async fn read<B>(
-        declared: Result<(), ProblemResponse>,
-        body: B,
-        limits: &Limits,
-    ) -> Result<Self, ProblemResponse>
-    where
-        B: HttpBody<Data = Bytes>,
-        B::Error: Into<BoxError>,
-    {
-        declared?;
-        parse(&read(body, limits, limits.max_body_bytes).await?).map(Self)
-    }
-}
-
-impl<T: Serialize> IntoResponse for Json<T> {
-    fn into_response(self) -> Response {
-        // The view of a lease fits, so that the buffer need not grow.
-        let mut body = Vec::with_capacity(512);
-        if let Err(error) = serde_json::to_writer(&mut body, &self.0) {
-            return ProblemResponse(Problem::new(Code::Internal, error.to_string()))
-                .into_response();
-        }
-        let json = HeaderValue::from_static("application/json");
-        ([(CONTENT_TYPE, json)], body).into_response()
-    }
-}
-
-impl FromRequest<Store> for Renewals {
-    type Rejection = ProblemResponse;
-
-    async fn from_request(request: Request, store: &Store) -> Result<Self, ProblemResponse> {
-        check_content_type(request.headers())?;
-        parse(&read(request.into_body(), store.limits(), MAX_RENEWALS_BYTES).await?).map(Self)
+        let limits = store.limits();
+        Ok(Self(read(request, limits, limits.max_body_bytes).await?))
     }
 }
 
@@ -83,17 +36,17 @@ impl FromRequest<Store> for BreakBody {
     async fn from_request(request: Request, store: &Store) -> Result<Self, ProblemResponse> {
         let declared = check_content_type(request.headers());
         let limits = store.limits();
-        let body = read(request.into_body(), limits, limits.max_body_bytes).await?;
+        let body = read_bytes(request.into_body(), limits, limits.max_body_bytes).await?;
         if body.is_empty() {
             return Ok(Self(BreakRequest::default()));
         }
         declared?;
-        parse(&body).map(Self)
+        Ok(Self(parse(&body)?))
     }
 }
 
 /// `application/json`, with or without parameters.
-pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), ProblemResponse> {
+fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
     let declared = headers.get(CONTENT_TYPE).map(|value| value.to_str());
     let media_type = match declared {
         Some(Ok(text)) => text.split(';').next().unwrap_or("").trim(),
@@ -103,21 +56,35 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), ProblemRespo
     if media_type.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    Err(ProblemResponse(Problem::new(
+    Err(Problem::new(
         Code::NotJson,
         format!("the content type must be application/json and is {media_type:.100}"),
-    )))
+    ))
+}
+
+/// Reads the body of a request, which may have at most `most` bytes.
+pub(super) async fn read<T, B>(
+    request: Request<B>,
+    limits: &Limits,
+    most: usize,
+) -> Result<T, Problem>
+where
+    T: DeserializeOwned,
+    B: HttpBody<Data = Bytes, Error = axum::Error>,
+{
+    check_content_type(request.headers())?;
+    parse(&read_bytes(request.into_body(), limits, most).await?)
 }
 
 /// The whole body, if it has at most `most` bytes and comes in time.
-async fn read<B>(body: B, limits: &Limits, most: usize) -> Result<Bytes, ProblemResponse>
-where
-    B: HttpBody<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
+async fn read_bytes(
+    body: impl HttpBody<Data = Bytes, Error = axum::Error>,
+    limits: &Limits,
+    most: usize,
+) -> Result<Bytes, Problem> {
     let too_large = |size: String| {
         let detail = format!("the body has {size} bytes, at most {most} are allowed");
-        ProblemResponse(Problem::new(Code::TooLarge, detail))
+        Problem::new(Code::TooLarge, detail)
     };
     // A declared size needs no wait.
     let declared = body.size_hint().lower();
@@ -136,18 +103,15 @@ where
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             Err(too_large(format!("more than {most}")))
         }
-        Ok(Err(error)) => Err(ProblemResponse(Problem::new(
-            Code::Malformed,
-            error.to_string(),
-        ))),
-        Err(_) => Err(ProblemResponse(Problem::new(
+        Ok(Err(error)) => Err(Problem::new(Code::Malformed, error.to_string())),
+        Err(_) => Err(Problem::new(
             Code::RequestTimeout,
             format!("the body took longer than {:?}", limits.request_time),
-        ))),
+        )),
     }
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ProblemResponse> {
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let parsed = serde_json::from_slice(body).map(|Object(parsed)| parsed);
     parsed.map_err(|error| {
         let detail = error.to_string();
@@ -157,6 +121,6 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ProblemResponse> {
         } else {
             Code::Malformed
         };
-        ProblemResponse(Problem::new(code, detail))
+        Problem::new(code, detail)
     })
 }

@@ -6,14 +6,17 @@
 //! it. Then the connection serves the next request.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use axum::body::{Bytes, HttpBody};
+use axum::body::{Body, Bytes, HttpBody};
 use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
+
+use crate::overflow::OverflowPermit;
 
 /// Most discarded bytes of one body: the largest body that any configuration allows. Clients that
 /// are a little over the limit get their response; a larger body would cost time for a request that
@@ -23,73 +26,57 @@ const MAX_DISCARDED: u64 = 64 << 20;
 /// The body of a request. If it is dropped before its end, a task reads the rest.
 ///
 /// The task ends after [`MAX_DISCARDED`] bytes or at the time limit of a body, so a refused request
-/// holds its connection no longer than any other. Then the connection is closed.
-pub(super) struct DrainOnDrop<B: Rest> {
+/// holds its connection no longer than any other. Then the connection is closed. Over the limit of
+/// connections the rest is not read at all: the connection is there for one request, and must not
+/// be held by a body that never comes.
+pub(super) struct DrainOnDrop {
     /// `None` after the end.
-    body: Option<B>,
-    /// How long the body may take.
-    time: Duration,
-    /// When a reader first had to wait for it.
-    waited_since: Option<Instant>,
-    /// The client waits for `100 Continue`, and nothing has read the body yet. Reading would make
-    /// the client send a body that is only discarded.
-    expects_continue: bool,
+    pub(super) body: Option<Body>,
+    /// When the time limit of the body is over.
+    pub(super) until: Instant,
+    /// The request has the header `Expect`: the client waits for `100 Continue`, and nothing has
+    /// read the body yet. Reading would make the client send a body that is only discarded.
+    pub(super) expects_continue: bool,
+    /// The permit of a connection over the limit.
+    pub(super) over: Option<Arc<OverflowPermit>>,
 }
 
-/// A body that a task can drain.
-pub(crate) trait Rest: HttpBody<Data = Bytes> + Send + Unpin + 'static {}
-
-impl<B: HttpBody<Data = Bytes> + Send + Unpin + 'static> Rest for B {}
-
-impl<B: Rest> DrainOnDrop<B> {
-    /// Wraps a body that may take this `time`. `expects_continue`: the request has the header
-    /// `Expect`.
-    pub(super) const fn new(body: B, time: Duration, expects_continue: bool) -> Self {
-        Self {
-            body: Some(body),
-            time,
-            waited_since: None,
-            expects_continue,
-        }
-    }
-}
-
-impl<B: Rest> HttpBody for DrainOnDrop<B> {
+impl HttpBody for DrainOnDrop {
     type Data = Bytes;
-    type Error = B::Error;
+    type Error = axum::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = &mut *self;
         let Some(body) = &mut this.body else {
             return Poll::Ready(None);
         };
         let polled = Pin::new(body).poll_frame(context);
         this.expects_continue = false;
-        match &polled {
-            Poll::Pending => {
-                this.waited_since.get_or_insert_with(Instant::now);
-            }
-            Poll::Ready(Some(Ok(_))) => {}
-            Poll::Ready(None | Some(Err(_))) => this.body = None,
+        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+            this.body = None;
         }
         polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(B::is_end_stream)
+        self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
         let body = self.body.as_ref();
-        body.map_or_else(|| SizeHint::with_exact(0), B::size_hint)
+        body.map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
     }
 }
 
-impl<B: Rest> Drop for DrainOnDrop<B> {
+impl Drop for DrainOnDrop {
     fn drop(&mut self) {
+        if let Some(permit) = &self.over {
+            // All of the request was read, or the rest does not matter any more.
+            return permit.request_received();
+        }
         let Some(body) = self.body.take() else {
             return;
         };
@@ -97,10 +84,7 @@ impl<B: Rest> Drop for DrainOnDrop<B> {
         {
             return;
         }
-        let waited = self
-            .waited_since
-            .map_or(Duration::ZERO, |since| since.elapsed());
-        let left = self.time.saturating_sub(waited);
+        let left = self.until.saturating_duration_since(Instant::now());
         // Without a runtime there is no connection.
         if let (false, Ok(runtime)) = (left.is_zero(), Handle::try_current()) {
             runtime.spawn(timeout(left, discard(body)));
@@ -108,7 +92,7 @@ impl<B: Rest> Drop for DrainOnDrop<B> {
     }
 }
 
-async fn discard<B: Rest>(mut body: B) {
+async fn discard(mut body: Body) {
     let mut discarded = 0;
     while let Some(Ok(frame)) = body.frame().await {
         discarded += frame.data_ref().map_or(0, |data| data.len() as u64);

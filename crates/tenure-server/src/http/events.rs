@@ -3,48 +3,37 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
-use axum::http::request::Parts;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use tenure_core::wire::{Code, EventKind, Problem, Reset};
+use tenure_core::wire::{EventKind, Problem, Reset};
 
 use super::leases;
 use super::origin::check_page;
 use super::path::Lease;
 use super::problem::ProblemResponse;
-use super::query::{PollQuery, number, values};
+use super::query::{PollQuery, malformed, number, values};
 use crate::Store;
 use crate::access::{Caller, Right, Role, Target};
 use crate::events::Topic;
-use crate::store::{Heard, Watcher};
+use crate::store::WatchItem;
 
 /// How often an idle stream sends a comment: more often than the timeouts of proxies and clients.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// The parameters of a stream. Each route that opens a stream extracts them, so the checks of all
-/// streams are here. A page of another origin opens no stream: it cannot read the events, but the
-/// store would serve a stream for each `EventSource` of such a page.
-pub(super) struct StreamRequest {
-    renewed: bool,
-    /// The last event that the client has.
-    after: Option<u64>,
-}
-
 /// The events of one lease.
 pub(super) async fn of_lease(
     State(store): State<Store>,
     caller: Caller,
     Lease(key): Lease,
-    request: StreamRequest,
+    request: Request,
 ) -> Result<Response, ProblemResponse> {
-    let watcher = store.watch(Topic::Lease(key), request.renewed, request.after)?;
-    Ok(stream(watcher, caller))
+    Ok(stream(&store, caller, Topic::Lease(key), &request)?)
 }
 
 /// The lease. If its name is `events`, the path is also that of the events of its namespace: a
@@ -56,121 +45,109 @@ pub(super) async fn of_namespace_or_view(
     Lease(key): Lease,
     request: Request,
 ) -> Result<Response, ProblemResponse> {
-    let (mut parts, _) = request.into_parts();
-    let accepts = |media_type: &str| accepts(&parts.headers, media_type);
+    let headers = request.headers();
     let is_stream = key.lease() == "events"
-        && (accepts(EVENT_STREAM) || !accepts("application/json") && !store.knows(&key));
+        && (accepts(headers, EVENT_STREAM)
+            || !accepts(headers, "application/json") && !store.knows(&key));
     if is_stream {
-        let request = StreamRequest::from_request_parts(&mut parts, &store).await?;
         let topic = Topic::Namespace(key.namespace().into());
-        let watcher = store.watch(topic, request.renewed, request.after)?;
-        return Ok(stream(watcher, caller));
+        return Ok(stream(&store, caller, topic, &request)?);
     }
-    caller.check(
-        Right::Role(Role::Read),
-        Target::Lease(key.namespace(), key.lease()),
-    )?;
-    let query = PollQuery::from_request_parts(&mut parts, &store).await?;
-    let view = leases::view(State(store), Lease(key), query).await?;
+    let target = Target::Lease(key.namespace(), key.lease());
+    caller.check(Right::Role(Role::Read), target)?;
+    let query = PollQuery::of(request.uri())?;
+    let view = leases::view(&store, &key, query).await?;
     Ok(view.into_response())
 }
 
 /// Whether the request accepts this media type by name.
 fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     let accepted = headers.get_all(ACCEPT).iter();
-    let mut accepted = accepted.filter_map(|value| value.to_str().ok());
-    accepted.any(|value| {
-        let mut media_types = value.split(',');
-        media_types.any(|one| {
-            let one = one.split(';').next().unwrap_or("").trim();
-            one.eq_ignore_ascii_case(media_type)
-        })
+    let accepted = accepted.filter_map(|value| value.to_str().ok());
+    let mut media_types = accepted.flat_map(|value| value.split(','));
+    media_types.any(|one| {
+        let one = one.split(';').next().unwrap_or("").trim();
+        one.eq_ignore_ascii_case(media_type)
     })
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for StreamRequest {
-    type Rejection = ProblemResponse;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
-        check_page(&parts.headers)?;
-        let [renewed] = values(parts, ["renewed"])?;
-        let renewed = match renewed.as_deref() {
-            None | Some("false") => false,
-            Some("true") => true,
-            Some(text) => {
-                let detail = format!("renewed is {text:?} and must be true or false");
-                return Err(ProblemResponse(Problem::new(Code::Malformed, detail)));
-            }
-        };
-        let after = last_event_id(&parts.headers)?;
-        Ok(Self { renewed, after })
-    }
-}
-
-fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ProblemResponse> {
+fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     const NAME: &str = "Last-Event-ID";
     let mut values = headers.get_all(NAME).iter();
     let Some(value) = values.next() else {
         return Ok(None);
     };
     if values.next().is_some() {
-        let detail = format!("the request has more than one {NAME} header");
-        return Err(ProblemResponse(Problem::new(Code::Malformed, detail)));
+        return Err(malformed(format!(
+            "the request has more than one {NAME} header"
+        )));
     }
     // In server-sent events an empty id means none.
     if value.is_empty() {
         return Ok(None);
     }
     let text = String::from_utf8_lossy(value.as_bytes());
-    number(NAME, &text)?
-        .within(NAME, 0, u64::MAX)
-        .map(Some)
-        .map_err(ProblemResponse)
+    number(NAME, &text)?.within(NAME, 0, u64::MAX).map(Some)
 }
 
-/// The events that the caller may read.
-fn stream(watcher: Watcher, caller: Caller) -> Response {
+/// Opens a stream. Each route of a stream calls this, so the checks of all streams are here. A page
+/// of another origin opens no stream: it cannot read the events, but the store would serve a stream
+/// for each `EventSource` of such a page. The stream has the events that the caller may read.
+fn stream(
+    store: &Store,
+    caller: Caller,
+    topic: Topic,
+    request: &Request,
+) -> Result<Response, Problem> {
+    check_page(request.headers())?;
+    let [renewed] = values(request.uri(), ["renewed"])?;
+    let renewed = match renewed.as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(text) => {
+            let detail = format!("renewed is {text:?} and must be true or false");
+            return Err(malformed(detail));
+        }
+    };
+    let watcher = store.watch(topic, renewed, last_event_id(request.headers())?)?;
     let events = stream::unfold((watcher, caller), |(mut watcher, caller)| async {
-        let heard = loop {
-            let heard = watcher.next().await?;
-            if is_readable(&caller, &heard) {
-                break heard;
+        let item = loop {
+            let item = watcher.next().await?;
+            if is_readable(&caller, &item) {
+                break item;
             }
         };
-        Some((Ok::<_, Infallible>(event(&heard)), (watcher, caller)))
+        Some((Ok::<_, Infallible>(event(&item)), (watcher, caller)))
     });
     let keep_alive = KeepAlive::new().interval(HEARTBEAT);
-    Sse::new(events).keep_alive(keep_alive).into_response()
+    Ok(Sse::new(events).keep_alive(keep_alive).into_response())
 }
 
-fn is_readable(caller: &Caller, heard: &Heard) -> bool {
-    match heard {
-        Heard::Event(event) => {
-            let (namespace, lease) = (event.key().namespace(), event.key().lease());
+fn is_readable(caller: &Caller, item: &WatchItem) -> bool {
+    match item {
+        WatchItem::Event(event) => {
+            let (namespace, lease) = (event.change.key.namespace(), event.change.key.lease());
             caller.may(Right::Role(Role::Read), Target::Lease(namespace, lease))
         }
-        Heard::Reset(_) => true,
+        WatchItem::Reset(_) => true,
     }
 }
 
-fn event(heard: &Heard) -> Event {
-    match heard {
-        Heard::Event(told) => {
-            let event = Event::default().event(told.kind().as_str());
-            let event = match told.id() {
-                Some(id) => event.id(id.to_string()),
-                None => event,
-            };
-            event.data(told.data())
-        }
-        Heard::Reset(revision) => {
-            let data = serde_json::to_string(&Reset {
-                revision: *revision,
-            });
-            Event::default()
-                .event(EventKind::Reset.as_str())
-                .id(revision.to_string())
-                .data(data.unwrap_or_default())
+fn event(item: &WatchItem) -> Event {
+    let (kind, id) = match item {
+        WatchItem::Event(published) => (published.kind(), published.id),
+        WatchItem::Reset(revision) => (EventKind::Reset, Some(*revision)),
+    };
+    let event = Event::default().event(kind.to_string());
+    let event = match id {
+        Some(id) => event.id(id.to_string()),
+        None => event,
+    };
+    match item {
+        WatchItem::Event(published) => event.data(published.data()),
+        WatchItem::Reset(revision) => {
+            let revision = *revision;
+            event.data(serde_json::to_string(&Reset { revision }).unwrap_or_default())
         }
     }
 }

@@ -3,15 +3,14 @@
 //! The response is the same as that of the router's route. The fast path saves the search for the
 //! route, its notes for extractors, and its boxes around each call.
 
-use axum::BoxError;
-use axum::body::{Bytes, HttpBody};
-use axum::http::Method;
 use axum::http::request::Parts;
-use axum::response::{IntoResponse, Response};
+use axum::http::{Method, Request};
+use tenure_core::lease::Rules;
+use tenure_core::wire::{LeaseView, RenewRequest};
 
-use super::body::{Json, check_content_type};
-use super::leases::renew_one;
-use super::problem::ProblemResponse;
+use super::body::read;
+use super::drain::DrainOnDrop;
+use super::leases::{JsonResult, operate};
 use super::routes::RENEW;
 use crate::Store;
 use crate::access::{Caller, Target};
@@ -30,34 +29,22 @@ pub(super) fn renewal(head: &Parts) -> Option<LeaseKey> {
 }
 
 /// Renews the lease.
-pub(super) async fn renew<B>(
+pub(super) async fn renew(
     store: &Store,
     caller: &Caller,
     key: &LeaseKey,
-    head: Parts,
-    body: B,
-) -> Response
-where
-    B: HttpBody<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
+    request: Request<DrainOnDrop>,
+) -> JsonResult<LeaseView> {
     let target = Target::Lease(key.namespace(), key.lease());
-    if let Err(problem) = caller.check(RENEW.right(), target) {
-        return ProblemResponse(problem).into_response();
-    }
-    let declared = check_content_type(&head.headers);
-    drop(head);
-    let renewed = match Json::read(declared, body, store.limits()).await {
-        Ok(Json(request)) => renew_one(store, caller, key, &request).await,
-        Err(failure) => Err(failure),
-    };
-    renewed.into_response()
+    caller.check(RENEW.right(), target)?;
+    let limits = store.limits();
+    let request: RenewRequest = read(request, limits, limits.max_body_bytes).await?;
+    operate(store, caller, key, &request.check(&Rules::NATIVE)?, None).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::Request;
 
     #[test]
     fn only_a_plain_renewal_takes_the_fast_path() {

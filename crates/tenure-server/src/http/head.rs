@@ -51,19 +51,14 @@ fn check_host(head: &Parts) -> Result<(), String> {
             "the Host header must be a host with or without a port and is {shown:.100}"
         ));
     }
-    match head.uri.authority() {
-        Some(target)
-            if !host
-                .as_bytes()
-                .eq_ignore_ascii_case(target.as_str().as_bytes()) =>
-        {
-            Err(format!(
-                "the request is for {:.100} and its Host header is {shown:.100}; both must be the same",
-                target.as_str()
-            ))
-        }
-        _ => Ok(()),
+    if let Some(target) = head.uri.authority().map(|target| target.as_str())
+        && !host.as_bytes().eq_ignore_ascii_case(target.as_bytes())
+    {
+        return Err(format!(
+            "the request is for {target:.100} and its Host header is {shown:.100}; both must be the same"
+        ));
     }
+    Ok(())
 }
 
 /// Whether a host and port may have this byte: RFC 3986, section 3.2.2, without the comma, which

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::body::Json;
+use axum::Json;
 use axum::extract::State;
 
 use super::problem::ProblemResponse;

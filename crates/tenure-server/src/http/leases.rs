@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Result as Answer;
+use axum::Json;
+use axum::extract::{FromRequest, State};
+use axum::http::{StatusCode, Uri};
+use axum::routing::{MethodFilter, MethodRouter, on};
 use tenure_core::lease::{Metadata, Operation, Rules};
 use tenure_core::wire::{
     AcquireRequest, ChangeRequest, Code, HandOverRequest, History, LeaseList, LeaseView,
@@ -13,7 +14,7 @@ use tenure_core::wire::{
 };
 
 use super::auditor::Auditor;
-use super::body::{BreakBody, Json};
+use super::body::{BreakBody, JsonBody};
 use super::path::{Lease, Namespace};
 use super::problem::ProblemResponse;
 use super::query::{ListQuery, NoQuery, PollQuery};
@@ -25,138 +26,122 @@ use crate::table::LeaseKey;
 
 pub(super) type JsonResult<T> = Result<Json<T>, ProblemResponse>;
 
+/// The operation of a request, and its reason.
+type Checked = Result<(Operation, Option<String>), Problem>;
+
 pub(super) async fn acquire(
     State(store): State<Store>,
     caller: Caller,
     Lease(key): Lease,
     _: NoQuery,
-    Json(request): Json<AcquireRequest>,
+    JsonBody(request): JsonBody<AcquireRequest>,
 ) -> JsonResult<LeaseView> {
     let queued = request.check(&Rules::NATIVE, &mut OsRandom)?;
     check_metadata(&store, &queued.request.metadata)?;
     let acquire = store.acquire_as(caller.owner(), &key, &queued);
-    let view = within_time(&store, queued.wait, acquire).await?;
-    Ok(Json(view))
+    answer(&store, queued.wait, acquire).await
 }
 
-pub(super) async fn renew(
-    State(store): State<Store>,
-    caller: Caller,
-    Lease(key): Lease,
-    _: NoQuery,
-    Json(request): Json<RenewRequest>,
-) -> JsonResult<LeaseView> {
-    renew_one(&store, &caller, &key, &request).await
+pub(super) fn renew(JsonBody(request): JsonBody<RenewRequest>) -> Checked {
+    Ok((request.check(&Rules::NATIVE)?, None))
 }
 
-/// Renews the lease, for the fast path and for the route.
-pub(super) async fn renew_one(
+pub(super) fn change(JsonBody(request): JsonBody<ChangeRequest>) -> Checked {
+    Ok((request.check()?, None))
+}
+
+pub(super) fn release(JsonBody(request): JsonBody<ReleaseRequest>) -> Checked {
+    request.check()
+}
+
+pub(super) fn break_lease(BreakBody(request): BreakBody) -> Checked {
+    request.check(&Rules::NATIVE)
+}
+
+pub(super) fn hand_over(JsonBody(request): JsonBody<HandOverRequest>) -> Checked {
+    Ok((request.check(&Rules::NATIVE)?, None))
+}
+
+pub(super) fn set_metadata(JsonBody(request): JsonBody<MetadataRequest>) -> Checked {
+    Ok((request.check()?, None))
+}
+
+/// The handler of an operation on a lease that exists. `check` makes the operation from the body.
+pub(super) fn operation<B>(method: MethodFilter, check: fn(B) -> Checked) -> MethodRouter<Store>
+where
+    B: FromRequest<Store, Rejection = ProblemResponse> + Send + 'static,
+{
+    let handler = async move |State(store): State<Store>,
+                              caller: Caller,
+                              auditor: Auditor,
+                              Lease(key): Lease,
+                              _: NoQuery,
+                              body: B| {
+        let (operation, reason) = check(body)?;
+        if let Operation::SetMetadata(_, metadata) = &operation {
+            check_metadata(&store, metadata)?;
+        }
+        let kind = operators(&operation);
+        // A holder hands over its own lease, and an operator any other.
+        let role = match kind {
+            Some(_) => Role::Operator,
+            None => Role::Candidate,
+        };
+        let target = Target::Lease(key.namespace(), key.lease());
+        caller.check(Right::Role(role), target)?;
+        let work = operate(&store, &caller, &key, &operation, reason.clone());
+        match kind {
+            Some(kind) => auditor.record(kind, (&store, &key), reason, work).await,
+            None => work.await,
+        }
+    };
+    on(method, handler)
+}
+
+/// The kind of an operation that needs no lease id.
+const fn operators(operation: &Operation) -> Option<AuditKind> {
+    match operation {
+        Operation::Break(_) => Some(AuditKind::Break),
+        Operation::SwitchOver { .. } => Some(AuditKind::Handover),
+        _ => None,
+    }
+}
+
+/// Executes an operation, for the routes and for the fast path.
+pub(super) async fn operate(
     store: &Store,
     caller: &Caller,
     key: &LeaseKey,
-    request: &RenewRequest,
+    operation: &Operation,
+    reason: Option<String>,
 ) -> JsonResult<LeaseView> {
-    let operation = request.check(&Rules::NATIVE)?;
-    // Without a time limit: a holder keeps its lease, however slow the disk is.
-    let renewed = store.operate_as(caller.owner(), key, &operation, None);
-    Ok(Json(renewed.await?))
-}
-
-pub(super) async fn change(
-    State(store): State<Store>,
-    caller: Caller,
-    Lease(key): Lease,
-    _: NoQuery,
-    Json(request): Json<ChangeRequest>,
-) -> JsonResult<LeaseView> {
-    operate(&store, &caller, &key, request.check()?, None).await
-}
-
-pub(super) async fn release(
-    State(store): State<Store>,
-    caller: Caller,
-    Lease(key): Lease,
-    _: NoQuery,
-    Json(request): Json<ReleaseRequest>,
-) -> JsonResult<LeaseView> {
-    let (operation, reason) = request.check()?;
-    operate(&store, &caller, &key, operation, reason).await
-}
-
-pub(super) async fn break_lease(
-    State(store): State<Store>,
-    caller: Caller,
-    auditor: Auditor,
-    Lease(key): Lease,
-    _: NoQuery,
-    BreakBody(request): BreakBody,
-) -> JsonResult<LeaseView> {
-    let (operation, reason) = request.check(&Rules::NATIVE)?;
-    let work = operate(&store, &caller, &key, operation, reason.clone());
-    auditor
-        .record(AuditKind::Break, (&store, &key), reason, work)
-        .await
-}
-
-pub(super) async fn hand_over(
-    State(store): State<Store>,
-    caller: Caller,
-    auditor: Auditor,
-    Lease(key): Lease,
-    _: NoQuery,
-    Json(request): Json<HandOverRequest>,
-) -> JsonResult<LeaseView> {
-    let target = Target::Lease(key.namespace(), key.lease());
-    let operation = || request.check(&Rules::NATIVE);
-    // A holder hands over its own lease, and an operator any other.
-    if request.lease_id.is_some() {
-        caller.check(Right::Role(Role::Candidate), target)?;
-        return operate(&store, &caller, &key, operation()?, None).await;
+    let view = store.operate_as(caller.owner(), key, operation, reason);
+    match operation {
+        // Without a time limit: a holder keeps its lease, however slow the disk is.
+        Operation::Renew(..) => Ok(Json(view.await?)),
+        _ => Box::pin(answer(store, Duration::ZERO, view)).await,
     }
-    caller.check(Right::Role(Role::Operator), target)?;
-    let work = operate(&store, &caller, &key, operation()?, None);
-    auditor
-        .record(AuditKind::Handover, (&store, &key), None, work)
-        .await
-}
-
-pub(super) async fn set_metadata(
-    State(store): State<Store>,
-    caller: Caller,
-    Lease(key): Lease,
-    _: NoQuery,
-    Json(request): Json<MetadataRequest>,
-) -> JsonResult<LeaseView> {
-    let operation = request.check()?;
-    if let Operation::SetMetadata(_, metadata) = &operation {
-        check_metadata(&store, metadata)?;
-    }
-    operate(&store, &caller, &key, operation, None).await
 }
 
 pub(super) async fn verify(
     State(store): State<Store>,
     Lease(key): Lease,
     _: NoQuery,
-    Json(request): Json<VerifyRequest>,
+    JsonBody(request): JsonBody<VerifyRequest>,
 ) -> JsonResult<VerifyReply> {
-    let Operation::Verify(epoch) = request.check()? else {
-        unreachable!("a verify request makes a verify operation")
-    };
-    let reply = within_time(&store, Duration::ZERO, store.verify(&key, epoch)).await?;
-    Ok(Json(reply))
+    let operation = request.check()?;
+    answer(&store, Duration::ZERO, store.verify(&key, &operation)).await
 }
 
 pub(super) async fn view(
-    State(store): State<Store>,
-    Lease(key): Lease,
-    query: PollQuery,
+    store: &Store,
+    key: &LeaseKey,
+    PollQuery { after, wait }: PollQuery,
 ) -> JsonResult<LeaseView> {
-    let view = match query.after {
-        Some(after) => within_time(&store, query.wait, store.poll(&key, after, query.wait)).await?,
-        None => within_time(&store, Duration::ZERO, store.view(&key)).await?,
-    };
-    Ok(Json(view))
+    match after {
+        Some(after) => answer(store, wait, store.poll(key, after, wait)).await,
+        None => answer(store, Duration::ZERO, store.view(key)).await,
+    }
 }
 
 pub(super) async fn history(
@@ -164,8 +149,7 @@ pub(super) async fn history(
     Lease(key): Lease,
     _: NoQuery,
 ) -> JsonResult<History> {
-    let history = within_time(&store, Duration::ZERO, store.history(&key)).await?;
-    Ok(Json(history))
+    answer(&store, Duration::ZERO, store.history(&key)).await
 }
 
 pub(super) async fn delete(
@@ -173,10 +157,10 @@ pub(super) async fn delete(
     auditor: Auditor,
     Lease(key): Lease,
     _: NoQuery,
-) -> Answer<StatusCode, ProblemResponse> {
-    let work = async { Ok(within_time(&store, Duration::ZERO, store.delete(&key)).await?) };
+) -> Result<StatusCode, ProblemResponse> {
+    let work = answer(&store, Duration::ZERO, store.delete(&key));
     let recorded = auditor.record(AuditKind::Delete, (&store, &key), None, work);
-    recorded.await?;
+    let Json(()) = recorded.await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -185,12 +169,13 @@ pub(super) async fn list(
     State(store): State<Store>,
     caller: Caller,
     Namespace(namespace): Namespace,
-    query: ListQuery,
+    uri: Uri,
 ) -> JsonResult<LeaseList> {
+    let query = ListQuery::of(&uri)?;
     let readable = caller.readable(namespace.as_str());
     let prefixes = common_prefixes(&readable, &query.prefix);
+    let after = query.after.map(|name| LeaseKey::new(&namespace, &name));
     let list = async {
-        let after = query.after.map(|name| LeaseKey::new(&namespace, &name));
         let mut listed = LeaseList {
             leases: Vec::new(),
             next: None,
@@ -198,9 +183,8 @@ pub(super) async fn list(
         // The prefixes are sorted and do not overlap, so the pages of all are in order.
         for (index, prefix) in prefixes.iter().enumerate() {
             let left = query.limit - listed.leases.len();
-            let page = store
-                .list(namespace.as_str(), prefix, after.as_ref(), left)
-                .await?;
+            let page = store.list(namespace.as_str(), prefix, after.as_ref(), left);
+            let page = page.await?;
             listed.leases.extend(page.leases);
             listed.next = page.next;
             let is_full = listed.leases.len() == query.limit && index + 1 < prefixes.len();
@@ -213,7 +197,7 @@ pub(super) async fn list(
         }
         Ok(listed)
     };
-    Ok(Json(within_time(&store, Duration::ZERO, list).await?))
+    answer(&store, Duration::ZERO, list).await
 }
 
 /// The prefixes of the names that begin with one of `readable`, and with `wanted`.
@@ -229,31 +213,21 @@ fn common_prefixes<'a>(readable: &[&'a str], wanted: &'a str) -> Vec<&'a str> {
     common.collect()
 }
 
-async fn operate(
-    store: &Store,
-    caller: &Caller,
-    key: &LeaseKey,
-    operation: Operation,
-    reason: Option<String>,
-) -> JsonResult<LeaseView> {
-    let operate = store.operate_as(caller.owner(), key, &operation, reason);
-    Ok(Json(within_time(store, Duration::ZERO, operate).await?))
-}
-
-/// Runs `work`, which may wait for this long, within the time limit of a request.
-pub(super) async fn within_time<T>(
+/// The answer of `work`, which may wait for this long, within the time limit of a request.
+async fn answer<T>(
     store: &Store,
     wait: Duration,
     work: impl Future<Output = Result<T, Problem>>,
-) -> Result<T, Problem> {
+) -> JsonResult<T> {
     let most = store.limits().request_time;
-    match tokio::time::timeout(wait + most, work).await {
-        Ok(result) => result,
-        Err(_) => Err(Problem::new(
+    let in_time = tokio::time::timeout(wait + most, work).await;
+    let done = in_time.map_err(|_| {
+        Problem::new(
             Code::RequestTimeout,
             format!("the request took longer than {most:?}; the store may still execute it"),
-        )),
-    }
+        )
+    })?;
+    Ok(Json(done?))
 }
 
 fn check_metadata(store: &Store, metadata: &Metadata) -> Result<(), Problem> {

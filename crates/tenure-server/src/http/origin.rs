@@ -5,7 +5,7 @@ use axum::http::header::{HOST, HeaderName, ORIGIN};
 use axum::http::{HeaderMap, Method};
 use tenure_core::wire::{Code, Problem};
 
-/// The relation of a page to the server, as the browser tells it. No page can set it (Fetch
+/// The relation of a page to the server. The browser sets this header. No page can set it (Fetch
 /// Metadata, W3C).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -49,9 +49,8 @@ pub(super) fn check_page(headers: &HeaderMap) -> Result<(), Problem> {
 
 /// Whether an origin such as `https://store.example:7400` has this host and port.
 fn is_of(origin: &[u8], host: &[u8]) -> bool {
-    let schemes = [b"http://".as_slice(), b"https://"];
-    let mut hosts = schemes
-        .iter()
-        .filter_map(|scheme| origin.strip_prefix(*scheme));
-    hosts.any(|of_origin| of_origin.eq_ignore_ascii_case(host))
+    let of_origin = origin
+        .strip_prefix(b"http://")
+        .or_else(|| origin.strip_prefix(b"https://"));
+    of_origin.is_some_and(|of_origin| of_origin.eq_ignore_ascii_case(host))
 }

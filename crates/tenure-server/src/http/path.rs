@@ -36,19 +36,16 @@ impl<S: Send + Sync> FromRequestParts<S> for Lease {
     }
 }
 
-pub(super) fn name(what: &str, text: &str) -> Result<Name, ProblemResponse> {
+pub(super) fn name(what: &str, text: &str) -> Result<Name, Problem> {
     text.parse().map_err(|error| {
         let shown: String = text.chars().take(200).collect();
-        ProblemResponse(Problem::new(
-            Code::InvalidName,
-            format!("{what} {shown:?}: {error}"),
-        ))
+        Problem::new(Code::InvalidName, format!("{what} {shown:?}: {error}"))
     })
 }
 
-fn not_text(parts: &Parts, error: &PathRejection) -> ProblemResponse {
-    ProblemResponse(Problem::new(
+fn not_text(parts: &Parts, error: &PathRejection) -> Problem {
+    Problem::new(
         Code::InvalidName,
         format!("{}: {}", parts.uri.path(), error.body_text()),
-    ))
+    )
 }

@@ -23,18 +23,16 @@ impl IntoResponse for ProblemResponse {
         let status =
             StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&problem).unwrap_or_default();
-        let mut response = (status, body).into_response();
-        let headers = response.headers_mut();
-        headers.insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
+        let json = HeaderValue::from_static("application/problem+json");
+        let mut response = (status, [(CONTENT_TYPE, json)], body).into_response();
         if problem.status == 401 {
             // RFC 9110, section 11.6.1: the answer names the scheme.
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            let scheme = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
         }
         if matches!(problem.status, 429 | 503 | 507) {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+            let seconds = HeaderValue::from_static(RETRY_AFTER_SECONDS);
+            response.headers_mut().insert(RETRY_AFTER, seconds);
         }
         response
     }

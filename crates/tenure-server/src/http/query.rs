@@ -1,6 +1,9 @@
 //! Values of queries, as strict as bodies.
 
+use std::time::Duration;
+
 use axum::extract::{FromRequestParts, Query};
+use axum::http::Uri;
 use axum::http::request::Parts;
 use tenure_core::Name;
 use tenure_core::name::NameError;
@@ -19,7 +22,7 @@ pub(super) struct NoQuery;
 /// The query of a long poll; without `after` and `wait_ms` the request is a plain read.
 pub(super) struct PollQuery {
     pub(super) after: Option<u64>,
-    pub(super) wait: std::time::Duration,
+    pub(super) wait: Duration,
 }
 
 /// The query of a list.
@@ -33,32 +36,26 @@ impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
     type Rejection = ProblemResponse;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
-        let [] = values(parts, [])?;
+        let [] = values(&parts.uri, [])?;
         Ok(Self)
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for PollQuery {
-    type Rejection = ProblemResponse;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
-        let [after, wait_ms] = values(parts, ["after", "wait_ms"])?;
-        let after = after.map(|text| number("after", &text)).transpose()?;
-        let wait_ms = wait_ms.map(|text| number("wait_ms", &text)).transpose()?;
+impl PollQuery {
+    pub(super) fn of(uri: &Uri) -> Result<Self, Problem> {
+        let [after, wait_ms] = values(uri, ["after", "wait_ms"])?;
+        let after = after.map(|text| number("after", &text)?.within("after", 0, u64::MAX));
+        let wait_ms = wait_ms.map(|text| number("wait_ms", &text));
         Ok(Self {
-            after: after
-                .map(|after| after.within("after", 0, u64::MAX))
-                .transpose()?,
-            wait: check_wait(wait_ms)?,
+            after: after.transpose()?,
+            wait: check_wait(wait_ms.transpose()?)?,
         })
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for ListQuery {
-    type Rejection = ProblemResponse;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
-        let [prefix, limit, after] = values(parts, ["prefix", "limit", "after"])?;
+impl ListQuery {
+    pub(super) fn of(uri: &Uri) -> Result<Self, Problem> {
+        let [prefix, limit, after] = values(uri, ["prefix", "limit", "after"])?;
         let limit = match limit {
             Some(text) => number("limit", &text)?.within("limit", 1, MAX_LIMIT)?,
             None => DEFAULT_LIMIT,
@@ -79,13 +76,13 @@ impl<S: Send + Sync> FromRequestParts<S> for ListQuery {
 
 /// The values of these fields, in this order. Other fields are refused.
 pub(super) fn values<const N: usize>(
-    parts: &Parts,
+    uri: &Uri,
     fields: [&str; N],
-) -> Result<[Option<String>; N], ProblemResponse> {
-    if parts.uri.query().is_none() {
+) -> Result<[Option<String>; N], Problem> {
+    if uri.query().is_none() {
         return Ok([const { None }; N]);
     }
-    let Query(pairs): Query<Vec<(String, String)>> = Query::try_from_uri(&parts.uri)
+    let Query(pairs): Query<Vec<(String, String)>> = Query::try_from_uri(uri)
         .map_err(|error| malformed(format!("query: {}", error.body_text())))?;
     let mut values = [const { None }; N];
     for (field, value) in pairs {
@@ -95,7 +92,7 @@ pub(super) fn values<const N: usize>(
                 _ => format!("known are {}", fields.join(", ")),
             };
             let detail = format!("unknown query parameter {field:?}: {known}");
-            return Err(ProblemResponse(Problem::new(Code::UnknownField, detail)));
+            return Err(Problem::new(Code::UnknownField, detail));
         };
         if values[index].replace(value).is_some() {
             return Err(malformed(format!("query parameter {field:?} is duplicate")));
@@ -105,11 +102,11 @@ pub(super) fn values<const N: usize>(
 }
 
 /// A whole number, read as in a body, so that both accept the same texts.
-pub(super) fn number(field: &str, text: &str) -> Result<Number, ProblemResponse> {
+pub(super) fn number(field: &str, text: &str) -> Result<Number, Problem> {
     serde_json::from_str(text)
         .map_err(|_| malformed(format!("{field} is {text:?} and must be a whole number")))
 }
 
-fn malformed(detail: String) -> ProblemResponse {
-    ProblemResponse(Problem::new(Code::Malformed, detail))
+pub(super) fn malformed(detail: String) -> Problem {
+    Problem::new(Code::Malformed, detail)
 }

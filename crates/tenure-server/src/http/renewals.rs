@@ -1,13 +1,15 @@
 //! Many renewals in one request.
 
-use axum::extract::State;
+use axum::Json;
+use axum::extract::{Request, State};
 use tenure_core::Name;
 use tenure_core::lease::{Operation, Rules};
 use tenure_core::wire::{
-    Code, MAX_RENEWALS, Problem, RenewManyReply, RenewOne, RenewRequest, RenewResult,
+    Code, MAX_RENEWALS, Problem, RenewManyReply, RenewManyRequest, RenewOne, RenewRequest,
+    RenewResult,
 };
 
-use super::body::{Json, Renewals};
+use super::body::read;
 use super::path::{Namespace, name};
 use super::problem::ProblemResponse;
 use super::query::NoQuery;
@@ -16,26 +18,28 @@ use crate::Store;
 use crate::access::{Caller, Target};
 use crate::table::LeaseKey;
 
+/// Most bytes of a body: enough for a thousand renewals with names of usual lengths.
+const MAX_BYTES: usize = 256 * 1024;
+
 /// Each renewal succeeds or fails independently.
 pub(super) async fn renew(
     State(store): State<Store>,
     caller: Caller,
     Namespace(namespace): Namespace,
     _: NoQuery,
-    Renewals(request): Renewals,
+    request: Request,
 ) -> Result<Json<RenewManyReply>, ProblemResponse> {
+    let request: RenewManyRequest = read(request, store.limits(), MAX_BYTES).await?;
     let count = request.leases.len();
     if count > MAX_RENEWALS {
-        return Err(ProblemResponse(Problem::new(
-            Code::OutOfRange,
-            format!("leases has {count} renewals, at most {MAX_RENEWALS} are allowed"),
-        )));
+        let detail = format!("leases has {count} renewals, at most {MAX_RENEWALS} are allowed");
+        return Err(Problem::new(Code::OutOfRange, detail).into());
     }
     let renewals = request.leases.into_iter();
     let renewals: Vec<_> = renewals
         .map(|one| checked(&caller, &namespace, one))
         .collect();
-    let results = store.renew_many_as(caller.owner(), renewals).await;
+    let results = store.renew_many_as(caller.owner(), &renewals).await;
     let results = results.into_iter().map(|result| match result {
         Ok(view) => RenewResult::View(view.into()),
         Err(problem) => RenewResult::Problem(problem.into()),
@@ -50,7 +54,7 @@ fn checked(
     namespace: &Name,
     one: RenewOne,
 ) -> Result<(LeaseKey, Operation), Problem> {
-    let lease = name("lease", &one.lease).map_err(|ProblemResponse(problem)| problem)?;
+    let lease = name("lease", &one.lease)?;
     let target = Target::Lease(namespace.as_str(), lease.as_str());
     caller.check(RENEW.right(), target)?;
     let request = RenewRequest {

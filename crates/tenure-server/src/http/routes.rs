@@ -5,11 +5,12 @@ use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{Method, Uri};
 use axum::middleware::{Next, from_fn};
-use axum::routing::{MethodRouter, delete, get, post, put};
+use axum::routing::{MethodFilter, MethodRouter, delete, get, post};
 use axum::{Extension, Router};
 use tenure_core::wire::{Code, Problem};
 
 use super::authorize::{Gate, TargetOf};
+use super::leases::operation;
 use super::problem::ProblemResponse;
 use super::{events, health, identity, leases, renewals};
 use crate::Store;
@@ -159,7 +160,7 @@ pub(crate) static ROUTES: [Route; 19] = [
         target: TargetOf::Lease,
         label: "change",
         description: "changes the lease id of one's own lease",
-        handler: || post(leases::change),
+        handler: || operation(MethodFilter::POST, leases::change),
     },
     Route {
         method: Method::POST,
@@ -168,7 +169,7 @@ pub(crate) static ROUTES: [Route; 19] = [
         target: TargetOf::Lease,
         label: "release",
         description: "releases one's own lease",
-        handler: || post(leases::release),
+        handler: || operation(MethodFilter::POST, leases::release),
     },
     Route {
         method: Method::PUT,
@@ -177,7 +178,7 @@ pub(crate) static ROUTES: [Route; 19] = [
         target: TargetOf::Lease,
         label: "metadata",
         description: "sets the metadata of one's own lease",
-        handler: || put(leases::set_metadata),
+        handler: || operation(MethodFilter::PUT, leases::set_metadata),
     },
     Route {
         method: Method::POST,
@@ -186,7 +187,7 @@ pub(crate) static ROUTES: [Route; 19] = [
         target: TargetOf::Lease,
         label: "handover",
         description: "hands a lease over; with a lease id it needs candidate, without operator",
-        handler: || post(leases::hand_over),
+        handler: || operation(MethodFilter::POST, leases::hand_over),
     },
     Route {
         method: Method::POST,
@@ -195,7 +196,7 @@ pub(crate) static ROUTES: [Route; 19] = [
         target: TargetOf::Lease,
         label: "break",
         description: "breaks a lease",
-        handler: || post(leases::break_lease),
+        handler: || operation(MethodFilter::POST, leases::break_lease),
     },
 ];
 
@@ -207,7 +208,7 @@ pub(super) const RENEW: Route = Route {
     target: TargetOf::Lease,
     label: "renew",
     description: "renews one's own lease",
-    handler: || post(leases::renew),
+    handler: || operation(MethodFilter::POST, leases::renew),
 };
 
 impl Route {

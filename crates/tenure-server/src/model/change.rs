@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use tenure_core::Epoch;
 use tenure_core::lease::{LeaseId, Record, Stored};
 
@@ -22,6 +23,16 @@ pub(crate) struct LeaseChange {
     pub(crate) remaining_ms: Option<u64>,
 }
 
+impl LeaseChange {
+    /// The lease after the change; `None` if it was deleted.
+    pub(crate) fn stored(&self) -> Option<&Stored> {
+        match &self.content {
+            Content::Lease(stored) => Some(stored),
+            Content::Deleted(_) => None,
+        }
+    }
+}
+
 /// A lease after a change.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
@@ -40,17 +51,29 @@ pub(crate) struct Deleted {
     pub(crate) retired: Vec<LeaseId>,
 }
 
-/// The changes that one request made to one lease. They are committed together, or undone together.
-#[derive(Debug)]
+/// A document was written or deleted.
+#[derive(Clone, Debug)]
+pub(crate) struct DocumentChange {
+    pub(crate) name: String,
+    pub(crate) revision: u64,
+    /// `None` if it was deleted.
+    pub(crate) content: Option<Bytes>,
+}
+
+/// The changes that one request made to one lease, or to documents. They are committed together, or undone
+/// together.
+#[derive(Debug, Default)]
 pub(crate) struct ChangeSet {
     /// The lease as it was: what an undo restores.
     pub(crate) before: LeaseVersion,
-    /// At least one, in the order in which they happened.
+    /// In the order in which they happened; at least one if there are no documents.
     pub(crate) changes: Vec<LeaseChange>,
+    /// An undo does not restore documents: only the protocol that they belong to has them in memory.
+    pub(crate) documents: Vec<DocumentChange>,
 }
 
 /// A lease as of a revision.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LeaseVersion {
     pub(crate) record: Record,
     pub(crate) revision: u64,
@@ -59,7 +82,9 @@ pub(crate) struct LeaseVersion {
 impl ChangeSet {
     /// The revision of the last change.
     pub(crate) fn last_revision(&self) -> u64 {
-        self.changes.last().map_or(0, |change| change.revision)
+        let of_lease = self.changes.last().map(|change| change.revision);
+        let of_document = self.documents.last().map(|document| document.revision);
+        of_lease.max(of_document).unwrap_or(0)
     }
 
     /// About how many bytes a batch has for them.
@@ -72,7 +97,11 @@ impl ChangeSet {
             }
             Content::Deleted(_) => CHANGE_BYTES,
         };
-        self.changes.iter().map(of_change).sum()
+        let of_document = |document: &DocumentChange| {
+            CHANGE_BYTES + document.content.as_ref().map_or(0, Bytes::len)
+        };
+        let of_documents: usize = self.documents.iter().map(of_document).sum();
+        self.changes.iter().map(of_change).sum::<usize>() + of_documents
     }
 
     /// Whether the changes are of this lease.

@@ -1,7 +1,6 @@
 //! The name of a lease.
 
 use std::borrow::Borrow;
-use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::LazyLock;
@@ -14,10 +13,11 @@ use tenure_core::{InlineStr, Name};
 ///
 /// The hash is made once, where the name comes in: it finds the shard, and the lease in it. It has a
 /// seed of this process, so that no client can choose names that collide.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeaseKey {
-    hash: u64,
+    // First, because keys are in the order of their texts.
     text: InlineStr,
+    hash: u64,
 }
 
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -62,38 +62,12 @@ impl LeaseKey {
         let hash = HASHER.hash_one(text.as_bytes());
         Self { hash, text }
     }
-
-    #[cfg(test)]
-    pub(crate) fn of_text(text: &str) -> Self {
-        let (namespace, lease) = text.split_once('/').expect("two names");
-        Self::of_names(namespace, lease)
-    }
-}
-
-impl PartialEq for LeaseKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-    }
-}
-
-impl Eq for LeaseKey {}
-
-impl PartialOrd for LeaseKey {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for LeaseKey {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.text.cmp(&other.text)
-    }
 }
 
 // As its text does, by which it may be looked up.
 impl Hash for LeaseKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.text.hash(state);
+        self.as_str().hash(state);
     }
 }
 
@@ -112,6 +86,13 @@ impl fmt::Debug for LeaseKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl LeaseKey {
+        pub(crate) fn of_text(text: &str) -> Self {
+            let (namespace, lease) = text.split_once('/').expect("two names");
+            Self::of_names(namespace, lease)
+        }
+    }
 
     #[test]
     fn a_key_is_its_two_names_however_long_they_are() {

@@ -8,7 +8,7 @@ mod key;
 mod term;
 
 pub(crate) use cause::Cause;
-pub(crate) use change::{ChangeSet, Content, Deleted, LeaseChange, LeaseVersion};
+pub(crate) use change::{ChangeSet, Content, Deleted, DocumentChange, LeaseChange, LeaseVersion};
 pub use key::LeaseKey;
 pub(crate) use term::TermRecord;
 

@@ -17,6 +17,16 @@ pub(crate) struct TermRecord {
 }
 
 impl TermRecord {
+    /// Adds the record to those of its lease, oldest first.
+    pub(crate) fn add_to(self, terms: &mut Vec<Self>) {
+        match terms.last_mut() {
+            Some(last) if last.epoch == self.epoch => *last = self.replacing(last.clone()),
+            // The epochs of a lease only grow, so the list has the term, or has forgotten it.
+            Some(last) if last.epoch > self.epoch => {}
+            _ => terms.push(self),
+        }
+    }
+
     /// This record, which replaces `earlier` of the same term.
     ///
     /// The first reason stays: an operator who breaks a lease says why, and the holder that then releases

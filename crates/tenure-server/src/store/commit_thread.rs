@@ -1,25 +1,25 @@
-//! The commit thread: commits what is queued, and undoes what can't be committed.
+//! The commit thread: commits queued changes, and undoes changes that can't be committed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::{error, warn};
 
-use super::{Inner, Status};
+use super::{Inner, failed};
 use crate::commit_queue::{CommitFailure, Work};
 use crate::engine::{AppendError, Engine, Load, Progress};
 use crate::model::{ChangeSet, Content, LeaseChange, LeaseKey};
 
-/// After an undo, how long until the timer tries again with a lease that a request waits for or a client
-/// watches: a full disk is not tried in a hot loop.
+/// After an undo, how long until the timer tries again with a lease that a request waits for or a
+/// client watches: a full disk is not tried in a hot loop.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How long nothing must be queued until the engine brings its tables up to the log: half of the second by
-/// which they may be behind.
+/// How long nothing must be queued until the engine brings its tables up to the log: half of the
+/// second by which they may be behind.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
 
 impl Inner {
-    /// Commits what is queued, until the queue is closed or the engine has failed.
+    /// Commits queued changes, until the queue is closed or the engine has failed.
     pub(super) fn run_commits(&self, mut engine: Engine) {
         let mut idle_after = Some(IDLE_AFTER);
         loop {
@@ -28,13 +28,13 @@ impl Inner {
                     idle_after = Some(IDLE_AFTER);
                     self.commit(sets, &mut engine)
                 }
-                Work::Idle => engine.checkpoint(Load::Idle).map(|progress| {
+                Work::Idle => engine.log.checkpoint(Load::Idle).map(|progress| {
                     idle_after = match progress {
                         Progress::More => Some(Duration::ZERO),
                         Progress::Done => None,
                     };
                 }),
-                Work::Close => match engine.close() {
+                Work::Close => match engine.log.close() {
                     Ok(()) => return,
                     failed => failed,
                 },
@@ -59,7 +59,7 @@ impl Inner {
                 let sets = self.commit_queue.publish(sets, began.elapsed());
                 self.forget_deleted(&sets);
                 self.commit_queue.announce(sets);
-                engine.checkpoint(Load::Busy).map(|_| ())
+                engine.log.checkpoint(Load::Busy).map(|_| ())
             }
             Err(error) => {
                 let failure = match &error {
@@ -97,17 +97,20 @@ impl Inner {
 
     /// Makes leases what they were before these changes and all that are queued behind them.
     ///
-    /// No client has learned of anything that rested on these: every answer waits for the revision that it
-    /// saw. All shards are locked, so no request sees a table that is half undone, and nothing is queued
-    /// meanwhile.
+    /// No client has learned of anything that rested on these: every answer waits for the revision
+    /// that it saw. All shards are locked, so no request sees a table that is half undone, and
+    /// nothing is queued meanwhile.
     fn undo(&self, sets: Arc<Vec<ChangeSet>>, failure: CommitFailure) {
         let mut shards = self.table.lock_all();
         if failure == CommitFailure::Failed {
-            self.set_status(Status::Failed);
+            let _ = self.ended.set(failed());
         }
         let (sets, resolve) = self.commit_queue.fail(sets, failure);
         let mut waited_for: Vec<LeaseKey> = Vec::new();
-        for ChangeSet { before, changes } in sets.into_iter().rev() {
+        for ChangeSet {
+            before, changes, ..
+        } in sets.into_iter().rev()
+        {
             let Some(LeaseChange { key, .. }) = changes.into_iter().next() else {
                 continue;
             };
@@ -118,9 +121,8 @@ impl Inner {
             };
             entry.lease.restore(before.record);
             entry.revision = before.revision;
-            if let Some(interest) = &mut entry.interest {
+            if let Some(interest) = &entry.interest {
                 interest.changed.send_replace(entry.revision);
-                interest.armed = None;
             }
             let is_waited_for = entry.interest.is_some() || self.needs_timer(&key);
             self.table.tidy(shard, &key, self.commit_queue.durable());

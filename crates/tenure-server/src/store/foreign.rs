@@ -1,16 +1,21 @@
-//! Operations on leases for another protocol, under rules of its own.
+//! What the store does for another protocol: operations on leases under rules of its own, and documents.
 //!
-//! They take the same locks, the same [`lease::apply`] and the same commits as the native API, so a
-//! lease that was acquired through one protocol is held, and refused, through all.
+//! Operations take the same locks, the same [`lease::apply`] and the same commits as the native API, so a
+//! lease that was acquired through one protocol is held, and refused, through all. Documents are committed
+//! like changes of leases, in the same order, and a backup has them.
 
+use std::sync::PoisonError;
+
+use axum::body::Bytes;
 use tenure_core::lease::{self, Change, LeaseDuration, Operation, Record, Rejection, Rules, State};
 use tenure_core::wire::Problem;
 use tenure_core::{Epoch, Instant};
 
 use super::Store;
-use super::observe::IfMissing;
+use super::observe::{IfMissing, undone};
 use super::transaction::LeaseTransaction;
-use crate::model::LeaseKey;
+use crate::engine::Document;
+use crate::model::{ChangeSet, DocumentChange, LeaseKey};
 
 /// A lease at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,19 +53,16 @@ impl Store {
         operation: &Operation,
         reason: Option<String>,
     ) -> Result<Result<(Change, Option<Epoch>), Rejection>, Problem> {
-        if !matches!(operation, Operation::Renew(..) | Operation::Release(_)) {
-            self.ready()?;
-        }
+        self.check_ready_for(operation)?;
         let if_missing = match operation {
             Operation::Acquire(..) => IfMissing::Create,
             _ => IfMissing::Refuse,
         };
-        let work = |work: &mut LeaseTransaction<'_>| {
-            let applied = work.apply_by(rules, None, operation, reason.clone())?;
-            Ok((applied.change, last_epoch(work.record())))
+        let request = |transaction: &mut LeaseTransaction<'_>| {
+            let applied = transaction.apply(rules, None, operation, reason.clone())?;
+            Ok((applied.change, last_epoch(transaction.record())))
         };
-        let refuse = |work: &LeaseTransaction<'_>| work.refusal(rules, None, operation).map(Err);
-        let seen = self.change(key, if_missing, work, refuse).await?;
+        let seen = self.execute(key, if_missing, request).await?;
         Ok(seen.value.unwrap_or_else(|| {
             // A lease that was never acquired is available.
             let mut nothing = Record::default();
@@ -97,56 +99,80 @@ impl Store {
         effect: AccessEffect,
     ) -> Result<Result<LeaseSnapshot, E>, Problem> {
         self.ready()?;
-        let work = |work: &mut LeaseTransaction<'_>| {
-            check(work.record(), work.now())?;
-            let snapshot = LeaseSnapshot::of(work.record(), work.now());
+        let access = |transaction: &mut LeaseTransaction<'_>| {
+            let (record, now) = (transaction.record(), transaction.now);
+            check(record, now)?;
+            let snapshot = LeaseSnapshot::of(record, now);
+            let last = record.last_grant().cloned();
+            if effect == AccessEffect::Keep || !transaction.may_change() {
+                return Ok(snapshot);
+            }
             let ends = match effect {
-                AccessEffect::Keep => false,
-                AccessEffect::EndIfOver => {
-                    matches!(snapshot.state, State::Expired | State::Broken)
-                }
                 AccessEffect::Delete => snapshot.state != State::Available,
+                _ => matches!(snapshot.state, State::Expired | State::Broken),
             };
-            let last = work.record().last_grant();
-            if let (true, Some(last)) = (ends, last.cloned()) {
+            if let (true, Some(last)) = (ends, last) {
                 // The owner of the last grant releases a lease in each of these states.
                 let release = Operation::Release(last.lease_id);
-                let _ = work.apply_by(rules, last.owner.as_ref(), &release, None);
+                let _ = transaction.apply(rules, last.owner.as_ref(), &release, None);
             }
             if effect == AccessEffect::Delete {
                 // A lease that was handed over and is reserved for a candidate stays, as available.
-                let _ = work.delete();
+                let _ = transaction.delete();
             }
             Ok(snapshot)
         };
-        let seen = match effect {
-            AccessEffect::Keep => self.read(key, work).await?,
-            AccessEffect::EndIfOver | AccessEffect::Delete => {
-                let refuse =
-                    |work: &LeaseTransaction<'_>| check(work.record(), work.now()).err().map(Err);
-                self.change(key, IfMissing::Refuse, work, refuse).await?
-            }
-        };
+        let seen = self.execute(key, IfMissing::Refuse, access).await?;
         Ok(seen.value.unwrap_or_else(|| {
-            check(&Record::default(), Instant::default()).map(|()| LeaseSnapshot::NONE)
+            // A lease that was never acquired is available.
+            let (nothing, now) = (Record::default(), Instant::default());
+            check(&nothing, now).map(|()| LeaseSnapshot::of(&nothing, now))
         }))
     }
 
-    /// Ends the store because data that a protocol keeps beside the leases can no longer be made
-    /// durable: nothing more is acknowledged, and the server ends with an error.
-    pub fn fail(&self) {
-        self.inner.failed.cancel();
+    /// Takes the documents that the store had when it was opened.
+    #[must_use]
+    pub fn take_documents(&self) -> Vec<Document> {
+        let documents = self.inner.documents.lock();
+        std::mem::take(&mut *documents.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Writes documents, and deletes those without content: all of them or none. Returns the revision of
+    /// the last one. Later changes have greater revisions, also those after a restart or a restore.
+    ///
+    /// The caller makes one call at a time, and keeps the documents in memory: the store only keeps them on
+    /// disk.
+    ///
+    /// # Errors
+    ///
+    /// A [`Problem`] of the store: nothing was written.
+    pub async fn write_documents(
+        &self,
+        changes: impl IntoIterator<Item = (String, Option<Bytes>)>,
+    ) -> Result<u64, Problem> {
+        let documents = changes.into_iter().map(|(name, content)| DocumentChange {
+            name,
+            revision: 0,
+            content,
+        });
+        let set = ChangeSet {
+            documents: documents.collect(),
+            ..ChangeSet::default()
+        };
+        let (revision, ticket) = {
+            // While a shard is locked the queue is not closed.
+            let _shards = self.inner.table.lock_all();
+            self.inner.check_open()?;
+            self.inner.commit_queue.append(set)
+        };
+        if let Some(ticket) = ticket {
+            ticket.durable().await.map_err(undone)?;
+        }
+        Ok(revision)
     }
 }
 
 impl LeaseSnapshot {
-    /// Of a lease that was never acquired.
-    const NONE: Self = Self {
-        state: State::Available,
-        duration: None,
-        epoch: None,
-    };
-
     fn of(record: &Record, now: Instant) -> Self {
         Self {
             state: record.state(now),

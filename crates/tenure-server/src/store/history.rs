@@ -7,42 +7,34 @@ use tenure_core::wire::{Code, History, Problem, TermView};
 use tracing::error;
 
 use super::Store;
-use super::operate::unknown;
+use super::observe::{IfMissing, unknown};
 use super::transaction::LeaseTransaction;
 use crate::clock;
 use crate::engine::TermHistory;
 use crate::model::{LeaseKey, TermRecord};
 
-/// A lease and its terms, read at one moment.
-struct Snapshot {
-    running: Option<TermRecord>,
-    /// The greatest epoch granted.
-    last: Option<Epoch>,
-    /// The terms that memory has, newest first.
-    past: Vec<TermRecord>,
-}
-
 impl Store {
     /// The terms of the lease, newest first.
     ///
-    /// It is the history as of one moment: the lease is read under its lock, and the disk up to the last term
-    /// that the lease had. If that term ends meanwhile, its end belongs to a later moment; the ends of all
-    /// terms before it are on disk once the ticket of the read is good.
+    /// It is the history as of one moment: the lease is read under its lock, and the disk up to the
+    /// last term that the lease had. If that term ends meanwhile, its end belongs to a later
+    /// moment; the ends of all terms before it are on disk once the ticket of the read is good.
     pub(crate) async fn history(&self, key: &LeaseKey) -> Result<History, Problem> {
         self.ready()?;
-        let read_lease = |transaction: &mut LeaseTransaction<'_>| Snapshot {
-            running: transaction.running_term(),
-            last: transaction.record().last_epoch(),
-            past: transaction.past_terms(),
+        let read_lease = |transaction: &mut LeaseTransaction<'_>| {
+            let last = transaction.record().last_epoch();
+            (transaction.running_term(), last, transaction.past_terms())
         };
-        let seen = self.read(key, read_lease).await?;
-        let seen = seen.value.ok_or_else(|| unknown(key))?;
+        let seen = self.execute(key, IfMissing::Refuse, read_lease).await?;
+        let (running, last, past) = seen.value.ok_or_else(|| unknown(key))?;
         let most = self.inner.limits.max_history;
-        let past = match (&self.inner.term_history, seen.last) {
+        let mut terms = match (&self.inner.term_history, last) {
             (Some(history), Some(last)) => read(history, key, last, most).await?,
-            _ => seen.past,
+            _ => past,
         };
-        let mut terms = with_running(past, seen.running);
+        if let Some(running) = running {
+            add_running(&mut terms, running);
+        }
         terms.truncate(most);
         let terms = terms.into_iter().map(view).collect();
         Ok(History { terms })
@@ -67,23 +59,18 @@ async fn read(
     })
 }
 
-/// Puts the running term before the others. A record of it has its reason; a record that says it has ended is
-/// from after the read.
-fn with_running(mut past: Vec<TermRecord>, running: Option<TermRecord>) -> Vec<TermRecord> {
-    if let Some(running) = running {
-        let recorded = past
-            .first()
-            .is_some_and(|term| term.epoch == running.epoch)
-            .then(|| past.remove(0));
-        past.insert(
-            0,
-            match recorded {
-                Some(recorded) if recorded.ended.is_none() => running.replacing(recorded),
-                _ => running,
-            },
-        );
+/// Puts the running term before the others. A record of it has its reason; a record that says it
+/// has ended is from after the read.
+fn add_running(terms: &mut Vec<TermRecord>, running: TermRecord) {
+    match terms.first_mut() {
+        Some(recorded) if recorded.epoch == running.epoch => {
+            *recorded = match recorded.ended {
+                None => running.replacing(recorded.clone()),
+                Some(_) => running,
+            };
+        }
+        _ => terms.insert(0, running),
     }
-    past
 }
 
 fn view(term: TermRecord) -> TermView {

@@ -3,9 +3,9 @@
 //! Every call has two steps. First, under the lock of one shard, it reads or changes a lease and
 //! queues the change for a commit; it never waits there. Then, without a lock, it waits until the
 //! state that it saw is durable, and answers: grants, refusals, reads, lists and long polls alike.
-//! A full disk may have undone that state meanwhile. Then a read is answered from the durable
-//! state, and so is a request that the durable state refuses. Any other change is tried again, if
-//! none of its own changes was undone.
+//! A full disk may have undone that state meanwhile. If none of the request's own changes was
+//! undone, it runs again, first on a copy of the durable state. A read or a refusal there is the
+//! answer; otherwise the request runs on the lease itself.
 
 mod foreign;
 mod history;
@@ -15,6 +15,7 @@ mod wait;
 mod watch;
 
 mod observe;
+mod permit;
 mod transaction;
 
 mod commit_thread;
@@ -24,7 +25,7 @@ mod threads;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tenure_core::Epoch;
 use tenure_core::lease::{Owner, Record, Stored};
@@ -36,18 +37,17 @@ use tracing::warn;
 use crate::clock::{self, Clock};
 use crate::commit_queue::{CommitQueue, Durability};
 use crate::config::{Limits, StoreConfig};
-use crate::engine::{self, Engine, Loaded, OpenError, TermHistory};
+use crate::engine::{self, Document, Engine, Loaded, OpenError, TermHistory};
 use crate::events::Events;
 use crate::scans::Scans;
 use crate::table;
 use crate::timer::Timer;
 
-use subscribers::Subscribers;
 use threads::Threads;
 use wait::OutcomeSender;
 
 pub use foreign::{AccessEffect, LeaseSnapshot};
-pub(crate) use watch::{Heard, Watcher};
+pub(crate) use watch::WatchItem;
 
 /// A lease store. Clones are handles to the same one; when the last is dropped it is closed.
 #[derive(Clone, Debug)]
@@ -70,41 +70,35 @@ struct Inner {
     limits: Limits,
     /// The terms on disk. In memory each lease in the table has its own.
     term_history: Option<Arc<dyn TermHistory>>,
-    /// One more than the epoch that leases which are made are numbered above; zero if there is none.
+    /// The documents that the store had at its start, until the protocol that they belong to takes them.
+    documents: Mutex<Vec<Document>>,
+    /// New leases have epochs above this one. It is stored plus one; zero means that there is none.
     floor: AtomicU64,
     /// How many acquires and long polls wait.
-    waiting: AtomicUsize,
+    waiting: Arc<AtomicUsize>,
     /// How many acquires have waited since the start: the number of the next one.
     waited: AtomicU64,
     /// How many clients watch.
-    watching: AtomicUsize,
-    /// Turns of the requests that go on after a change that many wait for.
+    watching: Arc<AtomicUsize>,
+    /// Turns of the requests that resume after a change that many wait for.
     turns: Semaphore,
-    /// Nothing while the table may be used. It is set only while all shards are locked, so what it says
-    /// holds for as long as one is.
-    status: OnceLock<Status>,
+    /// Why the table may not be used any more; the first reason stays. It is set only while all shards are locked, so it
+    /// does not change while one is.
+    ended: OnceLock<Problem>,
     /// No request may wait any more.
     stopping: CancellationToken,
     /// The engine failed for good, or a thread of the store panicked.
     failed: CancellationToken,
 }
 
-/// Why the table may not be used any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Status {
-    Closed,
-    Failed,
-}
-
 impl Store {
     /// Opens the store that `config` names. Leases that were held when it was closed, or when its
     /// process was killed, count as renewed now, for their full durations.
-    ///
-    /// It blocks while it reads and checks what is on disk.
+    /// It blocks while it reads and checks the data directory.
     ///
     /// # Errors
     ///
-    /// [`OpenError`] names the file and says what to do. Files that are damaged are left untouched.
+    /// [`OpenError`] names the file and the remedy. Files that are damaged are left untouched.
     #[allow(clippy::needless_pass_by_value)] // A store takes its configuration over.
     pub fn open(config: StoreConfig) -> Result<Self, OpenError> {
         config.limits.check()?;
@@ -122,13 +116,11 @@ impl Store {
             None => Durability::InMemory,
         };
         let events = Arc::new(Events::after(loaded.revision));
-        let subscribers = Box::new(Subscribers {
-            events: Arc::clone(&events),
-        });
+        let subscriber = Box::new(Arc::clone(&events));
         let deleted = std::mem::take(&mut loaded.deleted);
         let (floor, now) = (loaded.floor, clock.now());
-        // A restored backup's floor stands for grants that this store does not know of, so leases that exist
-        // are numbered above it too.
+        // A restored backup's floor stands for grants that this store does not know of, so leases
+        // that exist are numbered above it too.
         let mut owners = BTreeSet::new();
         let entries = loaded
             .leases
@@ -139,20 +131,21 @@ impl Store {
                 (key, Entry::new(record, revision))
             });
         let inner = Arc::new(Inner {
-            commit_queue: CommitQueue::new(loaded.revision, durability, subscribers),
+            commit_queue: CommitQueue::new(loaded.revision, durability, subscriber),
             events,
+            documents: Mutex::new(loaded.documents),
             floor: AtomicU64::new(floor.map_or(0, |floor| floor.get() + 1)),
             table: Table::new(entries),
             timer: Timer::default(),
             scans: Scans::default(),
             clock,
             limits,
-            term_history: engine.as_ref().map(Engine::terms),
-            waiting: AtomicUsize::new(0),
+            term_history: engine.as_ref().map(|engine| engine.log.terms()),
+            waiting: Arc::default(),
             waited: AtomicU64::new(0),
-            watching: AtomicUsize::new(0),
-            turns: Semaphore::new(turns()),
-            status: OnceLock::new(),
+            watching: Arc::default(),
+            turns: Semaphore::new(half_of_the_processors()),
+            ended: OnceLock::new(),
             stopping: CancellationToken::new(),
             failed: CancellationToken::new(),
         });
@@ -171,11 +164,11 @@ impl Store {
     }
 
     /// Cancelled when the store stops.
-    pub(crate) fn stopping(&self) -> CancellationToken {
-        self.inner.stopping.clone()
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.inner.stopping
     }
 
-    /// Commits what is queued and closes the engine. Blocks.
+    /// Commits queued changes and closes the engine. Blocks.
     pub(crate) fn close(&self) {
         self.threads.close();
     }
@@ -186,14 +179,9 @@ impl Store {
         &self.inner.limits
     }
 
-    /// Done when the engine has failed for good, or a thread of the store has panicked.
-    pub(crate) async fn failed(&self) {
-        self.inner.failed.cancelled().await;
-    }
-
-    /// Whether the engine has failed for good, or a thread of the store has panicked.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.inner.failed.is_cancelled()
+    /// Cancelled when the engine has failed for good, or a thread of the store has panicked.
+    pub(crate) fn failed(&self) -> &CancellationToken {
+        &self.inner.failed
     }
 
     /// Whether requests are taken.
@@ -212,24 +200,15 @@ impl Store {
 
 impl Inner {
     fn check_open(&self) -> Result<(), Problem> {
-        match self.status.get() {
-            None => Ok(()),
-            Some(Status::Closed) => Err(stopping()),
-            Some(Status::Failed) => Err(failed()),
-        }
+        self.ended.get().cloned().map_or(Ok(()), Err)
     }
 
-    /// Waits for a turn to go on after a change that many requests may have waited for. If a thousand went on
-    /// at once, all would be in the runtime's queue before a renewal that comes now. So they go on one after
-    /// the other: a request passes its turn on when it goes on, and renewals come in between.
+    /// Waits for a turn to resume after a change that many requests may have waited for. If a
+    /// thousand requests resumed at once, all would be in the runtime's queue before a renewal that
+    /// comes now. So a few resume at a time, and renewals run in between.
     async fn turn(&self) {
         // It is never closed.
         drop(self.turns.acquire().await);
-    }
-
-    fn set_status(&self, status: Status) {
-        // The first one stays: failed is for ever.
-        let _ = self.status.set(status);
     }
 
     /// No epoch up to this one may be granted to a lease that is made.
@@ -256,10 +235,10 @@ fn share_owner(stored: &mut Stored, owners: &mut BTreeSet<Owner>) {
     }
 }
 
-/// The number of requests that resume at once: half of the processors. The other half is for renewals.
-fn turns() -> usize {
-    let processors = std::thread::available_parallelism();
-    processors.map_or(1, |count| count.get().div_ceil(2))
+/// The number of requests that resume at once: half of the processors. The other half is for
+/// renewals.
+fn half_of_the_processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2))
 }
 
 fn stopping() -> Problem {
@@ -270,7 +249,7 @@ fn failed() -> Problem {
     Problem::new(Code::EngineUnavailable, "the store failed and is ending")
 }
 
-/// Epochs go on increasing whatever the clock says; but only while the disk is not lost.
+/// Epochs increase even if the clock goes back, but only while the data directory is not lost.
 fn warn_of_a_late_clock(last: Option<Epoch>) {
     let wall = clock::wall();
     if let Some(last) = last

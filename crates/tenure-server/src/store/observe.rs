@@ -1,23 +1,31 @@
-//! Locks one lease, lets a request read or change it, and says what the answer must wait for.
+//! Locks one lease, lets a request read or change it, and answers when the answer may leave.
 
 use tenure_core::lease::Record;
-use tenure_core::wire::{Code, Problem};
+use tenure_core::wire::{Code, LeaseView, Problem};
 
 use super::transaction::LeaseTransaction;
-use super::{Entry, Inner};
-use crate::commit_queue::Ticket;
+use super::wait::OutcomeSender;
+use super::{Entry, Inner, Store, failed};
+use crate::commit_queue::{CommitFailure, Ticket};
 use crate::config::Limits;
 use crate::model::LeaseKey;
-use crate::table::Full;
+use crate::table::{Full, Shard};
+
+/// How often a request is tried whose answer rests on changes of other requests that are undone.
+/// Each attempt waits for one of their commits, so this is not a hot loop. The number is far above
+/// the attempts that a renewal needs among dozens of clients that try to change the same lease on a
+/// full disk; `request_time` ends it before.
+const ATTEMPTS: u32 = 1_000;
 
 /// The result of a request, with the ticket that its answer must wait for.
 pub(super) struct Observation<T> {
-    pub(super) value: T,
+    /// `None` if there is no lease.
+    pub(super) value: Option<T>,
     /// The revision of the lease that the request saw.
     pub(super) revision: u64,
     pub(super) ticket: Option<Ticket>,
-    /// The request changed nothing that must be durable, so it may be done again if what it rested on was
-    /// undone.
+    /// The request changed nothing that must be durable, so it may run again if the state that it
+    /// saw was undone.
     pub(super) repeatable: bool,
 }
 
@@ -31,36 +39,79 @@ pub(super) enum IfMissing {
 }
 
 impl<T> Observation<T> {
-    /// One that waits for nothing.
-    const fn settled(value: T, revision: u64) -> Self {
+    /// There is no lease. That is durable unless there is a ticket.
+    const fn of_missing(revision: u64, ticket: Option<Ticket>) -> Self {
         Self {
-            value,
+            value: None,
             revision,
-            ticket: None,
+            ticket,
             repeatable: true,
-        }
-    }
-
-    /// The same with another value.
-    pub(super) fn map<U>(self, map: impl FnOnce(T) -> U) -> Observation<U> {
-        Observation {
-            value: map(self.value),
-            revision: self.revision,
-            ticket: self.ticket,
-            repeatable: self.repeatable,
         }
     }
 }
 
+impl Observation<Result<LeaseView, Problem>> {
+    /// The view of a lease that must exist, with its revision.
+    pub(super) fn into_view(self, key: &LeaseKey) -> Result<LeaseView, Problem> {
+        let view = self.value.ok_or_else(|| unknown(key))??;
+        Ok(LeaseView {
+            revision: self.revision,
+            ..view
+        })
+    }
+}
+
+impl Store {
+    /// Runs `request` with a lease at once. The future waits until the state that the request saw
+    /// is durable. If that state was undone, it runs the request again: see [`Inner::retry`].
+    pub(super) fn execute<T>(
+        &self,
+        key: &LeaseKey,
+        if_missing: IfMissing,
+        mut request: impl FnMut(&mut LeaseTransaction<'_>) -> T,
+    ) -> impl Future<Output = Result<Observation<T>, Problem>> {
+        let first = self.inner.transact(key, if_missing, &mut request);
+        self.answer(first, move || {
+            self.inner.retry(key, if_missing, &mut request)
+        })
+    }
+
+    /// Returns the observation of an attempt when its state is durable. If that was undone, it
+    /// tries `again`.
+    pub(super) async fn answer<T>(
+        &self,
+        first: Result<Observation<T>, Problem>,
+        mut again: impl FnMut() -> Result<Observation<T>, Problem>,
+    ) -> Result<Observation<T>, Problem> {
+        let mut seen = first?;
+        let mut attempts = 1;
+        while let Some(ticket) = seen.ticket.take() {
+            // Boxed, because most calls don't wait, and each would hold the memory for it.
+            match Box::pin(ticket.durable()).await {
+                Ok(()) => break,
+                // It saw a change of another request, which was undone: try again.
+                Err(CommitFailure::DiskFull | CommitFailure::Busy)
+                    if seen.repeatable && attempts < ATTEMPTS =>
+                {
+                    attempts += 1;
+                    seen = again()?;
+                }
+                Err(failure) => return Err(undone(failure)),
+            }
+        }
+        Ok(seen)
+    }
+}
+
 impl Inner {
-    /// Locks the lease and calls `work` with it. The value is `None` if there is no lease. Before and
-    /// after `work` all due steps are taken: terms end, and waiting requests get the lease.
+    /// Locks the lease and runs `request` with it. The value is `None` if there is no lease. Before
+    /// and after `request` all due steps are taken: terms end, and waiting requests get the lease.
     pub(super) fn transact<T>(
         &self,
         key: &LeaseKey,
         if_missing: IfMissing,
-        work: impl FnOnce(&mut LeaseTransaction<'_>) -> T,
-    ) -> Result<Observation<Option<T>>, Problem> {
+        request: impl FnOnce(&mut LeaseTransaction<'_>) -> T,
+    ) -> Result<Observation<T>, Problem> {
         let mut shard = self.table.lock(key);
         self.check_open()?;
         if if_missing == IfMissing::Create && shard.get(key).is_none() {
@@ -74,20 +125,14 @@ impl Inner {
             made.map_err(|full| over_limit(key, full, &self.limits))?;
         }
         let Some(entry) = shard.get_mut(key) else {
-            return Ok(Observation::settled(None, 0));
+            return Ok(Observation::of_missing(0, None));
         };
-        let mut seen = Observation::settled(None, entry.revision);
-        if entry.is_known() || if_missing == IfMissing::Create {
-            let transaction = LeaseTransaction::begin(self, key, entry);
-            let (value, done) = transaction.run(work);
-            seen.value = Some(value);
-            seen.revision = done.revision;
-            seen.repeatable = !done.requested;
-            seen.ticket = done.ticket;
-        }
-        if seen.ticket.is_none() {
-            seen.ticket = self.commit_queue.ticket(entry.revision);
-        }
+        let seen = if entry.is_known() || if_missing == IfMissing::Create {
+            LeaseTransaction::begin(self, key, entry).run(request)
+        } else {
+            let ticket = self.commit_queue.ticket(entry.revision);
+            Observation::of_missing(entry.revision, ticket)
+        };
         entry.drop_idle_interest();
         let durable = self.commit_queue.durable();
         if entry.is_vacant(durable) {
@@ -96,107 +141,131 @@ impl Inner {
         Ok(seen)
     }
 
-    /// Locks the lease and lets `read` read its durable state at the current time, without a change. The
-    /// answer need not wait: it is for requests that rested on changes that were undone.
+    /// Locks the lease and runs `request` with a copy of its durable state at the current time. The
+    /// answer need not wait: it is for requests that rested on changes that were undone. It is an
+    /// answer only if it is `repeatable`: otherwise the request would change the lease.
     ///
-    /// Changes that are not durable yet are skipped. They may become durable or be undone; no client has
-    /// learned of them, so the answer is that of the moment before them.
+    /// Changes that are not durable yet are skipped. They may become durable or be undone; no
+    /// client has learned of them, so the answer is that of the moment before them.
     ///
-    /// A term that time has ended is shown as ended though the disk does not have that. This grants nothing:
-    /// a grant is a change, and the lease stays as it was. The answer has the revision of the last durable
-    /// change, because the end has none yet; a poll for a later one goes on waiting. If the store restarts
-    /// before the end is written, the lease counts as renewed, as always: the same term may be seen again
-    /// under the same epoch, and no other candidate held the lease meanwhile.
+    /// A term that time has ended is shown as ended though the disk does not have that. This grants
+    /// nothing: a grant is a change, and the lease stays as it was. The answer has the revision of
+    /// the last durable change, because the end has none yet; a poll for a later one continues to
+    /// wait. If the store restarts before the end is written, the lease counts as renewed, as
+    /// always: the same term may be seen again under the same epoch, and no other candidate held
+    /// the lease meanwhile.
     pub(super) fn read_durable<T>(
         &self,
         key: &LeaseKey,
-        read: impl FnOnce(&mut LeaseTransaction<'_>) -> T,
-    ) -> Result<Observation<Option<T>>, Problem> {
+        request: impl FnOnce(&mut LeaseTransaction<'_>) -> T,
+    ) -> Result<Observation<T>, Problem> {
         let mut shard = self.table.lock(key);
         self.check_open()?;
         let Some(entry) = shard.get_mut(key) else {
-            return Ok(Observation::settled(None, 0));
+            return Ok(Observation::of_missing(0, None));
         };
         let durable = self.commit_queue.last_durable(key);
         let durable = durable.unwrap_or_else(|| entry.version());
         let current = entry.lease.record().clone();
         entry.lease.restore(durable.record);
-        let value = entry.is_known().then(|| {
-            let transaction = LeaseTransaction::begin(self, key, entry);
-            transaction.read_at_now(read)
-        });
+        let seen = match entry.is_known() {
+            true => LeaseTransaction::begin(self, key, entry).run_trial(request, durable.revision),
+            false => Observation::of_missing(durable.revision, None),
+        };
         entry.lease.restore(current);
         entry.drop_idle_interest();
-        Ok(Observation::settled(value, durable.revision))
+        Ok(seen)
     }
 
-    /// Does `work` again, because what it rested on was undone. If `refuse` refuses it by the durable state,
-    /// that is the answer, and no change is tried.
+    /// Runs `request` again, because the state that it saw was undone. If the request only reads,
+    /// or the durable state refuses it, that is the answer, and no change is tried.
     ///
-    /// Such a refusal stays true whatever becomes of the changes that are not durable yet: it is of the moment
-    /// before them. The end of a term by time may be unwritten and be forgotten by a restart, but then the
-    /// lease counts as renewed for the same holder: the refusal took nothing from another candidate.
+    /// Such a refusal stays true whatever becomes of the changes that are not durable yet: it is of
+    /// the moment before them. The end of a term by time may be unwritten and be forgotten by a
+    /// restart, but then the lease counts as renewed for the same holder: the refusal took nothing
+    /// from another candidate.
     pub(super) fn retry<T>(
         &self,
         key: &LeaseKey,
         if_missing: IfMissing,
-        work: impl FnOnce(&mut LeaseTransaction<'_>) -> T,
-        refuse: impl FnOnce(&LeaseTransaction<'_>) -> Option<T>,
-    ) -> Result<Observation<Option<T>>, Problem> {
-        let seen = self.read_durable(key, |transaction| refuse(transaction))?;
-        match (seen.value, if_missing) {
-            (Some(None), _) | (None, IfMissing::Create) => self.transact(key, if_missing, work),
-            (refused, _) => Ok(Observation::settled(refused.flatten(), seen.revision)),
+        mut request: impl FnMut(&mut LeaseTransaction<'_>) -> T,
+    ) -> Result<Observation<T>, Problem> {
+        let tried = self.read_durable(key, &mut request)?;
+        let is_missing = tried.value.is_none() && if_missing == IfMissing::Create;
+        match tried.repeatable && !is_missing {
+            true => Ok(tried),
+            false => self.transact(key, if_missing, request),
         }
     }
 
-    /// Does what time has made due, and arms the timer for the next time if a request waits for the lease or
-    /// a client watches it.
+    /// Takes the steps that are due, and arms the timer for the next time if a request waits for
+    /// the lease or a client watches it.
     pub(super) fn tick(&self, key: &LeaseKey) {
         let mut shard = self.table.lock(key);
         if let Some(entry) = shard.get_mut(key) {
             entry.drop_idle_interest();
             let needs_timer = entry.interest.is_some() || self.needs_timer(key);
             if self.check_open().is_ok() && needs_timer {
-                if let Some(interest) = &mut entry.interest {
-                    interest.armed = None;
-                }
                 LeaseTransaction::begin(self, key, entry).run_timer();
-                entry.drop_idle_interest();
             }
-            self.table
-                .tidy(&mut shard, key, self.commit_queue.durable());
         }
+        self.tidy(&mut shard, key);
+    }
+
+    /// Frees the memory that a lease no longer needs after a request or a client has left it.
+    pub(super) fn tidy(&self, shard: &mut Shard<OutcomeSender>, key: &LeaseKey) {
+        if let Some(entry) = shard.get_mut(key) {
+            entry.drop_idle_interest();
+        }
+        self.table.tidy(shard, key, self.commit_queue.durable());
     }
 }
 
 fn check_names(key: &LeaseKey, most: usize) -> Result<(), Problem> {
-    let names = [("namespace", key.namespace()), ("lease", key.lease())];
-    match names.into_iter().find(|(_, name)| name.len() > most) {
-        None => Ok(()),
-        Some((what, name)) => Err(Problem::new(
-            Code::InvalidName,
-            format!(
-                "the name of {what} {name} has {} bytes, at most {most} are allowed",
-                name.len()
-            ),
-        )),
+    for (what, name) in [("namespace", key.namespace()), ("lease", key.lease())] {
+        let bytes = name.len();
+        if bytes > most {
+            let detail =
+                format!("the name of {what} {name} has {bytes} bytes, at most {most} are allowed");
+            return Err(Problem::new(Code::InvalidName, detail));
+        }
     }
+    Ok(())
 }
 
 fn over_limit(key: &LeaseKey, full: Full, limits: &Limits) -> Problem {
     let namespace = key.namespace();
     let detail = match full {
-        Full::Leases(count) => {
-            let most = limits.max_leases_per_namespace;
-            format!("namespace {namespace} has {count} leases, at most {most} are allowed")
-        }
-        Full::Namespaces(count) => {
-            let most = limits.max_namespaces;
-            format!(
-                "the store has {count} namespaces, at most {most} are allowed, and {namespace} is not one of them"
-            )
-        }
+        Full::Leases(count) => format!(
+            "namespace {namespace} has {count} leases, at most {} are allowed",
+            limits.max_leases_per_namespace
+        ),
+        Full::Namespaces(count) => format!(
+            "the store has {count} namespaces, at most {} are allowed, and {namespace} is not one of them",
+            limits.max_namespaces
+        ),
     };
     Problem::new(Code::OverLimit, detail)
+}
+
+pub(super) fn unknown(key: &LeaseKey) -> Problem {
+    Problem::new(
+        Code::UnknownLease,
+        format!("namespace {} has no lease {}", key.namespace(), key.lease()),
+    )
+}
+
+/// The answer of a request whose change was undone.
+pub(super) fn undone(failure: CommitFailure) -> Problem {
+    match failure {
+        CommitFailure::DiskFull => Problem::new(
+            Code::DiskFull,
+            "the store's disk is full, so the change was undone; renewals still work",
+        ),
+        CommitFailure::Busy => Problem::new(
+            Code::EngineUnavailable,
+            "another program has the store's database locked, so the change was undone",
+        ),
+        CommitFailure::Failed => failed(),
+    }
 }

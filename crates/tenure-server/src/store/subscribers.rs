@@ -2,55 +2,41 @@
 
 use std::sync::Arc;
 
-use tenure_core::lease::{Change, Lapse};
+use tenure_core::lease::Change;
 use tracing::{debug, info};
 
 use crate::commit_queue::Subscriber;
 use crate::events::Events;
-use crate::model::{Cause, Content, LeaseChange};
+use crate::model::{Cause, LeaseChange};
 
 /// Logs changes and publishes them as events.
-#[derive(Debug)]
-pub(super) struct Subscribers {
-    pub(super) events: Arc<Events>,
-}
-
-impl Subscriber for Subscribers {
+impl Subscriber for Arc<Events> {
     fn committed(&self, changes: Vec<LeaseChange>) {
         changes.iter().for_each(log);
-        self.events.publish(changes);
+        self.publish(changes);
     }
 }
 
 /// Logs a change. Lease ids are secrets and stay out.
 fn log(change: &LeaseChange) {
     let (namespace, lease) = (change.key.namespace(), change.key.lease());
-    let grant = match &change.content {
-        Content::Lease(stored) => stored.grant.as_ref(),
-        Content::Deleted(_) => None,
-    };
+    let grant = change.stored().and_then(|stored| stored.grant.as_ref());
     let holder = grant.map_or("", |grant| grant.holder.as_str());
     let epoch = grant.map_or(0, |grant| grant.epoch.get());
     let reason = change.cause.reason().unwrap_or("");
-    macro_rules! log {
-        ($level:ident, $what:literal) => {
-            $level!(namespace, lease, holder, epoch, reason, $what)
-        };
-    }
+    let kind = change.cause.kind().to_string();
+    let what = match &change.cause {
+        Cause::Deleted => return info!(namespace, lease, "deleted"),
+        Cause::Requested(Change::HandedOver, _) => "handed over",
+        Cause::Requested(Change::Renewed(_), _) => "renewed for another duration",
+        Cause::Requested(Change::Changed, _) => "lease id changed",
+        Cause::Requested(Change::MetadataSet, _) => "metadata set",
+        _ => &kind,
+    };
     match &change.cause {
-        Cause::Requested(change, _) => match change {
-            Change::Granted(_) => log!(info, "granted"),
-            Change::Released => log!(info, "released"),
-            Change::HandedOver => log!(info, "handed over"),
-            Change::Breaking(_) => log!(info, "breaking"),
-            Change::Broken => log!(info, "broken"),
-            Change::Renewed(_) => log!(debug, "renewed for another duration"),
-            Change::Changed => log!(debug, "lease id changed"),
-            Change::MetadataSet => log!(debug, "metadata set"),
-            Change::Verified { .. } => {}
-        },
-        Cause::Lapsed(Lapse::Expired) => log!(info, "expired"),
-        Cause::Lapsed(Lapse::Broken) => log!(info, "broken"),
-        Cause::Deleted => info!(namespace, lease, "deleted"),
+        Cause::Requested(Change::Renewed(_) | Change::Changed | Change::MetadataSet, _) => {
+            debug!(namespace, lease, holder, epoch, reason, "{what}");
+        }
+        _ => info!(namespace, lease, holder, epoch, reason, "{what}"),
     }
 }

@@ -1,7 +1,6 @@
-//! The store's threads: one commits what is queued, one changes leases when their time comes, one scans
-//! namespaces that a client begins to watch, and one sends events to watchers.
+//! The store's threads: one commits queued changes, one changes leases when their time comes, one
+//! scans namespaces that a client begins to watch, and one sends events to watchers.
 
-use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use tracing::error;
 
-use super::{Inner, Status};
+use super::{Inner, stopping};
 use crate::engine::Engine;
 use crate::panics;
 
-/// How many leases of a namespace are scanned before the next namespace has its turn: a shard is locked for
-/// some 10 us to copy their keys.
+/// How many leases of a namespace are scanned before the next namespace has its turn: a shard is
+/// locked for some 10 us to copy their keys.
 const SCAN_PAGE: usize = 128;
 
-/// How long the scans work, and then how long they rest. A request that waits for a processor meanwhile waits
-/// no longer than it may wait for another request.
+/// How long the scans work, and then how long they rest. A request that waits for a processor
+/// meanwhile waits no longer than it may wait for another request.
 const SCAN_TIME: Duration = Duration::from_millis(1);
 
 /// The threads. They end when this is dropped.
@@ -53,19 +52,27 @@ impl Threads {
         let thread = thread::Builder::new().name(name.into());
         let handle = thread.spawn(move || {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&inner))) {
-                inner.fail_without(name, &*panic);
+                // Without this thread no expired lease would be granted, no event sent, or no
+                // change committed. The state that it left in memory is not known, so it is not
+                // started again: the store ends, and its next start reads the durable state.
+                let error = panics::text(&*panic);
+                error!(
+                    thread = name,
+                    error, "a thread of the store panicked; the store ends"
+                );
+                inner.fail();
             }
         })?;
         self.lock().push(handle);
         Ok(())
     }
 
-    /// Commits what is queued and ends the threads. Blocks.
+    /// Commits queued changes and ends the threads. Blocks.
     pub(super) fn close(&self) {
         let inner = &self.inner;
         inner.stopping.cancel();
         let shards = inner.table.lock_all();
-        inner.set_status(Status::Closed);
+        let _ = inner.ended.set(stopping());
         inner.commit_queue.close();
         drop(shards);
         inner.timer.close();
@@ -90,8 +97,8 @@ impl Drop for Threads {
 }
 
 impl Inner {
-    /// Changes leases that a request waits for or a client watches when their time comes, until the timer is
-    /// closed.
+    /// Changes leases that a request waits for or a client watches when their time comes, until the
+    /// timer is closed.
     fn run_timer(&self) {
         while let Some(key) = self.timer.next(&self.clock) {
             #[cfg(test)]
@@ -100,8 +107,8 @@ impl Inner {
         }
     }
 
-    /// Scans namespaces that a client watches, until the scans are closed. It rests as long as it works, so
-    /// all scans together take about half of a processor.
+    /// Scans namespaces that a client watches, until the scans are closed. It rests as long as it
+    /// works, so all scans together take about half of a processor.
     fn run_scans(&self) {
         let mut began = Instant::now();
         while let Some((namespace, place)) = self.scans.next(&self.clock) {
@@ -115,17 +122,5 @@ impl Inner {
                 began = Instant::now();
             }
         }
-    }
-
-    /// Ends the store because one of its threads has panicked. Without that thread no expired lease would be
-    /// granted, no event sent, or no change committed. The state that it left in memory is not known, so the
-    /// thread is not started again. The next start of the store reads what is durable.
-    fn fail_without(&self, thread: &str, panic: &(dyn Any + Send)) {
-        let error = panics::text(panic);
-        error!(
-            thread,
-            error, "a thread of the store panicked; the store ends"
-        );
-        self.fail();
     }
 }

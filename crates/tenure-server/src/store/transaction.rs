@@ -2,14 +2,15 @@
 
 use tenure_core::lease::{
     Applied, Change, Due, Lease, Operation, Owner, Priority, Record, Rejection, Remaining,
-    RequestNumber, Rules, Running, Waiting, apply_as,
+    RequestNumber, Rules, Running, TermEnd, Waiting,
 };
 use tenure_core::time::millis;
-use tenure_core::wire::LeaseView;
-use tenure_core::{Epoch, Instant, UnixMillis};
+use tenure_core::wire::{LeaseView, Problem};
+use tenure_core::{Instant, UnixMillis};
 use tokio::sync::watch;
 
-use super::wait::{OutcomeSender, WaitOutcome};
+use super::observe::{Observation, undone};
+use super::wait::{Outcome, OutcomeSender};
 use super::{Entry, Inner};
 use crate::clock;
 use crate::commit_queue::Ticket;
@@ -17,41 +18,36 @@ use crate::model::{
     Cause, ChangeSet, Content, Deleted, LeaseChange, LeaseKey, LeaseVersion, TermRecord,
 };
 
-/// One lease, locked, and the changes that are made to it.
-///
-/// [`run`](Self::run) does what is due before and after the request, and queues the changes for a commit.
-/// Every change goes through [`lease`](Self::lease), which keeps the lease as it was, for an undo.
+/// One lease, locked, and the changes that are made to it. [`run`](Self::run) takes the steps that
+/// are due before and after the request, and queues the changes for a commit. Every change goes
+/// through [`lease`](Self::lease), which keeps the lease as it was, for an undo.
 pub(super) struct LeaseTransaction<'a> {
     inner: &'a Inner,
     key: &'a LeaseKey,
     entry: &'a mut Entry,
-    now: Instant,
+    pub(super) now: Instant,
     /// The lease before its first change.
     before: Option<LeaseVersion>,
     changes: Vec<LeaseChange>,
     granted: Vec<WaiterGrant>,
-    /// The request itself made a change.
-    requested: bool,
-    /// A term that time has ended, which no change has recorded.
+    /// The request itself made a change, or would make one if this were no trial.
+    has_changed: bool,
+    /// The request joined the waiting queue: it has no answer yet.
+    has_joined: bool,
+    /// A request or a client begins to wait for the time at which the lease ends.
+    arms_timer: bool,
+    /// The lease is a copy that the caller discards.
+    is_trial: bool,
+    /// In a trial: the term that time has ended, which no change has recorded.
     unrecorded: Option<TermRecord>,
-}
-
-/// The result of a transaction.
-pub(super) struct Done {
-    /// The revision of the lease that the request saw or made.
-    pub(super) revision: u64,
-    /// The request itself made a change.
-    pub(super) requested: bool,
-    /// The ticket that the answer must wait for, if there were changes.
-    pub(super) ticket: Option<Ticket>,
 }
 
 /// A request that waited and was granted the lease.
 struct WaiterGrant {
     reply_to: OutcomeSender,
-    view: Box<LeaseView>,
-    /// The index of the change that is the grant.
-    change: usize,
+    view: LeaseView,
+    /// The grant is the change of this number. The first one has number 1.
+    change: u64,
 }
 
 impl<'a> LeaseTransaction<'a> {
@@ -65,49 +61,71 @@ impl<'a> LeaseTransaction<'a> {
             before: None,
             changes: Vec::new(),
             granted: Vec::new(),
-            requested: false,
+            has_changed: false,
+            has_joined: false,
+            arms_timer: false,
+            is_trial: false,
             unrecorded: None,
         }
     }
 
-    /// Does what is due, then `work`, then what is due after it; and queues all changes.
-    pub(super) fn run<T>(mut self, work: impl FnOnce(&mut Self) -> T) -> (T, Done) {
+    /// Takes the steps that are due, runs `request`, takes the steps that are due after it, and
+    /// queues all changes.
+    pub(super) fn run<T>(mut self, request: impl FnOnce(&mut Self) -> T) -> Observation<T> {
         self.settle();
-        let value = work(&mut self);
-        let (seen, requested) = (self.changes.len() as u64, self.requested);
+        let value = Some(request(&mut self));
+        let own = self.changes.len() as u64;
         self.settle();
-        let before = self.entry.revision;
-        let (first, ticket) = self.finish(false);
-        let revision = match seen {
-            0 => before,
-            seen => first + seen - 1,
-        };
-        let done = Done {
-            revision,
-            requested,
-            ticket,
-        };
-        (value, done)
+        let (before, all) = (self.entry.revision, self.changes.len() as u64);
+        let ticket = self.queue_changes();
+        let last = self.entry.revision;
+        Observation {
+            value,
+            revision: match own {
+                0 => before,
+                own => last - all + own,
+            },
+            ticket: match self.has_joined {
+                true => None,
+                false => ticket.or_else(|| self.in_flight()),
+            },
+            repeatable: !self.has_changed,
+        }
     }
 
-    /// Does what is due, and arms the timer for the next time.
+    /// Takes the steps that are due, and arms the timer for the next time.
     pub(super) fn run_timer(mut self) {
+        self.arms_timer = true;
         self.settle();
-        self.finish(true);
+        self.queue_changes();
     }
 
-    /// Lets `read` read the lease at the current time. It is not changed for good: the caller restores it.
-    pub(super) fn read_at_now<T>(mut self, read: impl FnOnce(&mut Self) -> T) -> T {
+    /// Runs `request` on a copy of the lease, which is durable as of `revision`, at the current
+    /// time. Nothing is queued: the caller restores the lease.
+    pub(super) fn run_trial<T>(
+        mut self,
+        request: impl FnOnce(&mut Self) -> T,
+        revision: u64,
+    ) -> Observation<T> {
+        self.is_trial = true;
         self.unrecorded = self.running_term();
         let mut ended = self.record().clone();
         ended.settle(self.now);
         self.entry.lease.restore(ended);
-        read(&mut self)
+        let value = Some(request(&mut self));
+        Observation {
+            value,
+            revision,
+            ticket: None,
+            repeatable: !self.has_changed,
+        }
     }
 
-    /// The instant of the transaction.
-    pub(super) const fn now(&self) -> Instant {
-        self.now
+    /// Whether the request may change the lease now. In a trial it may not; the trial notes that
+    /// the request would change it.
+    pub(super) const fn may_change(&mut self) -> bool {
+        self.has_changed |= self.is_trial;
+        !self.is_trial
     }
 
     /// The lease without the requests that wait.
@@ -140,26 +158,7 @@ impl<'a> LeaseTransaction<'a> {
             return self.unrecorded.clone();
         }
         self.record().running()?;
-        let grant = self.record().last_grant()?;
-        Some(TermRecord {
-            epoch: grant.epoch,
-            holder: grant.holder.clone(),
-            owner: grant.owner.clone(),
-            began_at: grant.granted_at,
-            ended: None,
-            reason: None,
-        })
-    }
-
-    /// Why this operation would be refused now, if it would be. Nothing changes.
-    pub(super) fn refusal(
-        &self,
-        rules: &Rules,
-        owner: Option<&Owner>,
-        operation: &Operation,
-    ) -> Option<Rejection> {
-        let mut record = self.record().clone();
-        apply_as(owner, &mut record, operation, self.now, rules).err()
+        self.term_record(None, None)
     }
 
     /// The ticket of the lease's changes that are not durable yet.
@@ -177,31 +176,24 @@ impl<'a> LeaseTransaction<'a> {
         &mut self,
         priority: Priority,
         waiting: Waiting<OutcomeSender>,
-        refusal: impl FnOnce() -> WaitOutcome,
+        refusal: impl FnOnce() -> Problem,
     ) {
+        self.has_joined = true;
+        self.arms_timer = true;
         let revision = self.entry.revision;
         if let Some(replaced) = self.entry.wait(priority, waiting) {
-            deliver(self.inner, revision, replaced.reply_to, refusal());
+            deliver(self.inner, revision, replaced.reply_to, Err(refusal()));
         }
     }
 
     /// A receiver that learns of changes of the lease.
     pub(super) fn subscribe(&mut self) -> watch::Receiver<u64> {
+        self.arms_timer = true;
         self.entry.interest().changed.subscribe()
     }
 
-    /// Applies an operation of this principal by the rules of the store.
-    pub(super) fn apply(
-        &mut self,
-        owner: Option<&Owner>,
-        operation: &Operation,
-        reason: Option<String>,
-    ) -> Result<Applied, Rejection> {
-        self.apply_by(&Rules::NATIVE, owner, operation, reason)
-    }
-
     /// Applies an operation by these rules.
-    pub(super) fn apply_by(
+    pub(super) fn apply(
         &mut self,
         rules: &Rules,
         owner: Option<&Owner>,
@@ -209,8 +201,8 @@ impl<'a> LeaseTransaction<'a> {
         reason: Option<String>,
     ) -> Result<Applied, Rejection> {
         let (now, running) = (self.now, self.record().running());
-        // These two never change anything that must be durable, so there is nothing to undo; except for a
-        // renewal that brings a term back which time has ended, if the rules allow that.
+        // These two never change anything that must be durable, so there is nothing to undo; except
+        // for a renewal of a term that time has ended, if the rules allow that.
         let changes_nothing = matches!(operation, Operation::Renew(_, None) | Operation::Verify(_))
             && (running.is_some() || !rules.renew_after_expiry);
         let lease = match changes_nothing {
@@ -218,70 +210,77 @@ impl<'a> LeaseTransaction<'a> {
             false => self.lease(),
         };
         let applied = lease.apply_as(owner, operation, now, rules)?;
-        // A break that moves nothing may be the first to give a reason, which is recorded too.
+        // A break that changes no time may be the first with a reason, which is recorded too.
         let gives_reason = reason.is_some() && matches!(applied.change, Change::Breaking(_));
+        if matches!(operation, Operation::Verify(_)) || !self.may_change() {
+            return Ok(applied);
+        }
         if applied.durable || gives_reason {
-            self.requested = true;
-            self.push_requested(&applied, running, reason.map(String::into_boxed_str));
+            self.has_changed = true;
+            let reason = reason.map(String::into_boxed_str);
+            let cause = Cause::Requested(applied.change.clone(), reason);
+            self.push(self.content(), cause, running);
         } else if matches!(applied.change, Change::Renewed(_)) {
             self.publish_renewal(&applied.change);
         }
         Ok(applied)
     }
 
-    /// Releases a grant that the waiting request of this number did not learn of, unless the lease has
-    /// changed since.
+    /// Releases a grant that the waiting request of this number did not learn of, unless the lease
+    /// has changed since.
     pub(super) fn give_back(&mut self, number: RequestNumber) {
         let (now, running) = (self.now, self.record().running());
         if let Some(released) = self.lease().give_back(number, now) {
-            self.push_requested(&released, running, None);
+            let cause = Cause::Requested(released.change, None);
+            self.push(self.content(), cause, running);
         }
     }
 
-    /// Deletes the lease, except for its greatest epoch and, for a while, the lease ids of its ended terms.
+    /// Deletes the lease, except for its greatest epoch and, for a while, the lease ids of its
+    /// ended terms.
     pub(super) fn delete(&mut self) -> Result<(), Rejection> {
         let (now, last) = (self.now, self.record().last_epoch());
         let floor = self.inner.floor();
         self.lease().delete(floor, now)?;
-        self.requested = true;
+        if !self.may_change() {
+            return Ok(());
+        }
+        self.has_changed = true;
         self.inner.raise_floor(last);
         self.entry.past = None;
-        self.inner.table.forget_old(now);
+        self.inner.table.deleted.forget_old(now);
         let retired = self.record().retired().collect();
         let deleted = Content::Deleted(Deleted { last, retired });
-        self.push_content(deleted, Cause::Deleted, None);
+        self.push(deleted, Cause::Deleted, None);
         Ok(())
     }
 
-    /// Does what is due: ends a term that time has ended, and grants a free lease to the first waiting
-    /// request.
+    /// Takes the steps that are due: ends a term that time has ended, and grants a free lease to
+    /// the first waiting request.
     fn settle(&mut self) {
         while self.entry.lease.is_due(self.now) {
             let (now, running) = (self.now, self.record().running());
             // A request that is given up leaves the queue by itself.
             let is_gone = |_: &OutcomeSender| false;
-            match self
+            let due = self
                 .lease()
-                .poll(now, clock::wall(), &Rules::NATIVE, is_gone)
-            {
+                .poll(now, clock::wall(), &Rules::NATIVE, is_gone);
+            match due {
                 Some(Due::Ended(lapse)) => {
-                    let term = self.term_to_record(running, None);
-                    self.push(Cause::Lapsed(lapse), term);
+                    self.push(self.content(), Cause::Lapsed(lapse), running);
                 }
-                Some(Due::Granted { to, epoch }) => self.grant_to(to, epoch),
+                Some(Due::Granted { to, epoch }) => {
+                    let cause = Cause::Requested(Change::Granted(epoch), None);
+                    self.push(self.content(), cause, None);
+                    self.granted.push(WaiterGrant {
+                        reply_to: to.reply_to,
+                        view: self.view(),
+                        change: self.changes.len() as u64,
+                    });
+                }
                 None => return,
             }
         }
-    }
-
-    fn grant_to(&mut self, waiting: Waiting<OutcomeSender>, epoch: Epoch) {
-        let change = self.changes.len();
-        self.push(Cause::Requested(Change::Granted(epoch), None), None);
-        self.granted.push(WaiterGrant {
-            reply_to: waiting.reply_to,
-            view: self.view().into(),
-            change,
-        });
     }
 
     /// The lease, to be changed. It is kept as it was, for an undo.
@@ -294,88 +293,84 @@ impl<'a> LeaseTransaction<'a> {
 
     /// Sends a renewal to the watchers that asked for renewals. It is not a change.
     fn publish_renewal(&self, change: &Change) {
-        // After a change in this transaction the renewal rests on a revision that does not exist yet.
-        if self.inner.events.wants_renewals(self.key) && self.changes.is_empty() {
-            let stored = self.record().store(self.now);
+        // After a change in this transaction the renewal rests on a revision that does not exist
+        // yet.
+        if self.inner.events.topics.wants_renewals(self.key) && self.changes.is_empty() {
             let cause = Cause::Requested(change.clone(), None);
-            let mut renewal = self.change(Content::Lease(stored.into()), cause, None);
+            let mut renewal = self.change(self.content(), cause, None);
             renewal.revision = self.entry.revision;
             self.inner.events.publish_renewal(renewal);
         }
     }
 
-    /// Queues the changes, tells the requests that wait, and arms the timer. Returns the revision of the
-    /// first change, and what an answer must wait for.
-    fn finish(mut self, always_arm: bool) -> (u64, Option<Ticket>) {
+    /// Queues the changes, sends waiting requests their grants, and arms the timer. Returns the
+    /// ticket of the changes, if there are any.
+    fn queue_changes(&mut self) -> Option<Ticket> {
         let changes = std::mem::take(&mut self.changes);
-        let (count, has_changed) = (changes.len() as u64, !changes.is_empty());
-        let (mut first, mut ticket) = (self.entry.revision, None);
-        if has_changed {
+        let (count, has_changes) = (changes.len() as u64, !changes.is_empty());
+        let mut ticket = None;
+        if has_changes {
             let before = self.before.take().unwrap_or_else(|| self.entry.version());
             // A release and the grant that follows it are committed together, or undone together.
-            let set = ChangeSet { before, changes };
+            let set = ChangeSet {
+                before,
+                changes,
+                ..ChangeSet::default()
+            };
             let (last, appended) = self.inner.commit_queue.append(set);
             ticket = appended;
             self.entry.revision = last;
-            first = last + 1 - count;
-            for WaiterGrant {
-                reply_to,
-                mut view,
-                change,
-            } in std::mem::take(&mut self.granted)
-            {
-                view.revision = first + change as u64;
-                deliver(self.inner, last, reply_to, WaitOutcome::Granted(view));
+            for mut grant in std::mem::take(&mut self.granted) {
+                grant.view.revision = last - count + grant.change;
+                deliver(self.inner, last, grant.reply_to, Ok(grant.view));
             }
         }
-        self.arm_timer(has_changed, always_arm);
-        (first, ticket)
+        self.arm_timer(has_changes);
+        ticket
     }
 
-    fn arm_timer(&mut self, has_changed: bool, always: bool) {
-        let Entry {
-            lease,
-            interest,
-            revision,
-            ..
-        } = &mut *self.entry;
-        let next = || lease.record().next_lapse(self.now);
-        if let Some(interest) = interest {
-            if has_changed {
-                interest.changed.send_replace(*revision);
-            }
-            if let Some(at) = next()
-                && interest.armed.is_none_or(|armed| at < armed)
-            {
-                interest.armed = Some(at);
-                self.inner.timer.arm(at, self.key.clone());
-            }
+    /// Notifies long polls of changes, and arms the timer for the next time. A renewal without
+    /// other changes does not arm it: the timer then fires too early, and arms itself again.
+    fn arm_timer(&mut self, has_changes: bool) {
+        if !has_changes && !self.arms_timer {
+            return;
         }
-        // Not at renewals: the timer then fires too early, and arms itself again.
-        if (has_changed || always)
-            && self.inner.needs_timer(self.key)
-            && let Some(at) = next()
+        let interest = &self.entry.interest;
+        if let (true, Some(interest)) = (has_changes, interest) {
+            interest.changed.send_replace(self.entry.revision);
+        }
+        if (interest.is_some() || self.inner.needs_timer(self.key))
+            && let Some(at) = self.record().next_lapse(self.now)
         {
             self.inner.timer.arm(at, self.key.clone());
         }
     }
 
-    /// The record of the term that ran before the last change: its end, or, if the term goes on, only
-    /// the reason for its coming end.
+    /// The record of the term that ran before the last change: its end, or, if the term continues,
+    /// only the reason for its coming end.
     fn term_to_record(
         &self,
         running: Option<Running>,
         reason: Option<Box<str>>,
     ) -> Option<TermRecord> {
-        let ended = running?.ended(self.record(), self.now);
-        if ended.is_none() && reason.is_none() {
-            return None;
-        }
-        let ended = ended.map(|(end, at)| {
+        let ended = running?.ended(self.record(), self.now).map(|(end, at)| {
             let ago = millis(self.now.since(at));
-            let at = clock::wall().get().saturating_sub(ago);
-            (end, UnixMillis::new(at))
+            (
+                end,
+                UnixMillis::new(clock::wall().get().saturating_sub(ago)),
+            )
         });
+        match ended.is_some() || reason.is_some() {
+            true => self.term_record(ended, reason),
+            false => None,
+        }
+    }
+
+    fn term_record(
+        &self,
+        ended: Option<(TermEnd, UnixMillis)>,
+        reason: Option<Box<str>>,
+    ) -> Option<TermRecord> {
         let grant = self.record().last_grant()?;
         Some(TermRecord {
             epoch: grant.epoch,
@@ -387,22 +382,18 @@ impl<'a> LeaseTransaction<'a> {
         })
     }
 
-    fn push_requested(
-        &mut self,
-        applied: &Applied,
-        running: Option<Running>,
-        reason: Option<Box<str>>,
-    ) {
-        let term = self.term_to_record(running, reason.clone());
-        self.push(Cause::Requested(applied.change.clone(), reason), term);
+    /// The lease as it is now, for a change.
+    fn content(&self) -> Content {
+        Content::Lease(self.record().store(self.now).into())
     }
 
-    fn push(&mut self, cause: Cause, term: Option<TermRecord>) {
-        let stored = self.record().store(self.now);
-        self.push_content(Content::Lease(stored.into()), cause, term);
-    }
-
-    fn push_content(&mut self, content: Content, cause: Cause, mut term: Option<TermRecord>) {
+    /// Adds a change that was just made. `running` is the term that ran before it.
+    fn push(&mut self, content: Content, cause: Cause, running: Option<Running>) {
+        let reason = match &cause {
+            Cause::Requested(_, reason) => reason.clone(),
+            Cause::Lapsed(_) | Cause::Deleted => None,
+        };
+        let mut term = self.term_to_record(running, reason);
         if self.inner.term_history.is_none()
             && let Some(term) = term.take()
         {
@@ -431,10 +422,10 @@ impl<'a> LeaseTransaction<'a> {
     }
 }
 
-/// Sends the outcome of a request that waited, once `revision` is durable. If the request was given up, it
-/// gives a grant back by itself.
-fn deliver(inner: &Inner, revision: u64, reply_to: OutcomeSender, outcome: WaitOutcome) {
+/// Sends the outcome of a request that waited, once `revision` is durable. If the request was given
+/// up, it gives a grant back by itself.
+fn deliver(inner: &Inner, revision: u64, reply_to: OutcomeSender, outcome: Outcome) {
     inner.commit_queue.on_durable(revision, move |durable| {
-        let _ = reply_to.send(durable.map(|()| outcome));
+        let _ = reply_to.send(Box::new(durable.map_err(undone).and(outcome)));
     });
 }

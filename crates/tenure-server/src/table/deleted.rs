@@ -11,7 +11,7 @@ use crate::model::{DELETED_LIMIT, LeaseKey};
 /// The records of deleted leases, whose lease ids of ended terms must not be granted again yet. Only
 /// making and forgetting a lease look here.
 #[derive(Debug, Default)]
-pub(super) struct Deleted(Mutex<Records>);
+pub(crate) struct Deleted(Mutex<Records>);
 
 #[derive(Debug, Default)]
 struct Records {
@@ -49,7 +49,7 @@ impl Deleted {
     }
 
     /// Forgets records whose time is over at `now`.
-    pub(super) fn forget_old(&self, now: Instant) {
+    pub(crate) fn forget_old(&self, now: Instant) {
         let records = &mut *self.lock();
         while let Some(oldest) = records.order.first_entry()
             && oldest.key().0 <= now

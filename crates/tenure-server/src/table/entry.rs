@@ -1,6 +1,5 @@
 //! One lease in the table, and the requests that wait for it.
 
-use tenure_core::Instant;
 use tenure_core::lease::{Lease, Priority, Record, Waiting};
 use tokio::sync::watch;
 
@@ -25,8 +24,6 @@ pub(crate) struct Entry<W> {
 pub(crate) struct Interest {
     /// Long polls; the value is the revision.
     pub(crate) changed: watch::Sender<u64>,
-    /// The time for which the timer is armed.
-    pub(crate) armed: Option<Instant>,
 }
 
 impl<W> Entry<W> {
@@ -71,7 +68,6 @@ impl<W> Entry<W> {
         self.interest.get_or_insert_with(|| {
             Box::new(Interest {
                 changed: watch::Sender::new(revision),
-                armed: None,
             })
         })
     }

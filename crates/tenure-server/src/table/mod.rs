@@ -12,7 +12,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use counts::Counts;
 use deleted::Deleted;
-use tenure_core::Instant;
 use tenure_core::lease::Record;
 
 use crate::config::Limits;
@@ -32,7 +31,7 @@ const SHARDS: usize = 64;
 pub(crate) struct Table<W> {
     shards: Vec<Mutex<Shard<W>>>,
     counts: Counts,
-    deleted: Deleted,
+    pub(crate) deleted: Deleted,
 }
 
 /// The position of a scan of a namespace. By default it is at its start.
@@ -166,11 +165,6 @@ impl<W> Table<W> {
             self.deleted.put(key, left);
         }
     }
-
-    /// Forgets the records of deleted leases whose time is over at `now`.
-    pub(crate) fn forget_old(&self, now: Instant) {
-        self.deleted.forget_old(now);
-    }
 }
 
 impl Place {
@@ -205,6 +199,12 @@ fn lock<W>(shard: &Mutex<Shard<W>>) -> MutexGuard<'_, Shard<W>> {
 mod tests {
     use super::shard::Slot;
     use super::*;
+
+    impl<W> Shard<W> {
+        pub(crate) fn is_empty(&self) -> bool {
+            self.slots.is_empty() && self.order.is_empty()
+        }
+    }
 
     fn keys(table: &Table<()>, prefix: &str, after: Option<&str>, count: usize) -> Vec<String> {
         let after = after.map(LeaseKey::of_text);

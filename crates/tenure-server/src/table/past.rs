@@ -1,28 +1,20 @@
 //! The terms of a lease in a store in memory.
 
-use std::collections::VecDeque;
-
 use crate::model::TermRecord;
 
-/// The last terms of one lease.
+/// The last terms of one lease, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Past {
-    /// Newest first.
-    terms: VecDeque<TermRecord>,
-}
+pub(crate) struct Past(Vec<TermRecord>);
 
 impl Past {
     /// Records a term, and forgets the oldest beyond `most`.
     pub(crate) fn record(&mut self, term: TermRecord, most: usize) {
-        match self.terms.front_mut() {
-            Some(last) if last.epoch == term.epoch => *last = term.replacing(last.clone()),
-            _ => self.terms.push_front(term),
-        }
-        self.terms.truncate(most);
+        term.add_to(&mut self.0);
+        self.0.drain(..self.0.len().saturating_sub(most));
     }
 
     /// The terms, newest first.
     pub(crate) fn terms(&self) -> impl Iterator<Item = TermRecord> {
-        self.terms.iter().cloned()
+        self.0.iter().rev().cloned()
     }
 }

@@ -12,8 +12,8 @@ use super::{Entry, LeaseKey};
 /// processor's cache at every step; and in the order of their keys, for lists.
 #[derive(Debug)]
 pub(crate) struct Shard<W> {
-    slots: HashTable<Box<Slot<W>>>,
-    order: BTreeSet<LeaseKey>,
+    pub(super) slots: HashTable<Box<Slot<W>>>,
+    pub(super) order: BTreeSet<LeaseKey>,
 }
 
 /// A lease and its name in one block of memory, so that finding one loads the other, and the empty slots of
@@ -47,11 +47,6 @@ impl<W> Shard<W> {
     /// The keys in this range, in order.
     pub(super) fn keys(&self, range: impl RangeBounds<str>) -> impl Iterator<Item = &LeaseKey> {
         self.order.range::<str, _>(range)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.slots.is_empty() && self.order.is_empty()
     }
 
     pub(super) fn insert(&mut self, key: LeaseKey, entry: Entry<W>) {

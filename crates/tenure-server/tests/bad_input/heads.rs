@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn bytes_that_are_not_http_do_no_harm() {
+async fn bytes_that_are_not_http_affect_no_other_request() {
     let api = in_memory().api;
     let address = api.origin.strip_prefix("http://").unwrap();
     for bytes in [

@@ -1,15 +1,17 @@
 //! The lease of a blob: see [`tenure_azure::client`].
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use reqwest::Url;
 use tenure_azure::client::{AzureBlob, BlobCandidacy, BlobClient, BlobClientError, BlobLease};
 use tenure_core::ElectionName;
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
 
-use super::{BackendError, BoxFuture, LeaseBackend, SharedBackend};
+use super::error::Kind;
+use super::{BackendError, LeaseBackend, SharedBackend};
 use crate::candidate_runtime::StartError;
 use crate::config::Config;
 use crate::http::HttpClients;
@@ -70,10 +72,11 @@ impl LeaseBackend for AzureBlobBackend {
 
     fn ping(&self) -> BoxFuture<'_, Result<Pong, BackendError>> {
         Box::pin(async move {
-            let pong = self.lease.client().ping().await?;
+            let sent = Instant::now();
+            let date = self.lease.client().ping().await?;
             Ok(Pong {
-                round_trip: pong.round_trip,
-                date: pong.date,
+                round_trip: sent.elapsed(),
+                date,
             })
         })
     }
@@ -85,12 +88,11 @@ impl LeaseBackend for AzureBlobBackend {
 
 impl From<BlobClientError> for BackendError {
     fn from(error: BlobClientError) -> Self {
-        if matches!(error, BlobClientError::Unreachable { .. }) {
-            Self::unreachable(error)
-        } else if error.is_transient() {
-            Self::transient(error)
-        } else {
-            Self::definite(error)
-        }
+        let kind = match &error {
+            BlobClientError::Unreachable { .. } => Kind::Unreachable,
+            error if error.is_transient() => Kind::Transient,
+            _ => Kind::Definite,
+        };
+        Self::new(kind, error)
     }
 }

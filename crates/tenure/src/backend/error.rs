@@ -14,29 +14,17 @@ pub struct BackendError {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
+    /// There was no answer.
     Unreachable,
+    /// The service can't execute the request now.
     Transient,
+    /// The service refuses the request, and would refuse it again.
     Definite,
 }
 
 impl BackendError {
-    /// There was no answer.
-    pub(crate) fn unreachable(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::new(Kind::Unreachable, error)
-    }
-
-    /// The service can't execute the request now.
-    pub(crate) fn transient(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::new(Kind::Transient, error)
-    }
-
-    /// The service refuses the request, and would refuse it again.
-    pub(crate) fn definite(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::new(Kind::Definite, error)
-    }
-
-    fn new(kind: Kind, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub(super) fn new(kind: Kind, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         let error = error.into();
         Self { kind, error }
     }

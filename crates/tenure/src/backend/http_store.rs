@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use reqwest::Method;
 use tenure_core::lease::LeaseDuration;
 use tenure_core::lease::candidate::{Answer, Request};
@@ -12,12 +13,13 @@ use tenure_core::wire::{
     AcquireRequest, Code, HandOverRequest, LeaseView, MetadataRequest, Problem, ReleaseRequest,
     RenewManyReply, RenewManyRequest, RenewOne, RenewRequest, RenewResult,
 };
-use tenure_core::{CandidateId, ElectionName, Epoch, Name};
+use tenure_core::{CandidateId, ElectionName, Epoch};
 
-use super::{BackendError, BoxFuture, LeaseBackend, SharedBackend};
+use super::error::Kind;
+use super::{BackendError, LeaseBackend, SharedBackend};
 use crate::config::Config;
-use crate::http::{HttpClientError, HttpClients, REQUEST_TIMEOUT};
-use crate::store::{Endpoint, Pong, StoreClient, StoreError, path};
+use crate::http::{HttpClientError, HttpClients};
+use crate::store::{Call, Endpoint, Pong, StoreClient, StoreError, path};
 
 /// How long a candidate that is not let in tries again: a store reads a changed access file within a
 /// second, so a token may be newer than what the store has read.
@@ -64,21 +66,88 @@ pub(super) fn open(
 
 impl LeaseBackend for HttpStore {
     fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, Answer> {
-        Box::pin(async move { self.settle(self.send(request, timeout).await) })
+        Box::pin(async move {
+            let releases = matches!(request, Request::Release { .. } | Request::HandOver { .. });
+            let path = |verb| path(&self.election, verb);
+            let call = match request {
+                Request::Acquire {
+                    lease_id,
+                    wait,
+                    min_epoch,
+                } => {
+                    let body = AcquireRequest {
+                        lease_id: Some(wire_id(lease_id)),
+                        wait_ms: Some(wait.into()),
+                        min_epoch: min_epoch.map(|epoch| epoch.get().into()),
+                        ..self.acquire.clone()
+                    };
+                    Call::post(path("/acquire"), &body)
+                }
+                Request::Renew(lease_id) => {
+                    let body = RenewRequest {
+                        lease_id: wire_id(lease_id),
+                        duration_ms: None,
+                    };
+                    Call::post(path("/renew"), &body)
+                }
+                Request::Release { lease_id, reason } => {
+                    let body = ReleaseRequest {
+                        lease_id: wire_id(lease_id),
+                        reason: reason.map(|reason| reason.to_string()),
+                    };
+                    Call::post(path("/release"), &body)
+                }
+                Request::HandOver {
+                    lease_id,
+                    to,
+                    within,
+                } => {
+                    let body = HandOverRequest {
+                        lease_id: Some(wire_id(lease_id)),
+                        to: to.to_string(),
+                        within_ms: within.into(),
+                    };
+                    Call::post(path("/handover"), &body)
+                }
+            };
+            let answer = self.store.ask_once(&Call { timeout, ..call }).await;
+            self.settle(match answer {
+                Ok(_) if releases => Answer::Released,
+                answer => answer_to(answer),
+            })
+        })
     }
 
-    fn renew_many<'a>(
-        &'a self,
-        namespace: &'a Name,
-        renewals: Vec<(Name, LeaseId)>,
+    fn renew_many(
+        &self,
+        renewals: Vec<(ElectionName, LeaseId)>,
         timeout: Duration,
-    ) -> BoxFuture<'a, Vec<Answer>> {
+    ) -> BoxFuture<'_, Vec<Answer>> {
         Box::pin(async move {
-            let answers = self.renew_many(namespace, renewals, timeout).await;
-            answers
-                .into_iter()
-                .map(|answer| self.settle(answer))
-                .collect()
+            let Some((election, _)) = renewals.first() else {
+                return Vec::new();
+            };
+            let path = format!("v1/namespaces/{}/renew", election.namespace());
+            let one = |(election, lease_id): &(ElectionName, LeaseId)| RenewOne {
+                lease: election.name().to_string(),
+                lease_id: wire_id(*lease_id),
+            };
+            let leases = renewals.iter().map(one).collect();
+            let call = Call::post(path, &RenewManyRequest { leases });
+            match self.store.ask_once(&Call { timeout, ..call }).await {
+                Ok(RenewManyReply { results }) if results.len() == renewals.len() => {
+                    let each = results.into_iter().map(|result| match result {
+                        RenewResult::View(view) => self.settle(answer_to(Ok(*view))),
+                        RenewResult::Problem(problem) => self.settle(answer_to_problem(&problem)),
+                    });
+                    each.collect()
+                }
+                Ok(_) => {
+                    let mismatch = "the store answered with a different number of leases".into();
+                    vec![Answer::Unknown(mismatch); renewals.len()]
+                }
+                Err(error) => vec![self.settle(answer_to(Err(error))); renewals.len()],
+            }
         })
     }
 
@@ -92,7 +161,16 @@ impl LeaseBackend for HttpStore {
         lease_id: LeaseId,
         metadata: Metadata,
     ) -> BoxFuture<'_, Result<(), BackendError>> {
-        Box::pin(async move { Ok(self.proclaim(lease_id, metadata).await?) })
+        Box::pin(async move {
+            let lease_id = wire_id(lease_id);
+            let body = MetadataRequest { lease_id, metadata };
+            let call = Call {
+                method: Method::PUT,
+                ..Call::post(path(&self.election, "/metadata"), &body)
+            };
+            let _: LeaseView = self.store.ask_once(&call).await?;
+            Ok(())
+        })
     }
 
     fn lease_after<'a>(
@@ -109,18 +187,8 @@ impl LeaseBackend for HttpStore {
     }
 
     fn address(&self) -> String {
-        let servers = self.store.servers().iter().map(ToString::to_string);
+        let servers = self.store.endpoints.iter().map(ToString::to_string);
         servers.collect::<Vec<_>>().join(", ")
-    }
-}
-
-impl From<StoreError> for BackendError {
-    fn from(error: StoreError) -> Self {
-        match &error {
-            StoreError::Unreachable { .. } => Self::unreachable(error),
-            StoreError::Problem(problem) if !problem.code.is_transient() => Self::definite(error),
-            StoreError::Problem(_) | StoreError::NotAStore { .. } => Self::transient(error),
-        }
     }
 }
 
@@ -135,7 +203,7 @@ impl HttpStore {
                 if is_early || self.was_admitted.load(Ordering::Relaxed) {
                     return Answer::Unknown(why);
                 }
-                let origin = self.store.credentials().origin();
+                let origin = self.store.credentials.origin();
                 Answer::Denied(format!("{why}; {origin}"))
             }
             Answer::Unknown(_) | Answer::Refused(_) => answer,
@@ -145,114 +213,16 @@ impl HttpStore {
             }
         }
     }
+}
 
-    async fn send(&self, request: Request, timeout: Duration) -> Answer {
-        match request {
-            Request::Acquire {
-                lease_id,
-                wait,
-                min_epoch,
-            } => {
-                let mut body = self.acquire.clone();
-                body.lease_id = Some(wire_id(lease_id));
-                body.wait_ms = Some(wait.into());
-                body.min_epoch = min_epoch.map(|epoch| epoch.get().into());
-                answer_to_grant(self.post("/acquire", &body, timeout).await)
-            }
-            Request::Renew(lease_id) => {
-                let body = RenewRequest {
-                    lease_id: wire_id(lease_id),
-                    duration_ms: None,
-                };
-                answer_to_grant(self.post("/renew", &body, timeout).await)
-            }
-            Request::Release { lease_id, reason } => {
-                let body = ReleaseRequest {
-                    lease_id: wire_id(lease_id),
-                    reason: reason.map(|reason| reason.as_str().to_owned()),
-                };
-                let answer = self.post("/release", &body, timeout).await;
-                answer.map_or_else(answer_to_error, |_| Answer::Released)
-            }
-            Request::HandOver {
-                lease_id,
-                to,
-                within,
-            } => {
-                let body = HandOverRequest {
-                    lease_id: Some(wire_id(lease_id)),
-                    to: to.to_string(),
-                    within_ms: within.into(),
-                };
-                let answer = self.post("/handover", &body, timeout).await;
-                answer.map_or_else(answer_to_error, |_| Answer::Released)
-            }
-        }
-    }
-
-    /// Renews several leases of one namespace.
-    async fn renew_many(
-        &self,
-        namespace: &Name,
-        renewals: Vec<(Name, LeaseId)>,
-        timeout: Duration,
-    ) -> Vec<Answer> {
-        let one = |(lease, lease_id): &(Name, LeaseId)| RenewOne {
-            lease: lease.to_string(),
-            lease_id: wire_id(*lease_id),
+impl From<StoreError> for BackendError {
+    fn from(error: StoreError) -> Self {
+        let kind = match &error {
+            StoreError::Unreachable { .. } => Kind::Unreachable,
+            StoreError::Problem(problem) if !problem.code.is_transient() => Kind::Definite,
+            StoreError::Problem(_) | StoreError::NotAStore { .. } => Kind::Transient,
         };
-        let body = RenewManyRequest {
-            leases: renewals.iter().map(one).collect(),
-        };
-        let path = format!("v1/namespaces/{namespace}/renew");
-        let answer = self
-            .store
-            .ask_once(Method::POST, &path, Some(&body), timeout)
-            .await;
-        match answer {
-            Ok(RenewManyReply { results }) if results.len() == renewals.len() => {
-                let each = results.into_iter().map(|result| match result {
-                    RenewResult::View(view) => answer_to_grant(Ok(*view)),
-                    RenewResult::Problem(problem) => answer_to_problem(&problem),
-                });
-                each.collect()
-            }
-            Ok(_) => {
-                let mismatch =
-                    Answer::Unknown("the store answered with a different number of leases".into());
-                vec![mismatch; renewals.len()]
-            }
-            Err(error) => vec![answer_to_error(error); renewals.len()],
-        }
-    }
-
-    async fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> Result<(), StoreError> {
-        let body = MetadataRequest {
-            lease_id: wire_id(lease_id),
-            metadata,
-        };
-        let path = path(&self.election, "/metadata");
-        let answer = self
-            .store
-            .ask_once(Method::PUT, &path, Some(&body), REQUEST_TIMEOUT)
-            .await;
-        answer.map(|_: LeaseView| ())
-    }
-
-    async fn post(
-        &self,
-        verb: &str,
-        body: &impl serde::Serialize,
-        timeout: Duration,
-    ) -> Result<LeaseView, StoreError> {
-        self.store
-            .ask_once(
-                Method::POST,
-                &path(&self.election, verb),
-                Some(body),
-                timeout,
-            )
-            .await
+        Self::new(kind, error)
     }
 }
 
@@ -260,37 +230,27 @@ fn wire_id(lease_id: LeaseId) -> String {
     lease_id.to_wire().to_string()
 }
 
-fn answer_to_grant(answer: Result<LeaseView, StoreError>) -> Answer {
+fn answer_to(answer: Result<LeaseView, StoreError>) -> Answer {
     match answer {
         Ok(view) => match view.epoch.and_then(Epoch::new) {
             Some(epoch) => Answer::Held(epoch),
             None => Answer::Unknown("the store's answer has no epoch".into()),
         },
-        Err(error) => answer_to_error(error),
-    }
-}
-
-fn answer_to_error(error: StoreError) -> Answer {
-    match error {
-        StoreError::Problem(problem) => answer_to_problem(&problem),
+        Err(StoreError::Problem(problem)) => answer_to_problem(&problem),
         // A transport failure, or another server at this address for now (a proxy without its
         // backend, say).
-        StoreError::Unreachable { .. } | StoreError::NotAStore { .. } => {
-            Answer::Unknown(error.to_string())
-        }
+        Err(error) => Answer::Unknown(error.to_string()),
     }
 }
 
 fn answer_to_problem(problem: &Problem) -> Answer {
     let why = || format!("{} ({})", problem.detail, problem.code.as_str());
     match problem.code {
-        Code::LeaseHeld => Answer::HeldByAnother {
-            holder: problem
-                .holder
-                .as_ref()
-                .and_then(|holder| holder.parse::<CandidateId>().ok()),
-            epoch: problem.epoch.and_then(Epoch::new),
-        },
+        Code::LeaseHeld => {
+            let holder = problem.holder.as_ref();
+            let holder = holder.and_then(|holder| holder.parse::<CandidateId>().ok());
+            Answer::HeldByAnother(holder.zip(problem.epoch.and_then(Epoch::new)))
+        }
         Code::LeaseIdRetired => Answer::IdRetired,
         Code::LeaseBroken | Code::LeaseBreaking => Answer::Broken {
             remaining: Duration::from_millis(problem.remaining_ms.unwrap_or(0)),

@@ -12,13 +12,13 @@ pub(crate) mod memory;
 
 use std::any::Any;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{BoxFuture, join_all};
+use tenure_core::ElectionName;
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
-use tenure_core::{ElectionName, Name};
 
 pub use error::BackendError;
 
@@ -27,8 +27,6 @@ use crate::clock::Clock;
 use crate::config::{Config, Strategy};
 use crate::http::HttpClients;
 use crate::store::{LeaseView, Pong};
-
-pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A lease service for one candidate, or for the observers of one election.
 ///
@@ -43,20 +41,13 @@ pub(crate) trait LeaseBackend: Any + fmt::Debug + Send + Sync {
     /// Renews several leases of one namespace by one request, where the service can. Answers come in
     /// the order of the renewals. Called only if [`shares_requests_with`](Self::shares_requests_with)
     /// returns true for two candidates.
-    fn renew_many<'a>(
-        &'a self,
-        namespace: &'a Name,
-        renewals: Vec<(Name, LeaseId)>,
+    fn renew_many(
+        &self,
+        renewals: Vec<(ElectionName, LeaseId)>,
         timeout: Duration,
-    ) -> BoxFuture<'a, Vec<Answer>> {
-        let _ = namespace;
-        Box::pin(async move {
-            let mut answers = Vec::new();
-            for (_, lease_id) in renewals {
-                answers.push(self.send(Request::Renew(lease_id), timeout).await);
-            }
-            answers
-        })
+    ) -> BoxFuture<'_, Vec<Answer>> {
+        let renew = move |(_, lease_id)| self.send(Request::Renew(lease_id), timeout);
+        Box::pin(join_all(renewals.into_iter().map(renew)))
     }
 
     /// Whether renewals of both candidates may go in one request.
@@ -111,7 +102,7 @@ pub(crate) fn open(
         Strategy::Lease => http_store::open(config, clients)?,
         #[cfg(feature = "azure")]
         Strategy::AzureBlob(blob) => azure_blob::open(config, blob, clients)?,
-        Strategy::Static => memory::open(config, clock),
+        Strategy::Static => memory::MemoryStore::new(clock.clone()).backend(config),
         #[cfg(feature = "peers")]
         Strategy::Both(_) => http_store::open(config, clients)?,
         #[cfg(feature = "peers")]

@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use reqwest::Url;
 use tenure_core::bully::{
-    self, GroupGuarantee, GroupTimingsError, Member, Membership, MembershipError, NotAMember,
+    GroupGuarantee, GroupTimingsError, GroupTimingsOptions, Membership, MembershipError, NotAMember,
 };
-use tenure_core::detector::{Detection, DetectionOptions, OptionsError};
-use tenure_core::lease::candidate::Timings;
+use tenure_core::detector::{DetectionOptions, OptionsError};
 use tenure_core::{Name, NodeId};
 
 use crate::peer_transport::PeerKey;
@@ -78,25 +77,23 @@ impl Peer {
     pub fn url(&self) -> &str {
         self.url.as_str()
     }
+}
 
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+/// Reads `1=http://10.0.0.1:7500`, or `1@50=http://10.0.0.1:7500` with a priority of 50.
+impl FromStr for Peer {
+    type Err = PeerError;
+
+    fn from_str(text: &str) -> Result<Self, PeerError> {
         let right = "write number=address, such as 1=http://10.0.0.1:7500, or with a priority \
                      1@50=http://10.0.0.1:7500";
-        let wrong = |what: &str| format!("{:?}: {what}; {right}", Endpoint::shown(text));
+        let wrong =
+            |reason: &str| PeerError(format!("{:?}: {reason}; {right}", Endpoint::shown(text)));
+        let number = |name: &str, text: &str| {
+            let most = u32::MAX;
+            let reason = || wrong(&format!("the {name} is not a whole number, 0 to {most}"));
+            text.trim().parse().map_err(|_| reason())
+        };
         let (name, url) = text.split_once('=').ok_or_else(|| wrong("no \"=\""))?;
-        let (node, priority) = match name.split_once('@') {
-            Some((node, priority)) => (node, Some(priority)),
-            None => (name, None),
-        };
-        let whole = |what: &str, number: &str| {
-            let number = number.trim().parse::<u32>();
-            number.map_err(|_| {
-                wrong(&format!(
-                    "the {what} is not a whole number, 0 to {}",
-                    u32::MAX
-                ))
-            })
-        };
         let url = Url::parse(url.trim()).map_err(|error| wrong(&error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") || url.query().is_some() {
             return Err(wrong("this is not an http or https address"));
@@ -107,20 +104,15 @@ impl Peer {
                  share, in key_file",
             ));
         }
+        let (node, priority) = match name.split_once('@') {
+            Some((node, priority)) => (node, Some(priority)),
+            None => (name, None),
+        };
         Ok(Self {
-            node: NodeId(whole("number", node)?),
-            priority: priority.map_or(Ok(Self::DEFAULT_PRIORITY), |it| whole("priority", it))?,
+            node: NodeId(number("number", node)?),
+            priority: priority.map_or(Ok(Self::DEFAULT_PRIORITY), |it| number("priority", it))?,
             url,
         })
-    }
-}
-
-/// Reads `1=http://10.0.0.1:7500`, or `1@50=http://10.0.0.1:7500` with a priority of 50.
-impl FromStr for Peer {
-    type Err = PeerError;
-
-    fn from_str(text: &str) -> Result<Self, PeerError> {
-        Self::parse(text).map_err(PeerError)
     }
 }
 
@@ -154,13 +146,12 @@ pub struct Bully {
     pub(crate) state_dir: PathBuf,
     pub(crate) quorum: Option<bool>,
     pub(crate) preempt: bool,
-    pub(crate) hold_down: Option<Duration>,
-    pub(crate) message_lifetime: Option<Duration>,
+    pub(crate) timings: GroupTimingsOptions,
     pub(crate) detection: DetectionOptions,
 }
 
 /// Why there can't be such an election: the configuration must change.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BullyError {
     /// The list of members is not valid.
@@ -194,8 +185,7 @@ impl Bully {
             state_dir: "tenure-state".into(),
             quorum: None,
             preempt: false,
-            hold_down: None,
-            message_lifetime: None,
+            timings: GroupTimingsOptions::default(),
             detection: DetectionOptions::default(),
         }
     }
@@ -211,64 +201,59 @@ impl Bully {
 
     /// Sets the name of the group, so that two groups do not mix. Default: the election's name.
     #[must_use]
-    pub fn with_cluster(self, cluster: Name) -> Self {
-        let cluster = Some(cluster);
-        Self { cluster, ..self }
+    pub fn with_cluster(mut self, cluster: Name) -> Self {
+        self.cluster = Some(cluster);
+        self
     }
 
     /// Sets the secret that the members share. Without one, **every process that reaches a member can
     /// vote, and be elected.**
     #[must_use]
-    pub fn with_key(self, key: PeerKey) -> Self {
-        let key = Some(key);
-        Self { key, ..self }
+    pub fn with_key(mut self, key: PeerKey) -> Self {
+        self.key = Some(key);
+        self
     }
 
     /// Sets the address to listen on. Default: the port of the member's own address, on all
     /// interfaces.
     #[must_use]
-    pub fn with_listen(self, listen: SocketAddr) -> Self {
-        let listen = Some(listen);
-        Self { listen, ..self }
+    pub fn with_listen(mut self, listen: SocketAddr) -> Self {
+        self.listen = Some(listen);
+        self
     }
 
     /// Sets the folder of the member's durable state, which is created if it does not exist. Default
     /// `tenure-state`. A member that has lost its folder must not take part under its node id again:
     /// others rely on its votes.
     #[must_use]
-    pub fn with_state_dir(self, state_dir: impl Into<PathBuf>) -> Self {
-        let state_dir = state_dir.into();
-        Self { state_dir, ..self }
+    pub fn with_state_dir(mut self, state_dir: impl Into<PathBuf>) -> Self {
+        self.state_dir = state_dir.into();
+        self
     }
 
     /// Sets whether a leader needs the votes of a majority of all members. Default: yes from three
     /// members on. Without, a network partition may have several leaders at a time.
     #[must_use]
-    pub fn with_quorum(self, quorum: bool) -> Self {
-        let quorum = Some(quorum);
-        Self { quorum, ..self }
+    pub fn with_quorum(mut self, quorum: bool) -> Self {
+        self.quorum = Some(quorum);
+        self
     }
 
     /// Sets whether this member replaces a healthy leader of a worse priority once it has followed it
     /// for `hold_down` (default 30 s, or the lease duration if that is longer). Default: no.
     #[must_use]
-    pub fn with_preempt(self, preempt: bool, hold_down: Option<Duration>) -> Self {
-        Self {
-            preempt,
-            hold_down,
-            ..self
-        }
+    pub fn with_preempt(mut self, preempt: bool, hold_down: Option<Duration>) -> Self {
+        self.preempt = preempt;
+        self.timings.hold_down = hold_down;
+        self
     }
 
     /// Sets the greatest age of a message. Default: 500 ms, or a tenth of the renew interval if that is
     /// longer; at most a quarter of it. All members must have the same.
     #[must_use]
-    pub fn with_message_lifetime(self, message_lifetime: Duration) -> Self {
-        let message_lifetime = Some(message_lifetime);
-        Self {
-            message_lifetime,
-            ..self
-        }
+    pub fn with_message_lifetime(mut self, message_lifetime: Duration) -> Self {
+        self.timings.message_lifetime = Some(message_lifetime);
+        self
     }
 
     /// Sets the failure detector. All members must have the same.
@@ -282,44 +267,8 @@ impl Bully {
         match self.quorum {
             Some(true) => GroupGuarantee::Quorum,
             Some(false) => GroupGuarantee::BestEffort,
-            None => Membership::default_guarantee_of(self.peers.len()),
+            None => Membership::default_guarantee(self.peers.len()),
         }
-    }
-
-    /// The settings of the state machine, with the timings of a term.
-    ///
-    /// # Errors
-    ///
-    /// [`BullyError`]: there can't be such an election.
-    pub(crate) fn rules(&self, term: &Timings) -> Result<bully::GroupSettings, BullyError> {
-        let members = Membership::new(self.peers.iter().map(|peer| Member {
-            id: peer.node,
-            priority: peer.priority,
-        }))?;
-        let options = bully::GroupTimingsOptions {
-            message_lifetime: self.message_lifetime,
-            hold_down: self.hold_down,
-        };
-        let timings = bully::GroupTimings::new(*term, &options)?;
-        let node = self.node.ok_or(BullyError::NoNode)?;
-        let rules = bully::GroupSettings::new(node, members, timings)?
-            .with_guarantee(self.guarantee())
-            .with_preempt(self.preempt);
-        // Finds contradicting parameters when the configuration is read.
-        self.detection(&rules)?;
-        Ok(rules)
-    }
-
-    /// The failure detector of a group with these settings.
-    ///
-    /// # Errors
-    ///
-    /// [`OptionsError`]: its parameters contradict each other.
-    pub(crate) fn detection(
-        &self,
-        rules: &bully::GroupSettings,
-    ) -> Result<Detection, OptionsError> {
-        Detection::new(&self.detection, rules.timings().message_lifetime())
     }
 
     /// The addresses of the other members.

@@ -162,18 +162,18 @@ impl Config {
             Strategy::Lease => Guarantee::FencedLease,
             #[cfg(feature = "azure")]
             Strategy::AzureBlob(_) => Guarantee::FencedLease,
-            #[cfg(feature = "peers")]
-            Strategy::Bully(bully) if bully.guarantee() == GroupGuarantee::Quorum => {
-                Guarantee::Quorum
-            }
             // A candidate that is elected among peers alone may lead beside this one, unless the peers
             // have a quorum.
             #[cfg(feature = "peers")]
-            Strategy::Both(bully) if bully.guarantee() == GroupGuarantee::Quorum => {
-                Guarantee::FencedLease
+            Strategy::Bully(bully) | Strategy::Both(bully)
+                if bully.guarantee() == GroupGuarantee::BestEffort =>
+            {
+                Guarantee::BestEffort
             }
             #[cfg(feature = "peers")]
-            Strategy::Bully(_) | Strategy::Both(_) => Guarantee::BestEffort,
+            Strategy::Bully(_) => Guarantee::Quorum,
+            #[cfg(feature = "peers")]
+            Strategy::Both(_) => Guarantee::FencedLease,
             Strategy::Static => Guarantee::BestEffort,
         }
     }
@@ -219,13 +219,12 @@ impl Config {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn with_servers(self, servers: impl IntoIterator<Item = Endpoint>) -> Self {
+    pub fn with_servers(mut self, servers: impl IntoIterator<Item = Endpoint>) -> Self {
         let servers: Vec<Endpoint> = servers.into_iter().collect();
-        if servers.is_empty() {
-            self
-        } else {
-            Self { servers, ..self }
+        if !servers.is_empty() {
+            self.servers = servers;
         }
+        self
     }
 
     /// Sets the root certificates of stores at https addresses; default the system's.
@@ -272,20 +271,9 @@ impl Config {
     /// Replaces all timings, also those of a file. See
     /// [`with_adjusted_timings`](Self::with_adjusted_timings) to change some of them.
     #[must_use]
-    pub fn with_timings(self, timings: Timings) -> Self {
-        let timings_options = TimingsOptions {
-            lease_duration: Some(timings.lease_duration()),
-            renew_interval: Some(timings.renew_interval()),
-            renew_deadline: Some(timings.renew_deadline()),
-            stop_grace: Some(timings.stop_grace()),
-            cool_down: Some(timings.cool_down()),
-            progress_deadline: timings.progress_deadline(),
-        };
-        Self {
-            timings,
-            timings_options,
-            ..self
-        }
+    pub fn with_timings(mut self, timings: Timings) -> Self {
+        (self.timings, self.timings_options) = (timings, timings.options());
+        self
     }
 
     /// Changes some timings, and keeps the others as the file or the code has set them. Timings that
@@ -293,13 +281,11 @@ impl Config {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tenure::{Config, TimingsOptions};
+    /// use tenure::Config;
     ///
     /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// let config = Config::load("tenure.toml")?.with_adjusted_timings(|timings| TimingsOptions {
-    ///     progress_deadline: Some(Duration::from_secs(5)),
-    ///     ..timings
-    /// })?;
+    /// let config = Config::load("tenure.toml")?
+    ///     .with_adjusted_timings(|timings| timings.progress_deadline = Some(Duration::from_secs(5)))?;
     /// # Ok(())
     /// # }
     /// ```
@@ -308,16 +294,12 @@ impl Config {
     ///
     /// [`TimingsError`] if the timings contradict each other.
     pub fn with_adjusted_timings(
-        self,
-        adjust: impl FnOnce(TimingsOptions) -> TimingsOptions,
+        mut self,
+        adjust: impl FnOnce(&mut TimingsOptions),
     ) -> Result<Self, TimingsError> {
-        let timings_options = adjust(self.timings_options);
-        let timings = Timings::new(&timings_options)?;
-        Ok(Self {
-            timings,
-            timings_options,
-            ..self
-        })
+        adjust(&mut self.timings_options);
+        self.timings = Timings::new(&self.timings_options)?;
+        Ok(self)
     }
 
     /// Calls `hook` after each term of [`run_while_leader`](crate::Candidate::run_while_leader) and
@@ -333,19 +315,16 @@ impl Config {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn with_term_hook(self, hook: impl Fn(&TermSummary) + Send + Sync + 'static) -> Self {
-        let term_hook = Some(TermHook(Arc::new(hook)));
-        Self { term_hook, ..self }
+    pub fn with_term_hook(mut self, hook: impl Fn(&TermSummary) + Send + Sync + 'static) -> Self {
+        self.term_hook = Some(TermHook(Arc::new(hook)));
+        self
     }
 
     /// Checks the task's health while it runs; default never.
     #[must_use]
-    pub fn with_health_check(self, health_check: HealthCheck) -> Self {
-        let health_check = Some(health_check);
-        Self {
-            health_check,
-            ..self
-        }
+    pub fn with_health_check(mut self, health_check: HealthCheck) -> Self {
+        self.health_check = Some(health_check);
+        self
     }
 
     /// Sets what to do if the task still runs after it was aborted; default [`OnOverrun::Report`].
@@ -363,17 +342,12 @@ pub(super) fn default_server() -> Endpoint {
 /// Host name, process id and random letters: unique per start of a process, and people can find the
 /// process by it.
 fn fresh_candidate_id() -> CandidateId {
-    let host = nix::unistd::gethostname()
-        .ok()
-        .and_then(|host| host.into_string().ok());
-    let host: String = host
-        .unwrap_or_default()
-        .chars()
-        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
-        .take(64)
-        .collect();
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let host = host.to_string_lossy();
+    let is_allowed = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+    let host: String = host.chars().filter(is_allowed).take(64).collect();
     let random = getrandom::u32().unwrap_or_default();
-    let id = format!("{}-{}-{random:08x}", host.as_str(), std::process::id());
+    let id = format!("{host}-{}-{random:08x}", std::process::id());
     let id = id.trim_start_matches('-');
     id.parse()
         .expect("letters, digits, dots and hyphens make a candidate id")

@@ -9,68 +9,12 @@ use tenure_core::wire::MAX_METADATA_BYTES;
 use tenure_core::{ElectionName, Name};
 
 use super::candidate::{Config, OnOverrun, default_server};
-use super::settings::{ConfigError, Origin, Settings};
+use super::settings::{ConfigError, Origin, Scope, Settings};
 use super::strategy::Strategy;
 use crate::credentials::{Credentials, CredentialsError};
 use crate::guarantee::Guarantee;
 use crate::root_certificates::RootCertificates;
 use crate::store::{Endpoint, EndpointError};
-
-/// Keys of a candidate's file; `TENURE_` and the key in upper case in the environment.
-const KEYS: &[&str] = &[
-    "election",
-    "candidate",
-    "servers",
-    "ca_file",
-    "ca",
-    "token_file",
-    "token",
-    "priority",
-    "lease_duration",
-    "renew_interval",
-    "renew_deadline",
-    "stop_grace",
-    "cool_down",
-    "progress_deadline",
-    "lock_delay",
-    "on_overrun",
-    "strategy",
-    "require_fencing",
-    "azure_blob.url",
-    "azure_blob.account",
-    "azure_blob.key",
-    "azure_blob.key_file",
-    "azure_blob.sas",
-    "azure_blob.sas_file",
-    "azure_blob.connection_string",
-    "azure_blob.connection_string_file",
-    "azure_blob.container",
-    "azure_blob.blob",
-    "bully.cluster",
-    "bully.node",
-    "bully.peers",
-    "bully.listen",
-    "bully.key",
-    "bully.key_file",
-    "bully.state_dir",
-    "bully.quorum",
-    "bully.preempt",
-    "bully.hold_down",
-    "bully.message_lifetime",
-    "bully.detector",
-    "bully.heartbeat_interval",
-    "bully.suspect_after",
-    "bully.phi_threshold",
-];
-
-/// Other spellings of keys.
-const ALIASES: &[(&str, &str)] = &[("server", "servers")];
-
-/// The prefix of environment variables.
-const PREFIX: &str = "TENURE_";
-
-/// Tables of the same file that belong to the store.
-const TABLES_OF_THE_STORE: &[&str] = &["serve", "access", "audit", "tls", "azure"];
 
 /// The purpose of reading a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +64,7 @@ impl Config {
     ///
     /// [`ConfigError`] with file, line, key, value, and a valid value.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        from_settings(&file_and_environment(path.as_ref())?)
+        from_settings(&Settings::load(Scope::Candidate, Some(path.as_ref()))?)
     }
 
     /// Reads the same file and environment for a process that only watches the election
@@ -132,7 +76,8 @@ impl Config {
     ///
     /// As of [`load`](Self::load).
     pub fn load_for_observer(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        from_settings_for(&file_and_environment(path.as_ref())?, Purpose::Observe)
+        let settings = Settings::load(Scope::Candidate, Some(path.as_ref()))?;
+        from_settings_for(&settings, Purpose::Observe)
     }
 
     /// Reads the text of a TOML file, without the environment: for tests, and for programs that keep
@@ -148,9 +93,8 @@ impl Config {
     ///
     /// [`ConfigError`] with line, key, value, and a valid value.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let mut settings = settings();
-        settings.read_text(text, Path::new("(text)"), None, TABLES_OF_THE_STORE)?;
-        from_settings(&settings)
+        let place = Path::new("(text)");
+        from_settings(&Settings::of_toml(Scope::Candidate, text, place)?)
     }
 
     /// Reads `TENURE_*` environment variables only.
@@ -159,63 +103,8 @@ impl Config {
     ///
     /// [`ConfigError`] with variable, value, and a valid value.
     pub fn from_env() -> Result<Self, ConfigError> {
-        let mut settings = settings();
-        read_environment(&mut settings)?;
-        from_settings(&settings)
+        from_settings(&Settings::load(Scope::Candidate, None)?)
     }
-}
-
-fn file_and_environment(path: &Path) -> Result<Settings, ConfigError> {
-    let mut settings = settings();
-    read_file(&mut settings, path)?;
-    read_environment(&mut settings)?;
-    Ok(settings)
-}
-
-/// No settings yet. Fill them in with [`read_file`], [`read_environment`] and [`Settings::set`], in
-/// rising order of precedence, then make a configuration with [`from_settings`].
-#[must_use]
-pub const fn settings() -> Settings {
-    Settings::new(KEYS)
-        .with_tables(&["metadata"])
-        .with_aliases(ALIASES)
-}
-
-/// Reads a candidate's settings from a file. Its tables `[serve]`, `[access]`, `[tls]` and
-/// `[azure]` are the store's and ignored.
-///
-/// # Errors
-///
-/// [`ConfigError`] with file, line and key.
-pub fn read_file(settings: &mut Settings, path: &Path) -> Result<(), ConfigError> {
-    settings.read_file(path, None, TABLES_OF_THE_STORE)
-}
-
-/// Reads a candidate's settings from this process's environment.
-///
-/// # Errors
-///
-/// [`ConfigError`]: two variables set one key.
-pub fn read_environment(settings: &mut Settings) -> Result<(), ConfigError> {
-    // Text that is not UTF-8 becomes text that is not a valid setting.
-    let lossy = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
-    let environment = std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value)));
-    for unknown in settings.read_environment(PREFIX, environment)? {
-        tracing::debug!(name = unknown, "not a setting of a candidate");
-    }
-    Ok(())
-}
-
-/// The environment variables of candidates.
-pub fn variables() -> impl Iterator<Item = String> {
-    let spellings = ALIASES.iter().map(|(alias, _)| alias);
-    KEYS.iter().chain(spellings).map(|key| variable(key))
-}
-
-/// The environment variables with secrets of a candidate, which no other process needs.
-pub fn secret_variables() -> impl Iterator<Item = String> {
-    let secrets = KEYS.iter().filter(|key| Settings::is_secret(key));
-    secrets.map(|key| variable(key))
 }
 
 /// The configuration of a candidate with these settings.
@@ -227,38 +116,34 @@ pub fn from_settings(settings: &Settings) -> Result<Config, ConfigError> {
     from_settings_for(settings, Purpose::Compete)
 }
 
+fn election_of(settings: &Settings) -> Result<ElectionName, ConfigError> {
+    let reason = "name the election, such as election = \"billing/nightly\"";
+    let election = settings.parse("election")?;
+    election.ok_or_else(|| ConfigError::missing("election", reason))
+}
+
 fn from_settings_for(settings: &Settings, purpose: Purpose) -> Result<Config, ConfigError> {
-    let election = settings
-        .parse("election")?
-        .ok_or_else(|| ConfigError::Missing {
-            key: "election",
-            reason: "name the election, such as election = \"billing/nightly\"".into(),
-        })?;
-    let mut config = Config::new(election);
-    if let Some(candidate) = settings.parse("candidate")? {
-        config.candidate = candidate;
-    }
-    if let Some(priority) = settings.number("priority", 0..=u32::MAX)? {
-        config.priority = priority;
-    }
+    let mut config = Config::new(election_of(settings)?);
+    let candidate = settings.parse("candidate")?;
+    config.candidate = candidate.unwrap_or(config.candidate);
+    let priority = settings.number("priority", 0..=u32::MAX)?;
+    config.priority = priority.unwrap_or(config.priority);
     config.servers = servers_of(settings)?;
     config.roots = roots_of(settings)?;
     config.credentials = credentials_of(settings)?;
     config.timings_options = timings_options_of(settings)?;
-    config.timings = timings_of(settings)?;
-    if let Some(lock_delay) = settings.duration("lock_delay")? {
-        if lock_delay > Rules::NATIVE.max_duration {
-            return Err(settings.invalid("lock_delay", "must be 0s to 24h".into()));
-        }
-        config.lock_delay = lock_delay;
+    config.timings =
+        Timings::new(&config.timings_options).map_err(|reason| impossible(settings, reason))?;
+    config.lock_delay = settings.duration("lock_delay")?.unwrap_or_default();
+    if config.lock_delay > Rules::NATIVE.max_duration {
+        return Err(settings.invalid("lock_delay", "must be 0s to 24h".into()));
     }
-    if let Some(on_overrun) = settings.with("on_overrun", |text| match text {
+    let on_overrun = settings.with("on_overrun", |text| match text {
         "report" => Ok(OnOverrun::Report),
         "exit" => Ok(OnOverrun::Exit),
         _ => Err("must be \"report\" or \"exit\"".into()),
-    })? {
-        config.on_overrun = on_overrun;
-    }
+    })?;
+    config.on_overrun = on_overrun.unwrap_or_default();
     config.metadata = metadata(settings)?;
     config.strategy = strategy_of(settings, &config, purpose)?;
     if settings.flag("require_fencing")? == Some(true)
@@ -287,24 +172,24 @@ fn strategy_of(
 ) -> Result<Strategy, ConfigError> {
     let name = settings.with("strategy", |text| {
         if Strategy::NAMES.contains(&text) {
-            return Ok(text.to_owned());
+            return Ok(text);
         }
-        Err(format!(
-            "must be one of {}",
-            Strategy::NAMES.map(|name| format!("{name:?}")).join(", ")
-        ))
+        let names = Strategy::NAMES.map(|name| format!("{name:?}"));
+        Err(format!("must be one of {}", names.join(", ")))
     })?;
-    match name.as_deref().unwrap_or("lease") {
+    match name.unwrap_or("lease") {
         "lease" => Ok(Strategy::Lease),
         #[cfg(feature = "azure")]
         "azure-blob" => super::azure_blob::of_settings(settings, config).map(Strategy::AzureBlob),
         #[cfg(feature = "peers")]
-        "bully" => {
-            super::bully_settings::bully(settings, &config.timings, purpose).map(Strategy::Bully)
-        }
-        #[cfg(feature = "peers")]
-        "both" => {
-            super::bully_settings::bully(settings, &config.timings, purpose).map(Strategy::Both)
+        name @ ("bully" | "both") => {
+            let bully = super::bully_settings::bully(settings, &config.timings, purpose)?;
+            let is_both = name == "both";
+            Ok(if is_both {
+                Strategy::Both(bully)
+            } else {
+                Strategy::Bully(bully)
+            })
         }
         "static" => Ok(Strategy::Static),
         _ => {
@@ -326,14 +211,11 @@ pub fn servers_of(settings: &Settings) -> Result<Vec<Endpoint>, ConfigError> {
     if settings.origin("servers").is_none() {
         return Ok(vec![default_server()]);
     }
-    let texts = settings
-        .texts("servers")?
-        .into_iter()
-        .filter(|text| !text.is_empty());
-    let servers: Vec<Endpoint> = texts
-        .map(str::parse)
-        .collect::<Result<_, EndpointError>>()
-        .map_err(|error| settings.invalid("servers", error.to_string()))?;
+    let endpoint = |text: &str| {
+        text.parse()
+            .map_err(|error: EndpointError| error.to_string())
+    };
+    let servers = settings.items("servers", endpoint)?;
     if servers.is_empty() {
         return Err(settings.invalid("servers", "name at least one address".into()));
     }
@@ -345,26 +227,33 @@ pub fn servers_of(settings: &Settings) -> Result<Vec<Endpoint>, ConfigError> {
 ///
 /// # Errors
 ///
-/// [`ConfigError::Invalid`]: the file can't be read, or there is no certificate.
+/// [`ConfigError::Invalid`]: the file can't be read, or has no certificate.
 pub fn roots_of(settings: &Settings) -> Result<RootCertificates, ConfigError> {
-    let inline = |text: &str| match text {
+    let inline = settings.with("ca", |text| match text {
         "" => Ok(None),
         text => root_certificates(text.as_bytes().to_vec()).map(Some),
-    };
-    if let Some(roots) = settings.with("ca", inline)?.flatten() {
-        return match settings.origin("ca_file") {
-            Some(_) => Err(settings.one_too_many("ca", "ca_file")),
-            None => Ok(roots),
-        };
-    }
-    let read = |path: &str| {
-        if path.is_empty() {
-            return Ok(RootCertificates::system());
+    })?;
+    let in_file = settings.with("ca_file", |path| match path {
+        "" => Ok(None),
+        path => {
+            let pem = std::fs::read(path).map_err(|error| error.to_string())?;
+            root_certificates(pem).map(Some)
         }
-        let pem = std::fs::read(path).map_err(|error| error.to_string())?;
-        root_certificates(pem)
-    };
-    Ok(settings.with("ca_file", read)?.unwrap_or_default())
+    })?;
+    match (inline.flatten(), in_file.flatten()) {
+        (Some(_), Some(_)) => Err(settings.one_too_many("ca", "ca_file")),
+        (inline, in_file) => Ok(inline.or(in_file).unwrap_or_default()),
+    }
+}
+
+#[cfg(feature = "tls")]
+fn root_certificates(pem: Vec<u8>) -> Result<RootCertificates, String> {
+    RootCertificates::from_pem(pem).map_err(|error| error.to_string())
+}
+
+#[cfg(not(feature = "tls"))]
+fn root_certificates(_: Vec<u8>) -> Result<RootCertificates, String> {
+    Err("https needs the feature \"tls\" of the crate tenure".into())
 }
 
 /// The credential of these settings, for the addresses of the store.
@@ -419,57 +308,27 @@ fn check_permissions(path: &Path) -> Result<(), String> {
     ))
 }
 
-#[cfg(feature = "tls")]
-fn root_certificates(pem: Vec<u8>) -> Result<RootCertificates, String> {
-    RootCertificates::from_pem(pem).map_err(|error| error.to_string())
-}
-
-#[cfg(not(feature = "tls"))]
-fn root_certificates(_: Vec<u8>) -> Result<RootCertificates, String> {
-    Err("https needs the feature \"tls\" of the crate tenure".into())
-}
-
 /// The name of the group of peers in these settings.
 ///
 /// # Errors
 ///
 /// [`ConfigError`]: there is none, or it is not valid.
 pub fn cluster_of(settings: &Settings) -> Result<Name, ConfigError> {
-    if let Some(cluster) = settings.parse("bully.cluster")? {
-        return Ok(cluster);
+    match settings.parse("bully.cluster")? {
+        Some(cluster) => Ok(cluster),
+        None => Ok(election_of(settings)?.name().clone()),
     }
-    let election: Option<ElectionName> = settings.parse("election")?;
-    let name = election.map(|election| election.name().clone());
-    name.ok_or_else(|| ConfigError::Missing {
-        key: "election",
-        reason: "name the election, such as election = \"billing/nightly\"".into(),
-    })
-}
-
-/// The timings of these settings.
-///
-/// # Errors
-///
-/// [`ConfigError`] for a text that is not a duration, and for timings that contradict each other.
-pub fn timings_of(settings: &Settings) -> Result<Timings, ConfigError> {
-    let options = timings_options_of(settings)?;
-    Timings::new(&options).map_err(|reason| impossible(settings, reason))
 }
 
 fn timings_options_of(settings: &Settings) -> Result<TimingsOptions, ConfigError> {
-    Ok(TimingsOptions {
-        lease_duration: settings.duration("lease_duration")?,
-        renew_interval: settings.duration("renew_interval")?,
-        renew_deadline: settings.duration("renew_deadline")?,
-        stop_grace: settings.duration("stop_grace")?,
-        cool_down: settings.duration("cool_down")?,
-        progress_deadline: settings.duration("progress_deadline")?,
-    })
-}
-
-/// The environment variable of a key.
-fn variable(key: &str) -> String {
-    format!("{PREFIX}{}", key.replace('.', "_").to_ascii_uppercase())
+    let mut timings = TimingsOptions::default();
+    timings.lease_duration = settings.duration("lease_duration")?;
+    timings.renew_interval = settings.duration("renew_interval")?;
+    timings.renew_deadline = settings.duration("renew_deadline")?;
+    timings.stop_grace = settings.duration("stop_grace")?;
+    timings.cool_down = settings.duration("cool_down")?;
+    timings.progress_deadline = settings.duration("progress_deadline")?;
+    Ok(timings)
 }
 
 /// The error of contradicting timings, with the place of each key that was set.
@@ -494,7 +353,7 @@ fn impossible(settings: &Settings, reason: TimingsError) -> ConfigError {
 }
 
 fn metadata(settings: &Settings) -> Result<BTreeMap<String, String>, ConfigError> {
-    let metadata = settings.table("metadata")?;
+    let metadata = settings.metadata()?;
     let bytes: usize = metadata
         .iter()
         .map(|(key, value)| key.len() + value.len())

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use reqwest::Url;
-use tenure_core::bully::{Bounds, GroupGuarantee, GroupSettings, GroupTimings as Rules};
+use tenure_core::bully::{Bounds, GroupGuarantee, GroupSettings, GroupTimings, Member, Membership};
 use tenure_core::detector::Detection;
 use tenure_core::lease::candidate::Timings;
 
@@ -31,10 +31,18 @@ impl Bully {
     ///
     /// [`BullyError`]: there can't be such an election.
     pub fn plan(&self, term: &Timings) -> Result<ElectionPlan, BullyError> {
-        let rules = self.rules(term)?;
-        let detection = self.detection(&rules)?;
+        let members = Membership::new(self.peers.iter().map(|peer| Member {
+            id: peer.node,
+            priority: peer.priority,
+        }))?;
+        let timings = GroupTimings::new(*term, &self.timings)?;
+        let node = self.node.ok_or(BullyError::NoNode)?;
+        let rules = GroupSettings::new(node, members, timings)?
+            .with_guarantee(self.guarantee())
+            .with_preempt(self.preempt);
+        let detection = Detection::new(&self.detection, timings.message_lifetime())?;
         let mut warnings = Vec::new();
-        warnings.extend(rules.warning().map(|warning| warning.to_string()));
+        warnings.extend(rules.warning());
         if self.key.is_none() && self.peers.len() > 1 {
             let open = "no key: every process that reaches a member can vote, and be elected";
             warnings.push(open.into());
@@ -79,52 +87,44 @@ impl ElectionPlan {
         } else {
             "not required; any number may be away".into()
         };
+        // The bounds have the times of an election.
+        let term = timings.term();
+        let schedule = format!(
+            "lease {:?}, renewed every {:?}, given up {:?} and stopped {:?} after the last renewal; messages \
+             live {:?}, hold-down {:?}",
+            term.lease_duration(),
+            term.renew_interval(),
+            term.renew_deadline(),
+            term.hard_stop(),
+            timings.message_lifetime(),
+            timings.hold_down(),
+        );
         let mut facts = vec![
             ("members", format!("{}, best first", best_first.join(", "))),
             ("majority", majority),
             ("guarantee", self.settings.guarantee().to_string()),
-            ("timings", schedule(timings)),
+            ("timings", schedule),
             ("detection", self.detection.to_string()),
             ("bounds", self.bounds.to_string()),
         ];
         if quorum {
-            facts.push(("safety", safety(timings)));
+            let safety = format!(
+                "clock drift of {:.1} % is tolerated between members; a member that restarts keeps its votes \
+                 for {:?}",
+                timings.term().tolerated_drift_percent(),
+                timings.quarantine()
+            );
+            facts.push(("safety", safety));
         }
         facts
     }
 }
 
-/// The times of a term and of messages. `bounds` has the times of an election.
-fn schedule(timings: &Rules) -> String {
-    let term = timings.term();
-    format!(
-        "lease {:?}, renewed every {:?}, given up {:?} and stopped {:?} after the last renewal; messages \
-         live {:?}, hold-down {:?}",
-        term.lease_duration(),
-        term.renew_interval(),
-        term.renew_deadline(),
-        term.hard_stop(),
-        timings.message_lifetime(),
-        timings.hold_down(),
-    )
-}
-
-fn safety(timings: &Rules) -> String {
-    format!(
-        "clock drift of {:.1} % is tolerated between members; a member that restarts keeps its votes for \
-         {:?}",
-        timings.tolerated_drift_percent(),
-        timings.quarantine()
-    )
-}
-
 /// One line, for the log.
 impl fmt::Display for ElectionPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, (name, fact)) in self.facts().into_iter().enumerate() {
-            let comma = if place == 0 { "" } else { "; " };
-            write!(f, "{comma}{name}: {fact}")?;
-        }
-        Ok(())
+        let facts = self.facts();
+        let facts = facts.iter().map(|(name, fact)| format!("{name}: {fact}"));
+        f.write_str(&facts.collect::<Vec<_>>().join("; "))
     }
 }

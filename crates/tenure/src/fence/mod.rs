@@ -77,7 +77,7 @@ mod stamp;
 mod layer;
 
 #[cfg(feature = "tower")]
-pub use layer::{Admission, Fence, FenceLayer, ResponseFuture, Unmarked};
+pub use layer::{Admission, Fence, FenceLayer, Unmarked};
 pub use stamp::Fenced;
 pub use tenure_core::fence::{Gate, Stale};
 

@@ -1,8 +1,8 @@
 //! The age of a message, without a common clock.
 //!
-//! Every answer of a member tells the time on its clock. The next request to it says until when its
-//! message is good **on that clock**, so the receiver compares the time with its own and has to
-//! believe nobody. This also covers messages that a frozen process finds in its sockets when it
+//! Every answer of a member contains the time on its clock. The next request to it says until when
+//! its message is good **on that clock**, so the receiver compares the time with its own clock and
+//! trusts no other one. This also covers messages that a frozen process finds in its sockets when it
 //! wakes, and messages that were recorded before the receiver's last start, because the time goes
 //! with a number that each process draws when it starts.
 

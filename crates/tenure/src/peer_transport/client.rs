@@ -1,7 +1,8 @@
 //! Sends messages to one member, one request at a time.
 
-use std::error::Error as _;
+use std::error::Error;
 use std::io;
+use std::iter::successors;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use super::inbox::PeerEvent;
 use super::mac::{MAC_HEADER, Mac, RequestMac};
 use super::problem::{PeerErrorCode, PeerProblem};
 use super::send_queue::{Queued, SendQueue};
-use crate::http::{self, HttpClientError};
+use crate::http::{self, HttpClientError, last_of_causes, read_body};
 use crate::root_certificates::RootCertificates;
 
 /// After this time a request is the last one on its connection. A member that can be reached over
@@ -34,7 +35,7 @@ pub(super) struct Client {
     queue: Arc<SendQueue>,
     to: NodeId,
     url: Url,
-    /// The member's clock, once an answer has told its time.
+    /// The member's clock, from its last answer.
     clock: Option<PeerClock>,
     number: u64,
     fresh_since: Instant,
@@ -63,8 +64,7 @@ impl Client {
             .tcp_nodelay(true)
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(1);
-        let uses_tls = urls.into_iter().any(|url| url.scheme() == "https");
-        Ok(http::with_tls(client, &RootCertificates::system(), uses_tls)?.build()?)
+        http::build(client, &RootCertificates::system(), http::uses_tls(urls))
     }
 
     pub(super) fn new(
@@ -73,15 +73,9 @@ impl Client {
         queue: Arc<SendQueue>,
         (to, base): (NodeId, &Url),
     ) -> Self {
-        let mut url = base.clone();
-        let path = format!(
-            "{}{}",
-            base.path().trim_end_matches('/'),
-            endpoint.message_path()
-        );
-        url.set_path(&path);
+        let url = http::url_below(base, &endpoint.message_path());
         Self {
-            fresh_since: endpoint.clock.now(),
+            fresh_since: endpoint.setup.clock.now(),
             http,
             endpoint,
             queue,
@@ -104,33 +98,33 @@ impl Client {
     /// Sends one message. The first one to a process that has just started is refused as late, with
     /// the time there: then it is sent again.
     async fn deliver(&mut self, queued: Queued) {
+        let setup = &self.endpoint.setup;
+        let clock = setup.clock.clone();
+        let good_until = queued.made + setup.message_lifetime;
         for _ in 0..2 {
-            if self.endpoint.clock.now() > queued.made + self.endpoint.lifetime {
-                self.endpoint.counters.expired.add();
+            if clock.now() > good_until {
+                self.endpoint.count(|counters| counters.expired += 1);
                 return;
             }
-            if self.attempt(&queued).await != Outcome::AskAgain {
+            if self.attempt(&queued).await == Outcome::Done {
                 return;
             }
         }
-        self.endpoint.counters.refused_by_peers.add();
-        self.log_trouble(
-            Trouble::Refused(PeerErrorCode::Late),
-            "its answers are too slow to learn its time",
-        );
+        self.endpoint
+            .count(|counters| counters.refused_by_peers += 1);
+        let late = Trouble::Refused(PeerErrorCode::Late);
+        self.log_trouble(late, "its answers are too slow to learn its time");
     }
 
     async fn attempt(&mut self, queued: &Queued) -> Outcome {
         let body = serde_json::to_vec(&self.envelope(queued)).unwrap_or_default();
-        let mac = self
-            .endpoint
-            .mac
-            .of_request(&self.endpoint.message_path(), &body);
-        let asked = self.endpoint.clock.now();
+        let setup = &self.endpoint.setup;
+        let mac = (setup.mac).of_request(&self.endpoint.message_path(), &body);
+        let asked = setup.clock.now();
         let mut request = self
             .http
             .post(self.url.clone())
-            .timeout(self.endpoint.lifetime)
+            .timeout(setup.message_lifetime)
             .header(CONTENT_TYPE, "application/json")
             .body(body);
         if let Some(mac) = mac.header() {
@@ -140,20 +134,18 @@ impl Client {
             request = request.header(CONNECTION, "close");
             self.fresh_since = asked;
         }
-        self.endpoint.counters.sent.add();
+        self.endpoint.count(|counters| counters.sent += 1);
         let answered = match request.send().await {
-            Ok(response) => read(response).await,
+            Ok(response) => RawAnswer::read(response).await,
             Err(error) => Err(error),
         };
         match answered {
             Ok(raw) => self.handle_answer(&raw, &mac, asked),
             Err(error) => {
-                self.endpoint.counters.failed.add();
                 if is_refused(&error) {
                     self.endpoint.notify(PeerEvent::Refused(self.to));
                 }
-                self.log_trouble(Trouble::Unreachable, &reason(&error));
-                Outcome::Done
+                self.fail(Trouble::Unreachable, &last_of_causes(&error).to_string())
             }
         }
     }
@@ -163,56 +155,52 @@ impl Client {
         self.number += 1;
         Envelope {
             version: VERSION,
-            cluster: endpoint.cluster.to_string(),
-            config: endpoint.fingerprint.hash().to_owned(),
-            from: endpoint.me,
+            cluster: endpoint.setup.cluster.to_string(),
+            config: endpoint.setup.fingerprint.hash.clone(),
+            from: endpoint.setup.me,
             incarnation: endpoint.start.incarnation,
             instance: endpoint.start.instance,
             to: self.to,
             number: self.number,
-            good_until: self
-                .clock
-                .map(|clock| clock.good_until(queued.made, endpoint.lifetime)),
+            good_until: (self.clock)
+                .map(|clock| clock.good_until(queued.made, endpoint.setup.message_lifetime)),
             runs_twice: endpoint.duplicate_start(self.to),
             payload: queued.payload.clone(),
         }
     }
 
-    fn handle_answer(&mut self, raw: &Raw, request: &RequestMac, asked: Instant) -> Outcome {
+    fn handle_answer(&mut self, raw: &RawAnswer, request: &RequestMac, asked: Instant) -> Outcome {
         let expected = request.of_answer(raw.status, &raw.body);
+        let problem = || serde_json::from_slice::<PeerProblem>(&raw.body);
         if !Mac::is_good(expected.as_deref(), raw.mac.as_deref()) {
-            self.endpoint.counters.answers_unauthenticated.add();
+            self.endpoint
+                .count(|counters| counters.answers_unauthenticated += 1);
             // An unauthenticated answer may carry a reason for the log; nothing else of it is
             // believed.
-            let reason_given = serde_json::from_slice::<PeerProblem>(&raw.body);
-            let reason_given =
-                reason_given.map_or_else(|_| "no reason".into(), |problem| problem.detail);
-            let detail = format!("status {}, reason {reason_given:?}", raw.status);
+            let reason = problem().map_or_else(|_| "no reason".into(), |problem| problem.detail);
+            let detail = format!("status {}, reason {reason:?}", raw.status);
             self.log_trouble(Trouble::Unauthenticated, &detail);
             return Outcome::Done;
         }
-        if raw.status == 200 {
-            match serde_json::from_slice::<Answer>(&raw.body) {
-                Ok(answer) if answer.member.node == self.to => {
-                    self.endpoint.counters.answered.add();
-                    self.trouble = None;
-                    self.learn_time(answer.member);
-                    self.endpoint.handle_answer(answer, asked);
-                }
-                Ok(answer) => {
-                    let detail = format!("member {} answers there", answer.member.node);
-                    self.handle_nonsense(&detail);
-                }
-                Err(error) => self.handle_nonsense(&error.to_string()),
-            }
-            return Outcome::Done;
+        if raw.status != 200 {
+            return match problem() {
+                Ok(problem) => self.refused(&problem),
+                Err(_) => self.fail(Trouble::Nonsense, &format!("status {}", raw.status)),
+            };
         }
-        match serde_json::from_slice::<PeerProblem>(&raw.body) {
-            Ok(problem) => self.refused(&problem),
-            Err(_) => {
-                self.handle_nonsense(&format!("status {}", raw.status));
+        match serde_json::from_slice::<Answer>(&raw.body) {
+            Ok(answer) if answer.member.node == self.to => {
+                self.endpoint.count(|counters| counters.answered += 1);
+                self.trouble = None;
+                self.learn_time(answer.member);
+                self.endpoint.handle_answer(answer, asked);
                 Outcome::Done
             }
+            Ok(answer) => {
+                let detail = format!("member {} answers there", answer.member.node);
+                self.fail(Trouble::Nonsense, &detail)
+            }
+            Err(error) => self.fail(Trouble::Nonsense, &error.to_string()),
         }
     }
 
@@ -224,14 +212,14 @@ impl Client {
             // Not a fault: its process is new to this one, or one of the two stood still.
             return Outcome::AskAgain;
         }
-        self.endpoint.counters.refused_by_peers.add();
+        self.endpoint
+            .count(|counters| counters.refused_by_peers += 1);
         if matches!(
             problem.code,
             PeerErrorCode::OlderStart | PeerErrorCode::RunsTwice
         ) {
-            let detail = problem.detail.clone();
             self.endpoint
-                .report_duplicate(self.to, problem.code, detail);
+                .report_duplicate(self.to, problem.code, &problem.detail);
         }
         self.log_trouble(Trouble::Refused(problem.code), &problem.detail);
         Outcome::Done
@@ -241,13 +229,15 @@ impl Client {
         self.clock = Some(PeerClock {
             instance: member.instance,
             time_ms: member.time_ms,
-            at: self.endpoint.clock.now(),
+            at: self.endpoint.setup.clock.now(),
         });
     }
 
-    fn handle_nonsense(&mut self, detail: &str) {
-        self.endpoint.counters.failed.add();
-        self.log_trouble(Trouble::Nonsense, detail);
+    /// There was no answer, or none that a member gives.
+    fn fail(&mut self, trouble: Trouble, detail: &str) -> Outcome {
+        self.endpoint.count(|counters| counters.failed += 1);
+        self.log_trouble(trouble, detail);
+        Outcome::Done
     }
 
     fn log_trouble(&mut self, trouble: Trouble, detail: &str) {
@@ -266,48 +256,26 @@ enum Outcome {
 }
 
 /// An answer before it is checked.
-struct Raw {
+struct RawAnswer {
     status: u16,
     mac: Option<String>,
     body: Vec<u8>,
 }
 
-async fn read(mut response: Response) -> reqwest::Result<Raw> {
-    let mac = response.headers().get(MAC_HEADER);
-    let mut raw = Raw {
-        status: response.status().as_u16(),
-        mac: mac.map(|mac| mac.to_str().unwrap_or_default().to_owned()),
-        body: Vec::new(),
-    };
-    while let Some(chunk) = response.chunk().await? {
-        // A longer answer is cut off, and its MAC is wrong then.
-        let room = MAX_ANSWER_BYTES - raw.body.len();
-        raw.body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-        if chunk.len() > room {
-            break;
-        }
+impl RawAnswer {
+    async fn read(response: Response) -> reqwest::Result<Self> {
+        let mac = response.headers().get(MAC_HEADER);
+        Ok(Self {
+            status: response.status().as_u16(),
+            mac: mac.map(|mac| mac.to_str().unwrap_or_default().to_owned()),
+            // Without a body that is too long the MAC is wrong.
+            body: (read_body(response, MAX_ANSWER_BYTES).await?).unwrap_or_default(),
+        })
     }
-    Ok(raw)
 }
 
 fn is_refused(error: &reqwest::Error) -> bool {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let error_of_io = error.downcast_ref::<io::Error>();
-        if error_of_io.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
-}
-
-fn reason(error: &reqwest::Error) -> String {
-    let mut last = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        last = error.to_string();
-        cause = error.source();
-    }
-    last
+    successors(error.source(), |&error| error.source())
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }

@@ -1,80 +1,80 @@
 //! This member's identity, and the checks of requests to it.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::{Incarnation, Instant, Name, NodeId};
+use tenure_core::{Incarnation, Instant, NodeId};
 use tokio::sync::{mpsc, oneshot};
 
 use super::age::{GoodUntil, time_ms};
-use super::counters::Tally;
 use super::envelope::{Answer, Answerer, Envelope, Payload, Start, VERSION, Versioned};
-use super::fingerprint::Fingerprint;
-use super::inbox::{DuplicateMember, IncomingMessage, PeerEvent, Reply};
-use super::mac::Mac;
-use super::problem::{PeerErrorCode, Refusal};
+use super::inbox::{IncomingMessage, PeerEvent};
+use super::problem::{PeerErrorCode, PeerProblem};
 use super::replay_guard::ReplayGuard;
-use super::send_queue::SendQueue;
 use super::server::Setup;
-use crate::clock::Clock;
+use super::status::{Counters, PeerView, Status};
 
 /// This member, as its routes and its clients know it.
 #[derive(Debug)]
 pub(super) struct PeerEndpoint {
-    pub(super) cluster: Name,
-    pub(super) me: NodeId,
+    pub(super) setup: Setup,
     pub(super) start: Start,
-    pub(super) fingerprint: Fingerprint,
-    pub(super) lifetime: Duration,
-    pub(super) mac: Arc<Mac>,
-    pub(super) clock: Clock,
-    pub(super) counters: Tally,
-    peers: BTreeSet<NodeId>,
+    /// The body of the status route.
+    view: Mutex<PeerView>,
     replay_guard: Mutex<ReplayGuard>,
     events: mpsc::Sender<PeerEvent>,
 }
 
 impl PeerEndpoint {
-    pub(super) fn new(setup: &Setup, random: u64, events: mpsc::Sender<PeerEvent>) -> Self {
+    pub(super) fn new(setup: Setup, random: u64, events: mpsc::Sender<PeerEvent>) -> Self {
+        let start = Start {
+            incarnation: setup.incarnation,
+            // A number that every JSON library keeps.
+            instance: random >> 11,
+        };
         Self {
-            cluster: setup.cluster.clone(),
-            me: setup.me,
-            start: Start {
-                incarnation: setup.incarnation,
-                // A number that every JSON library keeps.
-                instance: random >> 11,
-            },
-            fingerprint: setup.fingerprint.clone(),
-            lifetime: setup.message_lifetime,
-            mac: setup.mac.clone(),
-            clock: setup.clock.clone(),
-            counters: Tally::default(),
-            peers: setup.peers.keys().copied().collect(),
+            view: Mutex::new(PeerView {
+                status: Status::of(setup.me, setup.incarnation),
+                counters: Counters::default(),
+            }),
+            setup,
+            start,
             replay_guard: Mutex::default(),
             events,
         }
     }
 
+    pub(super) fn view(&self) -> MutexGuard<'_, PeerView> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn count(&self, count: impl FnOnce(&mut Counters)) {
+        count(&mut self.view().counters);
+    }
+
+    /// Counts a request that this member refuses, or an answer that it does not believe.
+    pub(super) fn count_refusal(&self, code: PeerErrorCode) {
+        self.count(|counters| *counters.refused.entry(code.as_str().into()).or_default() += 1);
+    }
+
+    fn replay_guard(&self) -> MutexGuard<'_, ReplayGuard> {
+        let replay_guard = self.replay_guard.lock();
+        replay_guard.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The path of the message route as it stands in MACs, whatever prefix the application mounts
     /// it under.
     pub(super) fn message_path(&self) -> String {
-        format!("/v1/peers/{}/message", self.cluster)
+        format!("/v1/peers/{}/message", self.setup.cluster)
     }
 
     /// This member and its time, for an answer.
     pub(super) fn answerer(&self) -> Answerer {
         Answerer {
-            node: self.me,
+            node: self.setup.me,
             incarnation: self.start.incarnation,
             instance: self.start.instance,
-            time_ms: time_ms(self.clock.now()),
-        }
-    }
-
-    pub(super) fn enqueue(&self, queue: &SendQueue, payload: Payload) {
-        if queue.push(payload, self.clock.now()) {
-            self.counters.replaced.add();
+            time_ms: time_ms(self.setup.clock.now()),
         }
     }
 
@@ -88,32 +88,24 @@ impl PeerEndpoint {
     pub(super) fn admit(
         &self,
         body: &[u8],
-    ) -> Result<(NodeId, oneshot::Receiver<Vec<Payload>>), Refusal> {
+    ) -> Result<(NodeId, oneshot::Receiver<Vec<Payload>>), PeerProblem> {
         let envelope = self.open(body)?;
         let (from, start) = (envelope.from, envelope.start());
         let good_until = self.check_age(&envelope)?;
         // A report about an earlier start means nothing any more.
         if envelope.runs_twice == Some(self.start.incarnation) {
-            let (me, start) = (self.me, self.start.incarnation);
+            let (me, start) = (self.setup.me, self.start.incarnation);
             let detail = format!("two processes claim to be start {start} of member {me}");
-            self.report_duplicate(from, PeerErrorCode::RunsTwice, detail);
+            self.report_duplicate(from, PeerErrorCode::RunsTwice, &detail);
         }
-        let mut replay_guard = self
-            .replay_guard
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Err(refusal) = replay_guard.check(from, start, envelope.number) {
-            if refusal.code == PeerErrorCode::RunsTwice {
-                replay_guard.mark_duplicate(from);
-            }
-            return Err(refusal);
-        }
+        let mut replay_guard = self.replay_guard();
+        replay_guard.check(from, start, envelope.number)?;
         let permit = self.events.try_reserve().map_err(|error| {
             let detail = match error {
                 mpsc::error::TrySendError::Full(()) => "too many messages wait for this member",
                 mpsc::error::TrySendError::Closed(()) => "this member has stopped",
             };
-            Refusal::new(PeerErrorCode::Unavailable, detail)
+            PeerProblem::new(PeerErrorCode::Unavailable, detail)
         })?;
         replay_guard.admit(from, start, envelope.number);
         let (response, answer) = oneshot::channel();
@@ -122,78 +114,75 @@ impl PeerEndpoint {
             from,
             incarnation: start.incarnation,
             payload: envelope.payload,
-            reply: Some(Reply(response)),
+            reply: Some(response),
             good_until,
         }));
-        self.counters.taken.add();
+        self.count(|counters| counters.taken += 1);
         Ok((from, answer))
     }
 
     /// Reads a request for this member, from a member that may write to it.
-    fn open(&self, body: &[u8]) -> Result<Envelope, Refusal> {
-        let malformed =
-            |error: serde_json::Error| Refusal::new(PeerErrorCode::Malformed, error.to_string());
+    fn open(&self, body: &[u8]) -> Result<Envelope, PeerProblem> {
+        let malformed = |error: serde_json::Error| {
+            PeerProblem::new(PeerErrorCode::Malformed, error.to_string())
+        };
         // Another version may have other fields.
         let Versioned { version } = serde_json::from_slice(body).map_err(malformed)?;
         if version != VERSION {
             let detail =
                 format!("the message has version {version} and this member speaks {VERSION}");
-            return Err(Refusal::new(PeerErrorCode::VersionDiffers, detail));
+            return Err(PeerProblem::new(PeerErrorCode::VersionDiffers, detail));
         }
         let envelope: Envelope = serde_json::from_slice(body).map_err(malformed)?;
+        let Setup {
+            me, fingerprint, ..
+        } = &self.setup;
         let (from, to) = (envelope.from, envelope.to);
-        if envelope.cluster != self.cluster.as_str() {
-            return Err(self.unknown_cluster(&envelope.cluster));
-        }
-        if from == self.me {
+        self.check_cluster(&envelope.cluster)?;
+        if from == *me {
             return Err(self.refuse_own_number(&envelope));
         }
-        if to != self.me {
+        let refuse = |code, detail| Err(PeerProblem::new(code, detail));
+        if to != *me {
             let detail = format!(
-                "the message is for member {to} and this is member {}; member {from} has a wrong address",
-                self.me
+                "the message is for member {to} and this is member {me}; member {from} has a wrong address"
             );
-            return Err(Refusal::new(PeerErrorCode::Misdirected, detail));
+            return refuse(PeerErrorCode::Misdirected, detail);
         }
-        if !self.peers.contains(&from) {
-            return Err(self.unknown(from));
+        if !self.setup.peers.contains_key(&from) {
+            let detail = format!("{from} is none of the members that member {me} knows");
+            return refuse(PeerErrorCode::UnknownMember, detail);
         }
-        if envelope.config != self.fingerprint.hash() {
-            let detail = format!(
-                "member {from} has other settings than member {}: {}",
-                self.me, self.fingerprint
-            );
-            return Err(Refusal::new(PeerErrorCode::ConfigDiffers, detail));
+        if envelope.config != fingerprint.hash {
+            let detail =
+                format!("member {from} has other settings than member {me}: {fingerprint}");
+            return refuse(PeerErrorCode::ConfigDiffers, detail);
         }
         Ok(envelope)
     }
 
     /// A message with this member's own number: its own, which came back, or another process's.
-    fn refuse_own_number(&self, envelope: &Envelope) -> Refusal {
-        let (me, to) = (self.me, envelope.to);
+    fn refuse_own_number(&self, envelope: &Envelope) -> PeerProblem {
+        let (me, to) = (self.setup.me, envelope.to);
         // An older start may be this member's last one, of which a message was still under way.
         if envelope.instance == self.start.instance || envelope.incarnation < self.start.incarnation
         {
             let detail = format!("the address of member {to} leads back to member {me}");
-            return Refusal::new(PeerErrorCode::Misdirected, detail);
+            return PeerProblem::new(PeerErrorCode::Misdirected, detail);
         }
         let detail = format!("another process is member {me}, too");
-        self.report_duplicate(me, PeerErrorCode::RunsTwice, detail.clone());
-        Refusal::new(PeerErrorCode::RunsTwice, detail)
+        self.report_duplicate(me, PeerErrorCode::RunsTwice, &detail);
+        PeerProblem::new(PeerErrorCode::RunsTwice, detail)
     }
 
     /// The start of this member of which two processes were heard. They learn it with every
     /// request: a process that only answers would not learn it otherwise.
     pub(super) fn duplicate_start(&self, node: NodeId) -> Option<Incarnation> {
-        let replay_guard = self
-            .replay_guard
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        replay_guard.duplicate_start(node)
+        self.replay_guard().duplicate_start(node)
     }
 
     /// Another member has seen another process with this member's number.
-    pub(super) fn report_duplicate(&self, seen_by: NodeId, code: PeerErrorCode, detail: String) {
+    pub(super) fn report_duplicate(&self, seen_by: NodeId, code: PeerErrorCode, detail: &str) {
         let remedy = match code {
             PeerErrorCode::OlderStart => {
                 "stop the older process; if there is only one, its state directory is an old copy: give it \
@@ -201,16 +190,13 @@ impl PeerEndpoint {
             }
             _ => "stop one of the two; each member needs its own number and state directory",
         };
-        self.notify(PeerEvent::Duplicate(DuplicateMember {
-            seen_by,
-            detail,
-            remedy,
-        }));
+        let report = format!("member {seen_by} says: {detail}; {remedy}");
+        self.notify(PeerEvent::Duplicate(report));
     }
 
-    fn check_age(&self, envelope: &Envelope) -> Result<Instant, Refusal> {
+    fn check_age(&self, envelope: &Envelope) -> Result<Instant, PeerProblem> {
         let from = envelope.from;
-        let late = |detail| Err(Refusal::new(PeerErrorCode::Late, detail));
+        let late = |detail| Err(PeerProblem::new(PeerErrorCode::Late, detail));
         let Some(GoodUntil { instance, time_ms }) = envelope.good_until else {
             return late(format!("member {from} does not say how old its message is"));
         };
@@ -219,14 +205,14 @@ impl PeerEndpoint {
                 "the message of member {from} was for another start of this member"
             ));
         }
-        let now = self.clock.now();
+        let now = self.setup.clock.now();
         let now_ms = super::age::time_ms(now);
         if now_ms > time_ms {
             let over = now_ms - time_ms;
             return late(format!("the message of member {from} is {over} ms too old"));
         }
         // No sender can make a message good for longer than a lifetime.
-        let left = Duration::from_millis(time_ms - now_ms).min(self.lifetime);
+        let left = Duration::from_millis(time_ms - now_ms).min(self.setup.message_lifetime);
         Ok(now + left)
     }
 
@@ -235,15 +221,9 @@ impl PeerEndpoint {
     pub(super) fn handle_answer(&self, answer: Answer, asked: Instant) {
         let Answer { member, payloads } = answer;
         let start = member.start();
-        let mut replay_guard = self
-            .replay_guard
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut replay_guard = self.replay_guard();
         if let Err(refusal) = replay_guard.check_start(member.node, start) {
-            if refusal.code == PeerErrorCode::RunsTwice {
-                replay_guard.mark_duplicate(member.node);
-            }
-            return self.counters.refused(refusal.code);
+            return self.count_refusal(refusal.code);
         }
         replay_guard.handle_answer(member.node, start);
         for payload in payloads {
@@ -253,21 +233,18 @@ impl PeerEndpoint {
                 incarnation: start.incarnation,
                 payload,
                 reply: None,
-                good_until: asked + self.lifetime,
+                good_until: asked + self.setup.message_lifetime,
             }));
         }
     }
 
-    fn unknown(&self, from: NodeId) -> Refusal {
-        let detail = format!(
-            "{from} is none of the members that member {} knows",
-            self.me
-        );
-        Refusal::new(PeerErrorCode::UnknownMember, detail)
-    }
-
-    pub(super) fn unknown_cluster(&self, cluster: &str) -> Refusal {
-        let detail = format!("this is a member of {}, not of {cluster:?}", self.cluster);
-        Refusal::new(PeerErrorCode::UnknownCluster, detail)
+    /// Refuses requests to another group.
+    pub(super) fn check_cluster(&self, cluster: &str) -> Result<(), PeerProblem> {
+        let own = &self.setup.cluster;
+        if cluster == own.as_str() {
+            return Ok(());
+        }
+        let detail = format!("this is a member of {own}, not of {cluster:?}");
+        Err(PeerProblem::new(PeerErrorCode::UnknownCluster, detail))
     }
 }

@@ -1,6 +1,7 @@
 //! The bodies of requests and answers.
 
 use std::collections::BTreeMap;
+use std::mem::discriminant;
 
 use serde::{Deserialize, Serialize};
 use tenure_core::{Epoch, Incarnation, NodeId, bully, detector};
@@ -59,15 +60,23 @@ pub(crate) enum Payload {
     Metadata(LeaderMetadata),
 }
 
-impl From<bully::PeerMessage> for Payload {
-    fn from(message: bully::PeerMessage) -> Self {
-        Self::Election(message)
-    }
-}
-
-impl From<detector::DetectorMessage> for Payload {
-    fn from(message: detector::DetectorMessage) -> Self {
-        Self::Detector(message)
+impl Payload {
+    /// Whether both are messages of one kind.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Election(bully::PeerMessage::Quorum(one)),
+                Self::Election(bully::PeerMessage::Quorum(other)),
+            ) => discriminant(one) == discriminant(other),
+            (Self::Election(one), Self::Election(other)) => {
+                discriminant(one) == discriminant(other)
+            }
+            (Self::Detector(one), Self::Detector(other)) => {
+                discriminant(one) == discriminant(other)
+            }
+            (Self::Metadata(_), Self::Metadata(_)) => true,
+            _ => false,
+        }
     }
 }
 

@@ -12,7 +12,8 @@ use super::mac::hex;
 /// that count different majorities, or keep promises for different times, must not elect together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
-    hash: String,
+    /// The short form, for messages.
+    pub(super) hash: String,
     text: String,
 }
 
@@ -34,11 +35,6 @@ impl Fingerprint {
         );
         let hash = hex(digest(&SHA256, text.as_bytes()).as_ref());
         Self { hash, text }
-    }
-
-    /// The short form, for messages.
-    pub(crate) fn hash(&self) -> &str {
-        &self.hash
     }
 }
 

@@ -1,7 +1,5 @@
 //! Events for the driver.
 
-use std::fmt;
-
 use tenure_core::{Incarnation, Instant, NodeId};
 use tokio::sync::{mpsc, oneshot};
 
@@ -10,7 +8,7 @@ use crate::clock::Clock;
 
 /// How many events may wait for the driver. A driver that is so far behind would refuse most of
 /// them as too old.
-const CAPACITY: usize = 256;
+pub(super) const CAPACITY: usize = 256;
 
 /// An event from the other members.
 #[derive(Debug)]
@@ -21,7 +19,8 @@ pub(crate) enum PeerEvent {
     /// its process is gone. A hint and no verdict, because it may be a proxy in between.
     Refused(NodeId),
     /// Another process has this member's number, or this one has an old state. It must not lead.
-    Duplicate(DuplicateMember),
+    /// The text names the member that noticed, and the remedy.
+    Duplicate(String),
 }
 
 /// A message.
@@ -39,56 +38,15 @@ pub(crate) struct IncomingMessage {
     pub(crate) good_until: Instant,
 }
 
-/// Another process has this member's number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DuplicateMember {
-    /// The member that has seen both.
-    pub(crate) seen_by: NodeId,
-    /// The evidence.
-    pub(crate) detail: String,
-    /// Advice to the operator.
-    pub(crate) remedy: &'static str,
-}
+/// Sends payloads in the response to a request; without it the response is empty. Gives them back if
+/// the sender of the request no longer waits for it.
+pub(crate) type Reply = oneshot::Sender<Vec<Payload>>;
 
-/// The answer to "why does it not lead", for people.
-impl fmt::Display for DuplicateMember {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            seen_by,
-            detail,
-            remedy,
-        } = self;
-        write!(f, "member {seen_by} says: {detail}; {remedy}")
-    }
-}
-
-/// The response to a request. Without a call of [`Reply::send`] it is empty.
-pub(crate) struct Reply(pub(super) oneshot::Sender<Vec<Payload>>);
-
-impl Reply {
-    /// Sends these payloads in the response. Gives them back if the sender of the request no longer
-    /// waits for it.
-    pub(crate) fn send(self, payloads: Vec<Payload>) -> Vec<Payload> {
-        self.0.send(payloads).err().unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for Reply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reply").finish_non_exhaustive()
-    }
-}
-
-/// Where events come out.
+/// The receiver of events.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    clock: Clock,
-    events: mpsc::Receiver<PeerEvent>,
-}
-
-pub(super) fn channel(clock: Clock) -> (mpsc::Sender<PeerEvent>, Inbox) {
-    let (sender, events) = mpsc::channel(CAPACITY);
-    (sender, Inbox { clock, events })
+    pub(super) clock: Clock,
+    pub(super) events: mpsc::Receiver<PeerEvent>,
 }
 
 impl Inbox {

@@ -43,7 +43,8 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Serves until it is dropped.
 pub(super) async fn serve(listener: TcpListener, router: Router, endpoint: Arc<PeerEndpoint>) {
     let mut connections = JoinSet::new();
-    let mut open = Connections::default();
+    // All connections, the oldest first.
+    let mut open = Vec::new();
     loop {
         while connections.try_join_next().is_some() {}
         let stream = match listener.accept().await {
@@ -57,14 +58,14 @@ pub(super) async fn serve(listener: TcpListener, router: Router, endpoint: Arc<P
         // Without it an answer waits for more data to send.
         let _ = stream.set_nodelay(true);
         let caller = Caller::default();
-        open.make_room();
+        make_room(&mut open);
         let task = connections.spawn(attend(
             stream,
             router.clone(),
             endpoint.clone(),
             caller.clone(),
         ));
-        open.0.push(Connection { caller, task });
+        open.push((caller, task));
     }
 }
 
@@ -95,28 +96,15 @@ async fn attend(stream: TcpStream, router: Router, endpoint: Arc<PeerEndpoint>, 
     }
 }
 
-/// All connections, the oldest first.
-#[derive(Default)]
-struct Connections(Vec<Connection>);
-
-struct Connection {
-    caller: Caller,
-    task: AbortHandle,
-}
-
-impl Connections {
-    /// Makes room for one more connection. It must never wait: callers without a key could take all
-    /// connections, and the new one may be a member's. So the oldest unauthenticated one is closed,
-    /// which has had the longest time to show a key; if all are members', the oldest of them,
-    /// because a member opens another one when it needs it.
-    fn make_room(&mut self) {
-        self.0.retain(|connection| !connection.task.is_finished());
-        if self.0.len() >= MAX_CONNECTIONS {
-            let unauthenticated = self
-                .0
-                .iter()
-                .position(|connection| connection.caller.is_unauthenticated());
-            self.0.remove(unauthenticated.unwrap_or(0)).task.abort();
-        }
+/// Makes room for one more connection. It must never wait: callers without a key could take all
+/// connections, and the new one may be a member's. So the oldest unauthenticated one is closed,
+/// which has had the longest time to show a key; if all are members', the oldest of them, because a
+/// member opens another one when it needs it.
+fn make_room(open: &mut Vec<(Caller, AbortHandle)>) {
+    open.retain(|(_, task)| !task.is_finished());
+    if open.len() >= MAX_CONNECTIONS {
+        let unauthenticated = |(caller, _): &(Caller, _)| caller.is_unauthenticated();
+        let oldest = open.iter().position(unauthenticated).unwrap_or(0);
+        open.remove(oldest).1.abort();
     }
 }

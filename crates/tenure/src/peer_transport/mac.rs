@@ -103,21 +103,13 @@ pub(super) struct RequestMac {
 }
 
 impl Mac {
-    /// Authenticates with this key.
-    pub(crate) fn keyed(key: &PeerKey) -> Self {
+    /// Authenticates with this key. Without one it authenticates nothing: **any process that reaches
+    /// this member can vote, and be elected.** Only for a network in which that is wanted, and only
+    /// when the configuration asks for it by name.
+    pub(crate) fn new(key: Option<&PeerKey>) -> Self {
         Self {
-            keys: RwLock::new(keys_of(key)),
-            file: key.file.clone(),
-        }
-    }
-
-    /// Authenticates nothing: **any process that reaches this member can vote, and be elected.**
-    /// Only for a network in which that is wanted, and only when the configuration asks for it by
-    /// name.
-    pub(crate) fn insecure() -> Self {
-        Self {
-            keys: RwLock::default(),
-            file: None,
+            keys: RwLock::new(key.map(keys_of).unwrap_or_default()),
+            file: key.and_then(|key| key.file.clone()),
         }
     }
 
@@ -271,7 +263,8 @@ mod tests {
     const NEW: &str = "the new key of the group";
 
     fn mac(lines: &[&str]) -> Mac {
-        Mac::keyed(&PeerKey::from_lines(lines.join("\n").as_bytes()).unwrap())
+        let key = PeerKey::from_lines(lines.join("\n").as_bytes()).unwrap();
+        Mac::new(Some(&key))
     }
 
     /// Whether `to` accepts a request of `from`, and `from` its answer.
@@ -300,7 +293,7 @@ mod tests {
 
     #[test]
     fn without_a_key_there_is_no_mac() {
-        let (none, keyed) = (Mac::insecure(), mac(&[OLD]));
+        let (none, keyed) = (Mac::new(None), mac(&[OLD]));
         assert!(agree(&none, &none) && !agree(&none, &keyed) && !agree(&keyed, &none));
     }
 
@@ -322,10 +315,7 @@ mod tests {
         let path = folder.path().join("key");
         std::fs::write(&path, OLD).unwrap();
         let key = PeerKey::from_lines(OLD.as_bytes()).unwrap();
-        let mac = Arc::new(Mac::keyed(&PeerKey {
-            file: Some(path.clone()),
-            ..key
-        }));
+        let mac = Arc::new(Mac::new(Some(&key.with_file(path.clone()))));
         std::fs::write(&path, format!("{NEW}\n{OLD}")).unwrap();
         let refresh = tokio::spawn(Arc::clone(&mac).keep_fresh());
         let wait = async {

@@ -19,11 +19,11 @@ mod endpoint;
 mod replay_guard;
 
 mod age;
-mod counters;
 mod envelope;
 mod fingerprint;
 mod mac;
 mod problem;
+mod status;
 
 mod state_dir;
 mod state_file;
@@ -31,19 +31,18 @@ mod state_file;
 pub use mac::{PeerKey, PeerKeyError};
 pub use state_file::StateError;
 
-pub use counters::Counters;
 pub(crate) use envelope::MAX_ANSWER_BYTES;
 pub(crate) use envelope::{LeaderMetadata, Payload};
 pub(crate) use fingerprint::Fingerprint;
 #[cfg(test)]
-pub(crate) use inbox::{DuplicateMember, Inbox};
+pub(crate) use inbox::Inbox;
 pub(crate) use inbox::{IncomingMessage, PeerEvent, Reply};
 pub(crate) use mac::Mac;
 pub(crate) use problem::PeerProblem;
-pub use routes::{PeerView, Status};
 pub use server::ListenError;
 pub(crate) use server::{PeerServer, Setup};
-pub(crate) use state_file::{Opened, StateFile};
+pub(crate) use state_file::StateFile;
+pub use status::{Counters, PeerView, Status};
 #[cfg(test)]
 pub(crate) use transport::Network;
 pub(crate) use transport::PeerTransport;

@@ -40,104 +40,40 @@ pub(super) enum PeerErrorCode {
 }
 
 impl PeerErrorCode {
-    /// All codes that this version knows.
-    pub(super) const ALL: [Self; 13] = [
-        Self::Malformed,
-        Self::Unauthenticated,
-        Self::UnknownMember,
-        Self::UnknownCluster,
-        Self::ConfigDiffers,
-        Self::OlderStart,
-        Self::RunsTwice,
-        Self::Late,
-        Self::Replayed,
-        Self::TooLarge,
-        Self::Misdirected,
-        Self::VersionDiffers,
-        Self::Unavailable,
-    ];
-
-    /// The HTTP status that goes with it.
-    pub(super) const fn status(self) -> u16 {
+    /// The HTTP status, the code as it stands in JSON, and a text that is the same for every
+    /// occurrence.
+    const fn row(self) -> (u16, &'static str, &'static str) {
         match self {
-            Self::Malformed => 400,
-            Self::Unauthenticated => 401,
-            Self::UnknownMember => 403,
-            Self::UnknownCluster => 404,
-            Self::ConfigDiffers
-            | Self::OlderStart
-            | Self::RunsTwice
-            | Self::Late
-            | Self::Replayed
-            | Self::VersionDiffers => 409,
-            Self::TooLarge => 413,
-            Self::Misdirected => 421,
-            Self::Unavailable | Self::Other => 503,
+            Self::Malformed => (400, "malformed", "The message is malformed"),
+            Self::Unauthenticated => (401, "unauthenticated", "The MAC is missing or wrong"),
+            Self::UnknownMember => (403, "unknown_member", "The sender is not a member"),
+            Self::UnknownCluster => (404, "unknown_cluster", "There is no such group here"),
+            Self::ConfigDiffers => (409, "config_differs", "The members have different settings"),
+            Self::OlderStart => (409, "older_start", "A newer start of the sender was heard"),
+            Self::RunsTwice => (409, "runs_twice", "The sender runs twice"),
+            Self::Late => (409, "late", "The message is too old"),
+            Self::Replayed => (409, "replayed", "The message was taken before"),
+            Self::TooLarge => (413, "too_large", "The message is too large"),
+            Self::Misdirected => (421, "misdirected", "The message is for another member"),
+            Self::VersionDiffers => (409, "version_differs", "The member speaks another version"),
+            Self::Unavailable => (503, "unavailable", "The member does not take messages now"),
+            Self::Other => (503, "other", "Unknown"),
         }
     }
 
     /// The code as it stands in JSON.
     pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Malformed => "malformed",
-            Self::Unauthenticated => "unauthenticated",
-            Self::UnknownMember => "unknown_member",
-            Self::UnknownCluster => "unknown_cluster",
-            Self::ConfigDiffers => "config_differs",
-            Self::OlderStart => "older_start",
-            Self::RunsTwice => "runs_twice",
-            Self::Late => "late",
-            Self::Replayed => "replayed",
-            Self::TooLarge => "too_large",
-            Self::Misdirected => "misdirected",
-            Self::VersionDiffers => "version_differs",
-            Self::Unavailable => "unavailable",
-            Self::Other => "other",
-        }
-    }
-
-    /// A short text that is the same for every occurrence.
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Malformed => "The message is malformed",
-            Self::Unauthenticated => "The MAC is missing or wrong",
-            Self::UnknownMember => "The sender is not a member",
-            Self::UnknownCluster => "There is no such group here",
-            Self::ConfigDiffers => "The members have different settings",
-            Self::OlderStart => "A newer start of the sender was heard",
-            Self::RunsTwice => "The sender runs twice",
-            Self::Late => "The message is too old",
-            Self::Replayed => "The message was taken before",
-            Self::TooLarge => "The message is too large",
-            Self::Misdirected => "The message is for another member",
-            Self::VersionDiffers => "The member speaks another version",
-            Self::Unavailable => "The member does not take messages now",
-            Self::Other => "Unknown",
-        }
+        self.row().1
     }
 }
 
-/// A refusal. The request has changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) code: PeerErrorCode,
-    pub(super) detail: String,
-}
-
-impl Refusal {
-    pub(super) fn new(code: PeerErrorCode, detail: impl Into<String>) -> Self {
-        let detail = detail.into();
-        Self { code, detail }
-    }
-}
-
-/// A refusal on the wire: RFC 9457 problem details.
+/// A refusal, as RFC 9457 problem details. The request has changed nothing.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct PeerProblem {
     #[serde(rename = "type")]
     kind: String,
     title: String,
-    status: u16,
+    pub(super) status: u16,
     pub(crate) detail: String,
     pub(super) code: PeerErrorCode,
     /// The member that refuses, for callers that have the key.
@@ -146,15 +82,15 @@ pub(crate) struct PeerProblem {
 }
 
 impl PeerProblem {
-    pub(super) fn new(refusal: Refusal, member: Option<Answerer>) -> Self {
-        let Refusal { code, detail } = refusal;
+    pub(super) fn new(code: PeerErrorCode, detail: impl Into<String>) -> Self {
+        let (status, name, title) = code.row();
         Self {
-            kind: format!("urn:tenure:problem:{}", code.as_str()),
-            title: code.title().into(),
-            status: code.status(),
-            detail,
+            kind: format!("urn:tenure:problem:{name}"),
+            title: title.into(),
+            status,
+            detail: detail.into(),
             code,
-            member,
+            member: None,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tenure_core::{Incarnation, NodeId};
 
 use super::envelope::Start;
-use super::problem::{PeerErrorCode, Refusal};
+use super::problem::{PeerErrorCode, PeerProblem};
 
 /// The newest process of each member, and the number of its last request.
 #[derive(Debug, Default)]
@@ -19,25 +19,20 @@ struct KnownProcess {
     runs_twice: bool,
 }
 
-impl KnownProcess {
-    const fn new(start: Start, number: u64) -> Self {
-        Self {
-            start,
-            number,
-            runs_twice: false,
-        }
-    }
-}
-
 impl ReplayGuard {
-    /// Checks that a request with this number may come in now. It changes nothing.
+    /// Checks that a request with this number may come in now.
     ///
     /// A sender has one request on its way at a time, so a smaller number belongs to one that it
     /// has given up, or to a copy.
-    pub(super) fn check(&self, from: NodeId, start: Start, number: u64) -> Result<(), Refusal> {
+    pub(super) fn check(
+        &mut self,
+        from: NodeId,
+        start: Start,
+        number: u64,
+    ) -> Result<(), PeerProblem> {
         self.check_start(from, start)?;
         match self.0.get(&from) {
-            Some(known) if known.start == start && number <= known.number => Err(Refusal::new(
+            Some(known) if known.start == start && number <= known.number => Err(PeerProblem::new(
                 PeerErrorCode::Replayed,
                 format!(
                     "message {number} of member {from} is not newer than {}, which was taken",
@@ -49,28 +44,24 @@ impl ReplayGuard {
     }
 
     /// Checks that this process is the member's newest one.
-    pub(super) fn check_start(&self, from: NodeId, start: Start) -> Result<(), Refusal> {
-        let Some(known) = self.0.get(&from) else {
+    ///
+    /// If two processes are one start of this member, nothing tells which of them is right, so both
+    /// are refused until the member is started again.
+    pub(super) fn check_start(&mut self, from: NodeId, start: Start) -> Result<(), PeerProblem> {
+        let Some(known) = self.0.get_mut(&from) else {
             return Ok(());
         };
         let (now, had) = (start.incarnation, known.start.incarnation);
         if now < had {
             let detail = format!("start {now} of member {from} comes after its start {had}");
-            Err(Refusal::new(PeerErrorCode::OlderStart, detail))
-        } else if now == had && (start != known.start || known.runs_twice) {
+            return Err(PeerProblem::new(PeerErrorCode::OlderStart, detail));
+        }
+        known.runs_twice |= now == had && start != known.start;
+        if now == had && known.runs_twice {
             let detail = format!("two processes claim to be start {now} of member {from}");
-            Err(Refusal::new(PeerErrorCode::RunsTwice, detail))
-        } else {
-            Ok(())
+            return Err(PeerProblem::new(PeerErrorCode::RunsTwice, detail));
         }
-    }
-
-    /// Two processes are one start of this member. Nothing tells which of them is right, so both
-    /// are refused until the member is started again.
-    pub(super) fn mark_duplicate(&mut self, from: NodeId) {
-        if let Some(known) = self.0.get_mut(&from) {
-            known.runs_twice = true;
-        }
+        Ok(())
     }
 
     /// The start of this member of which two processes were heard.
@@ -81,17 +72,18 @@ impl ReplayGuard {
 
     /// A request was admitted.
     pub(super) fn admit(&mut self, from: NodeId, start: Start, number: u64) {
-        self.0.insert(from, KnownProcess::new(start, number));
+        let known = KnownProcess {
+            start,
+            number,
+            runs_twice: false,
+        };
+        self.0.insert(from, known);
     }
 
     /// An answer came, from a process that was checked.
     pub(super) fn handle_answer(&mut self, from: NodeId, start: Start) {
-        let known = self
-            .0
-            .entry(from)
-            .or_insert_with(|| KnownProcess::new(start, 0));
-        if known.start != start {
-            *known = KnownProcess::new(start, 0);
+        if self.0.get(&from).is_none_or(|known| known.start != start) {
+            self.admit(from, start, 0);
         }
     }
 }

@@ -1,11 +1,9 @@
 //! The queue of messages to one member.
 
 use std::collections::VecDeque;
-use std::mem::{Discriminant, discriminant};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tenure_core::{Instant, bully, detector};
+use tenure_core::Instant;
 use tokio::sync::Notify;
 
 use super::envelope::Payload;
@@ -14,10 +12,15 @@ use super::envelope::Payload;
 /// the number of kinds.
 #[derive(Debug, Default)]
 pub(super) struct SendQueue {
-    waiting: Mutex<VecDeque<Queued>>,
-    /// Whether a message that was taken out is still under way.
-    under_way: AtomicBool,
+    state: Mutex<State>,
     more: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Queued>,
+    /// Whether a message that was taken out is still under way.
+    is_under_way: bool,
 }
 
 /// A message that waits.
@@ -32,58 +35,39 @@ impl SendQueue {
     /// Adds a message. Returns whether it replaced one: of two of a kind the older one tells
     /// nothing that the receiver still needs, and any message may be lost anyway.
     pub(super) fn push(&self, payload: Payload, made: Instant) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let kind = Kind::of(&payload);
-        let before = waiting.len();
-        waiting.retain(|queued| Kind::of(&queued.payload) != kind);
-        let replaced = waiting.len() < before;
-        waiting.push_back(Queued { payload, made });
-        drop(waiting);
+        let mut state = self.state();
+        let before = state.waiting.len();
+        state.waiting.retain(|it| !it.payload.is_like(&payload));
+        let is_replacing = state.waiting.len() < before;
+        state.waiting.push_back(Queued { payload, made });
         self.more.notify_one();
-        replaced
+        is_replacing
     }
 
     /// Whether all messages have been sent, or are lost.
     pub(super) fn is_idle(&self) -> bool {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.is_empty() && !self.under_way.load(Ordering::Relaxed)
+        let state = self.state();
+        state.waiting.is_empty() && !state.is_under_way
     }
 
     /// The message that has waited longest. The caller has finished with the one before.
     pub(super) async fn next(&self) -> Queued {
         loop {
-            let next = {
-                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                let next = waiting.pop_front();
-                self.under_way.store(next.is_some(), Ordering::Relaxed);
-                next
-            };
-            match next {
-                Some(queued) => return queued,
-                None => self.more.notified().await,
+            if let Some(next) = self.pop() {
+                return next;
             }
+            self.more.notified().await;
         }
     }
-}
 
-/// The kind of a message.
-#[derive(PartialEq)]
-enum Kind {
-    Election(Discriminant<bully::PeerMessage>),
-    Guard(Discriminant<bully::QuorumMessage>),
-    Detector(Discriminant<detector::DetectorMessage>),
-    Metadata,
-}
+    fn pop(&self) -> Option<Queued> {
+        let mut state = self.state();
+        let next = state.waiting.pop_front();
+        state.is_under_way = next.is_some();
+        next
+    }
 
-impl Kind {
-    fn of(payload: &Payload) -> Self {
-        match payload {
-            Payload::Election(bully::PeerMessage::Quorum(message)) => {
-                Self::Guard(discriminant(message))
-            }
-            Payload::Election(message) => Self::Election(discriminant(message)),
-            Payload::Detector(message) => Self::Detector(discriminant(message)),
-            Payload::Metadata(_) => Self::Metadata,
-        }
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

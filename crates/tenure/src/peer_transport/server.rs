@@ -14,7 +14,7 @@
 //! 4. On [`PeerEvent::Duplicate`](super::PeerEvent) stop leading, and report why.
 //!
 //! Messages may be lost. None is delivered after its lifetime, or twice. The driver never learns
-//! whether a message arrived: the machines send again what matters.
+//! whether a message arrived: the machines repeat each message that matters.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,7 +25,7 @@ use std::time::Duration;
 use axum::Router;
 use reqwest::Url;
 use tenure_core::{Incarnation, Name, NodeId, Random as _};
-use tokio::sync::watch;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::client::Client;
@@ -35,7 +35,7 @@ use super::fingerprint::Fingerprint;
 use super::inbox::{self, Inbox};
 use super::listener;
 use super::mac::Mac;
-use super::routes::{self, Status};
+use super::routes;
 use super::send_queue::SendQueue;
 use crate::clock::Clock;
 use crate::http::HttpClientError;
@@ -67,10 +67,10 @@ pub(crate) struct Setup {
 /// Carries messages between this member and the others until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PeerServer {
-    endpoint: Arc<PeerEndpoint>,
-    queues: BTreeMap<NodeId, Arc<SendQueue>>,
-    status: watch::Sender<Status>,
-    listening_on: Option<SocketAddr>,
+    pub(super) endpoint: Arc<PeerEndpoint>,
+    pub(super) queues: BTreeMap<NodeId, Arc<SendQueue>>,
+    /// Where it listens, if it does.
+    pub(crate) listening_on: Option<SocketAddr>,
     /// Aborted when this is dropped.
     tasks: JoinSet<()>,
 }
@@ -104,26 +104,25 @@ impl PeerServer {
     /// Outside of a Tokio runtime.
     pub(crate) fn start(setup: Setup) -> Result<(Self, Inbox), ListenError> {
         let http = Client::http(setup.peers.values())?;
-        let (events, inbox) = inbox::channel(setup.clock.clone());
-        let endpoint = Arc::new(PeerEndpoint::new(&setup, OsRandom.next_u64(), events));
-        let (status, _) = watch::channel(Status::of(setup.me, setup.incarnation));
+        let (sender, events) = mpsc::channel(inbox::CAPACITY);
+        let clock = setup.clock.clone();
+        let endpoint = Arc::new(PeerEndpoint::new(setup, OsRandom.next_u64(), sender));
         let mut tasks = JoinSet::new();
-        tasks.spawn(Arc::clone(&setup.mac).keep_fresh());
+        tasks.spawn(Arc::clone(&endpoint.setup.mac).keep_fresh());
         let mut queues = BTreeMap::new();
-        for (id, url) in setup.peers {
+        for (&id, url) in &endpoint.setup.peers {
             let queue = Arc::new(SendQueue::default());
-            let client = Client::new(http.clone(), endpoint.clone(), queue.clone(), (id, &url));
+            let client = Client::new(http.clone(), endpoint.clone(), queue.clone(), (id, url));
             tasks.spawn(client.run());
             queues.insert(id, queue);
         }
         let mut server = Self {
             endpoint,
             queues,
-            status,
             listening_on: None,
             tasks,
         };
-        if let Some(address) = setup.listen {
+        if let Some(address) = server.endpoint.setup.listen {
             let failed = |error| ListenError::Listen { address, error };
             let listener = listener::bind(address).map_err(failed)?;
             server.listening_on = Some(listener.local_addr().map_err(failed)?);
@@ -132,40 +131,21 @@ impl PeerServer {
                 .tasks
                 .spawn(listener::serve(listener, router, server.endpoint.clone()));
         }
-        Ok((server, inbox))
+        Ok((server, Inbox { clock, events }))
     }
 
     /// Sends this, if it can be done within a message's lifetime from now. It replaces an older
     /// message of the same kind that still waits.
-    pub(crate) fn send(&self, to: NodeId, payload: impl Into<Payload>) {
-        if let Some(queue) = self.queues.get(&to) {
-            self.endpoint.enqueue(queue, payload.into());
+    pub(crate) fn send(&self, to: NodeId, payload: Payload) {
+        if let Some(queue) = self.queues.get(&to)
+            && queue.push(payload, self.endpoint.setup.clock.now())
+        {
+            self.endpoint.count(|counters| counters.replaced += 1);
         }
-    }
-
-    /// Whether all messages have left, or are lost.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.queues.values().all(|queue| queue.is_idle())
-    }
-
-    /// Replaces what the status route shows.
-    pub(crate) fn publish(&self, status: Status) {
-        self.status.send_replace(status);
-    }
-
-    /// The counters since the start.
-    #[cfg(test)]
-    pub(super) fn counters(&self) -> super::counters::Counters {
-        self.endpoint.counters.read()
-    }
-
-    /// Where it listens, if it does.
-    pub(crate) const fn listening_on(&self) -> Option<SocketAddr> {
-        self.listening_on
     }
 
     /// The routes of this member. Any runtime may serve them; messages go to the inbox.
     pub(crate) fn router(&self) -> Router {
-        routes::router(self.endpoint.clone(), self.status.subscribe())
+        routes::router(self.endpoint.clone())
     }
 }

@@ -23,15 +23,13 @@ pub(super) struct StateDir {
 impl StateDir {
     pub(super) fn open(path: &Path) -> Result<Self, StateError> {
         let path = path.to_owned();
-        match fs::metadata(&path) {
-            Ok(metadata) if !metadata.is_dir() => return Err(StateError::NotADirectory { path }),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let mut builder = DirBuilder::new();
-                builder.recursive(true).mode(0o700);
-                builder.create(&path).map_err(StateError::io(&path))?;
-            }
-            Err(error) => return Err(StateError::Io { path, error }),
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        if let Err(error) = created {
+            return Err(if path.exists() {
+                StateError::NotADirectory(path)
+            } else {
+                StateError::Io(path, error)
+            });
         }
         let lock = path.join("lock");
         let file = private(OpenOptions::new().write(true).create(true).truncate(false))
@@ -44,9 +42,9 @@ impl StateDir {
                 Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_PATIENCE => {
                     thread::sleep(Duration::from_millis(20));
                 }
-                Err(TryLockError::WouldBlock) => return Err(StateError::InUse { path }),
+                Err(TryLockError::WouldBlock) => return Err(StateError::InUse(path)),
                 Err(TryLockError::Error(error)) => {
-                    return Err(StateError::Io { path: lock, error });
+                    return Err(StateError::Io(lock, error));
                 }
             }
         }
@@ -79,10 +77,7 @@ impl StateDir {
         clear().and_then(|()| write()).map_err(|error| {
             // It would take space on a disk that may be full.
             let _ = clear();
-            StateError::Io {
-                path: file.clone(),
-                error,
-            }
+            StateError::Io(file.clone(), error)
         })
     }
 }

@@ -33,62 +33,38 @@ const MAX_BYTES: u64 = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct StateFile {
     directory: StateDir,
-    cluster: String,
-    node: NodeId,
-    config: String,
     is_marked: bool,
-}
-
-/// A directory that was opened.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    /// The file.
-    pub(crate) file: StateFile,
-    /// Its content; the default record at a first start.
-    pub(crate) record: HardState,
-    /// Whether the members had other settings when it was written.
+    content: Content,
+    /// Whether the members had other settings when the file was written.
     pub(crate) config_changed: bool,
 }
 
-/// Why a member's state can't be used. The member must not take part.
+/// Why a member's state can't be used. The member must not take part. The path is that of the
+/// directory or of the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
     /// The path is not a directory.
-    #[error("{} is not a directory", path.display())]
-    NotADirectory {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("{} is not a directory", .0.display())]
+    NotADirectory(PathBuf),
     /// Another process is this member. Each member needs a directory of its own.
-    #[error("{} is in use by another process", path.display())]
-    InUse {
-        /// The directory.
-        path: PathBuf,
-    },
+    #[error("{} is in use by another process", .0.display())]
+    InUse(PathBuf),
     /// There was a record, and it is gone. Bring it back. If it is lost for good, remove this
     /// member from the group and add another one with a new number and an empty directory.
     #[error(
         "{} is missing, and with it what this member has promised; bring it back, or give the member \
          a new number and an empty directory",
-        path.display()
+        .0.display()
     )]
-    Missing {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file is not what was written. Do as for [`Missing`](Self::Missing).
+    Missing(PathBuf),
+    /// The file is not as it was written, for this reason. Do as for [`Missing`](Self::Missing).
     #[error(
-        "{} is damaged ({detail}); bring it back as it was, or give the member a new number and an \
+        "{} is damaged ({}); bring it back as it was, or give the member a new number and an \
          empty directory",
-        path.display()
+        .0.display(), .1
     )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        detail: String,
-    },
+    Damaged(PathBuf, String),
     /// The state of another member. Set the right directory.
     #[error(
         "{} is the state of member {found_node} of {found_cluster}, and this is member {node} of \
@@ -107,37 +83,25 @@ pub enum StateError {
         /// The group of this member.
         cluster: String,
     },
-    /// A newer version has written it. Run that version.
-    #[error("{} has format {found}, and this version knows {known}", path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-        /// The newest format that is known.
-        known: u32,
-    },
+    /// A newer version has written the file, in this format. Run that version.
+    #[error("{} has format {}, and this version knows {FORMAT}", .0.display(), .1)]
+    Newer(PathBuf, u32),
     /// The operating system refused: no permission, no space, a disk that fails. The earlier
     /// content is still there.
-    #[error("{}: {error}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The error of the operating system.
-        error: io::Error,
-    },
+    #[error("{}: {}", .0.display(), .1)]
+    Io(PathBuf, io::Error),
 }
 
 impl StateError {
     pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
-        move |error| Self::Io { path, error }
+        move |error| Self::Io(path, error)
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stored {
+struct Content {
     cluster: String,
     node: NodeId,
     config: String,
@@ -156,42 +120,45 @@ impl StateFile {
         cluster: &Name,
         node: NodeId,
         fingerprint: &Fingerprint,
-    ) -> Result<Opened, StateError> {
+    ) -> Result<Self, StateError> {
         let directory = StateDir::open(path)?;
         let is_marked = check_marker(&directory.file(MARKER))?;
-        let record_file = directory.file(RECORD);
-        let file = Self {
+        let path = directory.file(RECORD);
+        let mut file = Self {
             directory,
-            cluster: cluster.to_string(),
-            node,
-            config: fingerprint.hash().to_owned(),
             is_marked,
-        };
-        let Some(bytes) = read(&record_file)? else {
-            if is_marked {
-                return Err(StateError::Missing { path: record_file });
-            }
-            return Ok(Opened {
-                file,
-                record: HardState::default(),
-                config_changed: false,
-            });
-        };
-        let stored = parse(&record_file, &bytes)?;
-        if (&stored.cluster, stored.node) != (&file.cluster, node) {
-            return Err(StateError::AnotherMember {
-                path: record_file,
-                found_node: stored.node,
-                found_cluster: stored.cluster,
+            content: Content {
+                cluster: cluster.to_string(),
                 node,
-                cluster: file.cluster,
+                config: fingerprint.hash.clone(),
+                record: HardState::default(),
+            },
+            config_changed: false,
+        };
+        let Some(bytes) = read(&path)? else {
+            if is_marked {
+                return Err(StateError::Missing(path));
+            }
+            return Ok(file);
+        };
+        let found = parse(&path, &bytes)?;
+        if (&found.cluster, found.node) != (&file.content.cluster, node) {
+            return Err(StateError::AnotherMember {
+                path,
+                found_node: found.node,
+                found_cluster: found.cluster,
+                node,
+                cluster: file.content.cluster,
             });
         }
-        Ok(Opened {
-            config_changed: stored.config != file.config,
-            record: stored.record,
-            file,
-        })
+        file.config_changed = found.config != file.content.config;
+        file.content.record = found.record;
+        Ok(file)
+    }
+
+    /// The record on disk; the default record at a first start.
+    pub(crate) const fn record(&self) -> HardState {
+        self.content.record
     }
 
     /// Replaces the record. When this returns, the record is on disk; it blocks until then.
@@ -201,14 +168,9 @@ impl StateFile {
     /// [`StateError::Io`]. The record on disk is then whole: the old one, or this one if all but
     /// the last step succeeded. No message that rests on this one may leave.
     pub(crate) fn write(&mut self, record: &HardState) -> Result<(), StateError> {
-        let stored = Stored {
-            cluster: self.cluster.clone(),
-            node: self.node,
-            config: self.config.clone(),
-            record: *record,
-        };
+        self.content.record = *record;
         // Text and numbers always make JSON.
-        let body = serde_json::to_string(&stored).unwrap_or_default();
+        let body = serde_json::to_string(&self.content).unwrap_or_default();
         self.directory.replace(RECORD, render(&body).as_bytes())?;
         if !self.is_marked {
             // After the record: a start that was interrupted before is still a first one, because
@@ -234,7 +196,7 @@ fn check_marker(path: &Path) -> Result<bool, StateError> {
     }
 }
 
-fn parse(path: &Path, bytes: &[u8]) -> Result<Stored, StateError> {
+fn parse(path: &Path, bytes: &[u8]) -> Result<Content, StateError> {
     let text = str::from_utf8(bytes).map_err(|error| damaged(path, error.to_string()))?;
     if let Some(found) = format_of(text).filter(|found| *found > FORMAT) {
         return Err(newer(path, found));
@@ -271,14 +233,9 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
 }
 
 fn damaged(path: &Path, detail: String) -> StateError {
-    let path = path.to_owned();
-    StateError::Damaged { path, detail }
+    StateError::Damaged(path.to_owned(), detail)
 }
 
 fn newer(path: &Path, found: u32) -> StateError {
-    StateError::Newer {
-        path: path.to_owned(),
-        found,
-        known: FORMAT,
-    }
+    StateError::Newer(path.to_owned(), found)
 }

@@ -4,8 +4,8 @@ use tenure_core::NodeId;
 
 use super::envelope::Payload;
 use super::inbox::{Inbox, PeerEvent};
-use super::routes::Status;
 use super::server::PeerServer;
+use super::status::Status;
 
 #[cfg(test)]
 pub(crate) use in_memory::{Mailbox, Network};
@@ -36,7 +36,7 @@ impl PeerTransport {
     /// Replaces the status that the member shows.
     pub(crate) fn publish(&self, status: Status) {
         if let Self::Http(server, _) = self {
-            server.publish(status);
+            server.endpoint.view().status = status;
         }
     }
 
@@ -57,10 +57,8 @@ impl PeerTransport {
     /// Whether everything that was to be sent has left, or is lost.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
-            Self::Silent => true,
-            Self::Http(server, _) => server.is_idle(),
-            #[cfg(test)]
-            Self::InMemory(_) => true,
+            Self::Http(server, _) => server.queues.values().all(|queue| queue.is_idle()),
+            _ => true,
         }
     }
 }

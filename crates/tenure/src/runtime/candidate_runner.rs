@@ -1,19 +1,18 @@
 //! One candidate on the driver's thread, whatever its strategy.
 
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use futures_util::future::BoxFuture;
 use tenure_core::election::{
     CampaignFailure, ElectionMachine, EndReason, Standing, TaskEnd, TermEvent,
 };
-use tenure_core::{CandidateId, Epoch, Instant};
+use tenure_core::{CandidateId, Epoch};
 use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
 
-use super::command::{Campaigner, Command, DriverHandle, WeakDriverHandle};
+use super::command::{Campaigner, Command, DriverHandle, TermCommand};
 use super::event_loop::CandidateSlot;
-use super::strategy_io::{LeaseIo, StrategyIo};
+use super::strategy_io::{StrategyInput, StrategyIo};
 use crate::candidate::RunError;
 use crate::clock::Clock;
 use crate::config::{Config, OnOverrun};
@@ -21,17 +20,14 @@ use crate::random::OsRandom;
 use crate::term::TermState;
 use crate::term_guard::TermGuard;
 
-/// Runs one candidate: takes commands, and turns term events into what tasks and callers see.
+/// Runs one candidate: executes commands, and shows term events to tasks and callers.
 pub(super) struct CandidateRunner<S: StrategyIo> {
     config: Arc<Config>,
     clock: Clock,
     io: S,
-    /// Input that is not handled yet.
-    input: Option<S::Input>,
     /// For the terms that begin; the driver does not keep its candidates.
-    handle: WeakDriverHandle,
+    handle: Weak<DriverHandle>,
     campaigner: Option<Campaigner>,
-    resigners: Vec<oneshot::Sender<()>>,
     settlers: Vec<oneshot::Sender<()>>,
     term: Option<Arc<TermState>>,
     /// Shows the term to the other parts of the library.
@@ -41,7 +37,7 @@ pub(super) struct CandidateRunner<S: StrategyIo> {
     wanted: bool,
 }
 
-/// If the driver goes, for whatever reason, its terms are not renewed any more: they are over.
+/// If the driver ends, for any reason, nothing renews its terms any more: they are over.
 impl<S: StrategyIo> Drop for CandidateRunner<S> {
     fn drop(&mut self) {
         if let Some(term) = &self.term {
@@ -52,7 +48,7 @@ impl<S: StrategyIo> Drop for CandidateRunner<S> {
 
 impl<S: StrategyIo> CandidateRunner<S> {
     pub(super) fn new(
-        handle: &DriverHandle,
+        handle: &Arc<DriverHandle>,
         io: S,
         publish_term: watch::Sender<Option<Arc<TermState>>>,
     ) -> Self {
@@ -60,10 +56,8 @@ impl<S: StrategyIo> CandidateRunner<S> {
             config: handle.config.clone(),
             clock: handle.clock.clone(),
             io,
-            input: None,
-            handle: handle.downgrade(),
+            handle: Arc::downgrade(handle),
             campaigner: None,
-            resigners: Vec::new(),
             settlers: Vec::new(),
             term: None,
             publish_term,
@@ -72,45 +66,29 @@ impl<S: StrategyIo> CandidateRunner<S> {
         }
     }
 
-    fn is_idle(&self) -> bool {
+    fn is_idle(&mut self) -> bool {
         self.term.is_none() && self.standing() == Standing::Idle
     }
 
-    fn standing(&self) -> Standing {
+    fn standing(&mut self) -> Standing {
         self.io.machine().standing(self.clock.now())
     }
 
     fn resign(&mut self, reason: EndReason) {
         let now = self.clock.now();
-        let machine = self.io.machine_mut();
-        machine.resign(now, reason, &mut OsRandom);
-    }
-
-    fn hand_over(&mut self, to: &CandidateId) {
-        let (election, candidate) = (&self.config.election, &self.config.candidate);
-        match self.io.peer(to) {
-            Ok(to) => {
-                let now = self.clock.now();
-                self.io.machine_mut().hand_over(now, to);
-            }
-            Err(why) => warn!(%election, %candidate, %to, "not handed over: {why}"),
-        }
+        self.io.machine().resign(now, reason, &mut OsRandom);
     }
 
     fn task_ended(&mut self, end: TaskEnd) {
         let now = self.clock.now();
-        let machine = self.io.machine_mut();
-        machine.task_ended(now, end, &mut OsRandom);
+        self.io.machine().task_ended(now, end, &mut OsRandom);
     }
 
-    fn is_current(&self, epoch: Epoch) -> bool {
-        self.term.as_ref().is_some_and(|term| term.epoch == epoch)
-    }
-
-    /// Updates what the task sees of its term.
-    fn publish(&self) {
+    /// Updates the state that the task sees.
+    fn publish(&mut self) {
+        let standing = self.standing();
         if let Some(term) = &self.term {
-            let valid_until = match self.standing() {
+            let valid_until = match standing {
                 Standing::Leading { until, .. } => Some(until),
                 Standing::Idle | Standing::Campaigning | Standing::Ending => None,
             };
@@ -118,30 +96,39 @@ impl<S: StrategyIo> CandidateRunner<S> {
         }
     }
 
+    /// Executes a command for the current term.
+    fn handle_term_command(&mut self, command: TermCommand) {
+        match command {
+            TermCommand::Resign(reason) => self.resign(reason),
+            TermCommand::HandOver(to) => {
+                if let Err(why) = self.io.hand_over(self.clock.now(), to.clone()) {
+                    let (election, candidate) = (&self.config.election, &self.config.candidate);
+                    warn!(%election, %candidate, %to, "not handed over: {why}");
+                }
+            }
+            TermCommand::Proclaim(metadata, done) => self.io.proclaim(metadata, done),
+            TermCommand::TaskEnded(end) => self.task_ended(end),
+        }
+    }
+
     fn handle_term_event(&mut self, event: TermEvent) {
         let (election, candidate) = (&self.config.election, &self.config.candidate);
-        match event {
-            TermEvent::Began(epoch) => self.begin(epoch),
-            TermEvent::AtRisk(at_risk) => {
-                if let Some(term) = &self.term {
-                    term.at_risk.send_replace(at_risk);
-                }
+        match (event, &self.term) {
+            (TermEvent::Began(epoch), _) => self.begin(epoch),
+            (TermEvent::AtRisk(at_risk), Some(term)) => {
+                term.at_risk.send_replace(at_risk);
             }
-            TermEvent::Cancel(reason) => {
-                if let Some(term) = &self.term {
-                    info!(%election, %candidate, epoch = %term.epoch, %reason, "stopping");
-                    term.cancel(reason);
-                }
+            (TermEvent::Cancel(reason), Some(term)) => {
+                info!(%election, %candidate, epoch = %term.epoch, %reason, "stopping");
+                term.cancel(reason);
             }
-            TermEvent::Abort => {
-                if let Some(term) = &self.term {
-                    warn!(%election, %candidate, epoch = %term.epoch,
-                        "the task has not stopped within the stop grace and is aborted");
-                    term.abort();
-                }
+            (TermEvent::Abort, Some(term)) => {
+                warn!(%election, %candidate, epoch = %term.epoch,
+                    "the task has not stopped within the stop grace and is aborted");
+                term.aborted.cancel();
             }
-            TermEvent::Overrun => self.overrun(),
-            TermEvent::Ended(epoch, reason) => {
+            (TermEvent::Overrun, Some(term)) => self.overrun(term),
+            (TermEvent::Ended(epoch, reason), _) => {
                 info!(%election, %candidate, %epoch, %reason, "leadership lost");
                 if let Some(term) = self.term.take() {
                     term.update(None, None);
@@ -149,25 +136,24 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 }
                 self.publish_term.send_replace(None);
             }
-            TermEvent::Failed(why) => {
+            (TermEvent::Failed(why), _) => {
                 let why = RunError::from(why);
                 error!(%election, %candidate, "{why}");
                 if let Some(campaigner) = self.campaigner.take() {
                     let _ = campaigner.send(Err(why));
                 }
             }
-            TermEvent::LeaderSeen(leader) => {
-                if self.last_leader != leader {
-                    match &leader {
-                        Some((leader, epoch)) => {
-                            info!(%election, %candidate, %leader, %epoch, "following");
-                        }
-                        None => info!(%election, %candidate, "no leader"),
+            (TermEvent::LeaderSeen(leader), _) if self.last_leader != leader => {
+                match &leader {
+                    Some((leader, epoch)) => {
+                        info!(%election, %candidate, %leader, %epoch, "following");
                     }
-                    self.last_leader = leader;
+                    None => info!(%election, %candidate, "no leader"),
                 }
+                self.last_leader = leader;
             }
-            TermEvent::Withdrawn => {}
+            // The same leader again, the end of a campaign, or an event without its term.
+            _ => {}
         }
     }
 
@@ -175,7 +161,8 @@ impl<S: StrategyIo> CandidateRunner<S> {
         let (election, candidate) = (&self.config.election, &self.config.candidate);
         info!(%election, %candidate, %epoch, "leadership gained");
         self.last_leader = None;
-        let term = Arc::new(TermState::new(epoch, self.clock.clone()));
+        let (config, clock) = (self.config.clone(), self.clock.clone());
+        let term = Arc::new(TermState::new(epoch, config, clock, self.handle.clone()));
         self.term = Some(term.clone());
         self.publish();
         self.publish_term.send_replace(Some(term.clone()));
@@ -192,8 +179,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
         }
     }
 
-    fn overrun(&self) {
-        let Some(term) = &self.term else { return };
+    fn overrun(&self, term: &TermState) {
         let (election, candidate) = (&self.config.election, &self.config.candidate);
         error!(%election, %candidate, epoch = %term.epoch,
             "the task is still running after it was aborted; others may lead soon");
@@ -222,20 +208,19 @@ impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
                 self.handle_term_event(event);
                 self.publish();
             }
-            if self.term.is_none() {
-                answer(&mut self.resigners);
-            }
             if !self.is_idle() {
                 return;
             }
             if self.campaigner.is_none() {
-                answer(&mut self.settlers);
+                for done in self.settlers.drain(..) {
+                    // The caller may have gone.
+                    let _ = done.send(());
+                }
                 return;
             }
             // A campaign was asked for now, or while the last term was still ending.
             let now = self.clock.now();
-            let machine = self.io.machine_mut();
-            machine.campaign(now, &mut OsRandom);
+            self.io.machine().campaign(now, &mut OsRandom);
         }
     }
 
@@ -254,32 +239,10 @@ impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
                     self.resign(EndReason::Resigned);
                 }
             }
-            Command::ResignAny(done) => {
-                self.resigners.push(done);
-                if self.term.is_some() {
-                    self.resign(EndReason::Resigned);
-                }
-            }
             Command::Settle(done) => self.settlers.push(done),
-            Command::Resign { term, reason } => {
-                if self.is_current(term) {
-                    self.resign(reason);
-                }
-            }
-            Command::HandOver { term, to } => {
-                if self.is_current(term) {
-                    self.hand_over(&to);
-                }
-            }
-            Command::Proclaim {
-                term,
-                metadata,
-                done,
-            } => {
-                if self.is_current(term) {
-                    self.io.proclaim(metadata, done);
-                } else {
-                    let _ = done.send(None);
+            Command::Term(epoch, command) => {
+                if self.term.as_ref().is_some_and(|term| term.epoch == epoch) {
+                    self.handle_term_command(command);
                 }
             }
             // Callers and guards hold a handle, so they are gone.
@@ -288,43 +251,22 @@ impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
                 self.campaigner = None;
                 self.resign(EndReason::ShutDown);
             }
-            Command::TaskEnded { term, end } => {
-                if self.is_current(term) {
-                    self.task_ended(end);
-                }
-            }
         }
     }
 
     fn handle_timeout(&mut self) {
         if let Some(term) = &self.term {
-            self.io.machine_mut().handle_progress(term.progress());
+            self.io.machine().handle_progress(term.progress());
         }
         self.io.handle_timeout(self.clock.now());
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.io.poll_timeout()
-    }
-
-    fn is_done(&self) -> bool {
+    fn is_done(&mut self) -> bool {
         !self.wanted && self.is_idle()
     }
 
-    fn lease(&mut self) -> Option<&mut dyn LeaseIo> {
-        self.io.lease()
-    }
-
-    fn receive(&mut self) -> Option<BoxFuture<'_, ()>> {
-        let Self { io, input, .. } = self;
-        let next = io.next_input()?;
-        Some(Box::pin(async move { *input = Some(next.await) }))
-    }
-
-    fn handle_input(&mut self) {
-        if let Some(input) = self.input.take() {
-            self.io.handle_input(self.clock.now(), input);
-        }
+    fn io(&mut self) -> &mut dyn StrategyInput {
+        &mut self.io
     }
 }
 
@@ -335,12 +277,5 @@ impl From<CampaignFailure> for RunError {
             CampaignFailure::Denied(why) => Self::Denied(why),
             CampaignFailure::Barred(why) => Self::Barred(why),
         }
-    }
-}
-
-fn answer(waiting: &mut Vec<oneshot::Sender<()>>) {
-    for done in waiting.drain(..) {
-        // The caller may have gone.
-        let _ = done.send(());
     }
 }

@@ -1,7 +1,7 @@
-//! Commands to the driver, and the channel to it.
+//! Commands to the driver, and the handle of a candidate that sends them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use tenure_core::lease::candidate::{EndReason, TaskEnd};
 use tenure_core::{CandidateId, Epoch};
@@ -18,8 +18,8 @@ use crate::term_guard::TermGuard;
 /// The caller that waits for a term to begin, or for the reason why none can.
 pub(crate) type Campaigner = oneshot::Sender<Result<TermGuard, RunError>>;
 
-/// The result of a proclamation; `None` if the term is over and nothing was sent.
-pub(crate) type Proclaimed = Option<Result<(), ProclaimError>>;
+/// The caller that waits for a proclamation. It is dropped if the term is over and nothing was sent.
+pub(crate) type Proclaimer = oneshot::Sender<Result<(), ProclaimError>>;
 
 /// A command for one candidate.
 #[derive(Debug)]
@@ -28,45 +28,28 @@ pub(crate) enum Command {
     Campaign(Campaigner),
     /// The caller that campaigned has gone. If a term has begun for it meanwhile, that was dropped.
     GiveUp,
-    /// End the current term, if there is one; answered when that is done.
-    ResignAny(oneshot::Sender<()>),
     /// Answered when nothing is held and no campaign is on.
     Settle(oneshot::Sender<()>),
-    /// End this term, if it is still current.
-    Resign {
-        /// The term.
-        term: Epoch,
-        /// The reason.
-        reason: EndReason,
-    },
-    /// Hand this term over to a candidate, if it is still current.
-    HandOver {
-        /// The term.
-        term: Epoch,
-        /// The next leader.
-        to: CandidateId,
-    },
-    /// Publish these metadata of the leader, if this term is still current.
-    Proclaim {
-        /// The term.
-        term: Epoch,
-        /// All of the metadata.
-        metadata: BTreeMap<String, String>,
-        /// Answered when the store has answered.
-        done: oneshot::Sender<Proclaimed>,
-    },
-    /// The task of this term is gone.
-    TaskEnded {
-        /// The term.
-        term: Epoch,
-        /// How the task ended.
-        end: TaskEnd,
-    },
+    /// A command for this term, if it is still current.
+    Term(Epoch, TermCommand),
     /// The last handle to this candidate is gone.
     Leave,
     /// Make the thread panic.
     #[cfg(test)]
     Panic,
+}
+
+/// A command for one term.
+#[derive(Debug)]
+pub(crate) enum TermCommand {
+    /// End the term.
+    Resign(EndReason),
+    /// Hand the term over to this candidate.
+    HandOver(CandidateId),
+    /// Publish these metadata of the leader, in place of all earlier ones.
+    Proclaim(BTreeMap<String, String>, Proclaimer),
+    /// The task of the term is gone.
+    TaskEnded(TaskEnd),
 }
 
 /// A message to the driver's thread.
@@ -75,92 +58,28 @@ pub(super) enum RuntimeMessage {
     To(usize, Command),
 }
 
-/// A handle to one candidate on the driver's thread. When the last one is dropped, the candidate
-/// gives up what it holds, and leaves.
-#[derive(Clone, Debug)]
+/// One candidate on the driver's thread, from outside. When it is dropped, the candidate gives up what
+/// it holds, and leaves.
+#[derive(Debug)]
 pub(crate) struct DriverHandle {
     pub(crate) config: Arc<Config>,
     pub(crate) clock: Clock,
     /// The current term; closed when the driver has gone.
     pub(crate) terms: watch::Receiver<Option<Arc<TermState>>>,
-    channel: Arc<CommandChannel>,
-}
-
-#[derive(Debug)]
-struct CommandChannel {
-    candidate: usize,
-    messages: mpsc::UnboundedSender<RuntimeMessage>,
+    pub(super) candidate: usize,
+    pub(super) messages: mpsc::UnboundedSender<RuntimeMessage>,
 }
 
 impl DriverHandle {
-    pub(super) fn new(
-        config: Config,
-        clock: Clock,
-        terms: watch::Receiver<Option<Arc<TermState>>>,
-        (candidate, messages): (usize, mpsc::UnboundedSender<RuntimeMessage>),
-    ) -> Self {
-        Self {
-            config: Arc::new(config),
-            clock,
-            terms,
-            channel: Arc::new(CommandChannel {
-                candidate,
-                messages,
-            }),
-        }
-    }
-
     /// Sends a command; false if the driver has gone.
     pub(crate) fn command(&self, command: Command) -> bool {
-        self.channel.send(command)
-    }
-
-    pub(crate) fn downgrade(&self) -> WeakDriverHandle {
-        WeakDriverHandle {
-            config: self.config.clone(),
-            clock: self.clock.clone(),
-            terms: self.terms.clone(),
-            channel: Arc::downgrade(&self.channel),
-        }
+        let message = RuntimeMessage::To(self.candidate, command);
+        self.messages.send(message).is_ok()
     }
 }
 
-/// A handle to a candidate that does not keep it.
-#[derive(Clone, Debug)]
-pub(crate) struct WeakDriverHandle {
-    pub(crate) config: Arc<Config>,
-    clock: Clock,
-    terms: watch::Receiver<Option<Arc<TermState>>>,
-    channel: Weak<CommandChannel>,
-}
-
-impl WeakDriverHandle {
-    /// Sends a command; false if the candidate or the driver has gone.
-    pub(crate) fn command(&self, command: Command) -> bool {
-        let channel = self.channel.upgrade();
-        channel.is_some_and(|channel| channel.send(command))
-    }
-
-    pub(super) fn upgrade(&self) -> Option<DriverHandle> {
-        Some(DriverHandle {
-            channel: self.channel.upgrade()?,
-            config: self.config.clone(),
-            clock: self.clock.clone(),
-            terms: self.terms.clone(),
-        })
-    }
-}
-
-impl CommandChannel {
-    fn send(&self, command: Command) -> bool {
-        self.messages
-            .send(RuntimeMessage::To(self.candidate, command))
-            .is_ok()
-    }
-}
-
-impl Drop for CommandChannel {
+impl Drop for DriverHandle {
     fn drop(&mut self) {
-        self.send(Command::Leave);
+        self.command(Command::Leave);
     }
 }

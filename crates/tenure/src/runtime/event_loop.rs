@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, select_all};
-use tenure_core::Instant;
+use futures_util::future::select_all;
 use tokio::sync::mpsc;
 
 use super::command::{Command, RuntimeMessage};
 use super::requests::Requests;
-use super::strategy_io::LeaseIo;
+use super::strategy_io::StrategyInput;
 use crate::clock::Clock;
 
 /// How many inputs are handled before time is.
@@ -24,19 +23,11 @@ pub(super) trait CandidateSlot: Send {
 
     fn handle_timeout(&mut self);
 
-    fn poll_timeout(&self) -> Option<Instant>;
-
     /// Whether nothing is left to do for it, and nothing can be asked of it any more.
-    fn is_done(&self) -> bool;
+    fn is_done(&mut self) -> bool;
 
-    /// Its requests to a lease store, if it makes any.
-    fn lease(&mut self) -> Option<&mut dyn LeaseIo>;
-
-    /// Waits for input and keeps it for [`CandidateSlot::handle_input`]; `None` if there is never
-    /// any. May be dropped while it waits; no input is lost then.
-    fn receive(&mut self) -> Option<BoxFuture<'_, ()>>;
-
-    fn handle_input(&mut self);
+    /// Its strategy.
+    fn io(&mut self) -> &mut dyn StrategyInput;
 }
 
 /// The candidates on the thread, by number.
@@ -71,8 +62,8 @@ impl EventLoop {
                 return;
             }
             // Timers.
-            let wake = self.slots.values().filter_map(|slot| slot.poll_timeout());
-            let wake = wake.min();
+            let slots = self.slots.values_mut();
+            let wake = slots.filter_map(|slot| slot.io().poll_timeout()).min();
             self.clock.done(now);
             // Events.
             tokio::select! {
@@ -80,13 +71,12 @@ impl EventLoop {
                     Some(message) => self.handle_message(message),
                     None => is_open = false,
                 },
-                answers = self.requests.next() => for answer in answers {
-                    let slot = self.slots.get_mut(&answer.slot);
-                    if let Some(lease) = slot.and_then(|slot| slot.lease()) {
-                        lease.handle_answer(self.clock.now(), answer.attempt, answer.answer);
+                answers = self.requests.next() => for (number, attempt, answer) in answers {
+                    if let Some(slot) = self.slots.get_mut(&number) {
+                        slot.io().handle_answer(self.clock.now(), attempt, answer);
                     }
                 },
-                number = receive(&mut self.slots) => self.handle_input(number),
+                () = receive(&mut self.slots) => {}
                 () = self.clock.sleep_from(now, wake) => self.handle_timeout(),
             }
         }
@@ -105,20 +95,13 @@ impl EventLoop {
         }
     }
 
-    fn handle_input(&mut self, number: usize) {
-        if let Some(slot) = self.slots.get_mut(&number) {
-            slot.handle_input();
-        }
-    }
-
     fn handle_timeout(&mut self) {
         // After this thread stood still, the input that has come meanwhile is handled before time is:
         // a member that has sent a message is not down.
         for _ in 0..MAX_INPUTS {
-            let Some(number) = receive(&mut self.slots).now_or_never() else {
+            if receive(&mut self.slots).now_or_never().is_none() {
                 break;
-            };
-            self.handle_input(number);
+            }
         }
         self.slots
             .values_mut()
@@ -126,15 +109,13 @@ impl EventLoop {
     }
 }
 
-/// Waits for input for any candidate. May be dropped while it waits; no input is lost then.
-async fn receive(slots: &mut Slots) -> usize {
-    let receiving = slots.iter_mut().filter_map(|(&number, slot)| {
-        let received = slot.receive()?;
-        Some(received.map(move |()| number).boxed())
-    });
+/// Waits for input for any candidate, and handles it. May be dropped while it waits; no input is lost
+/// then.
+async fn receive(slots: &mut Slots) {
+    let receiving = slots.values_mut().filter_map(|slot| slot.io().receive());
     let receiving: Vec<_> = receiving.collect();
     if receiving.is_empty() {
         return std::future::pending().await;
     }
-    select_all(receiving).await.0
+    select_all(receiving).await;
 }

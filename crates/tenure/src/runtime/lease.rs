@@ -1,7 +1,6 @@
 //! Electing by a lease.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,65 +8,48 @@ use tenure_core::election::{ElectionMachine as _, Output, TermEvent};
 use tenure_core::lease::LeaseId;
 use tenure_core::lease::candidate::{Answer, LeaseCandidate, LeaseEffect, Request};
 use tenure_core::{CandidateId, Instant};
-use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tracing::{debug, warn};
 
-use super::command::Proclaimed;
-use super::strategy_io::{LeaseIo, StrategyIo};
+use super::command::Proclaimer;
+use super::strategy_io::{StrategyInput, StrategyIo};
 use crate::backend::SharedBackend;
 use crate::config::Config;
 use crate::random::OsRandom;
 
 /// A candidate that competes for a lease, with its channel to the store.
-pub(super) struct LeaseStrategy {
+pub(crate) struct LeaseStrategy {
     machine: LeaseCandidate,
     channel: LeaseChannel,
 }
 
 /// A candidate's requests to its lease store.
-pub(super) struct LeaseChannel {
-    config: Arc<Config>,
-    link: SharedBackend,
+pub(crate) struct LeaseChannel {
+    pub(super) config: Arc<Config>,
+    pub(super) backend: SharedBackend,
     /// Requests of the machine that are not sent yet.
-    outbox: Vec<OutgoingRequest>,
+    pub(super) outbox: Vec<OutgoingRequest>,
     /// The request in flight, where it can be given up.
     in_flight: Option<AbortHandle>,
 }
 
-/// A request that is to be sent.
-pub(super) struct OutgoingRequest {
-    pub(super) attempt: u64,
-    pub(super) request: Request,
-    pub(super) timeout: Duration,
-}
+/// A request that is to be sent: the attempt, the request, and its timeout.
+pub(super) type OutgoingRequest = (u64, Request, Duration);
 
 impl LeaseChannel {
-    pub(super) fn new(config: Arc<Config>, link: SharedBackend) -> Self {
+    pub(crate) const fn new(config: Arc<Config>, backend: SharedBackend) -> Self {
         Self {
             config,
-            link,
+            backend,
             outbox: Vec::new(),
             in_flight: None,
         }
     }
 
-    pub(super) const fn link(&self) -> &SharedBackend {
-        &self.link
-    }
-
-    pub(super) fn config(&self) -> &Config {
-        &self.config
-    }
-
     /// Whether it is about to send a renewal.
     pub(super) fn renews(&self) -> bool {
-        let is_renewal = |outgoing: &OutgoingRequest| matches!(outgoing.request, Request::Renew(_));
-        self.outbox.iter().any(is_renewal)
-    }
-
-    pub(super) fn take_outbox(&mut self) -> Vec<OutgoingRequest> {
-        std::mem::take(&mut self.outbox)
+        let mut requests = self.outbox.iter().map(|(_, request, _)| request);
+        requests.any(|request| matches!(request, Request::Renew(_)))
     }
 
     /// This request is under way. It replaces the last one.
@@ -86,11 +68,7 @@ impl LeaseChannel {
                 timeout,
             } => {
                 debug!(%election, %candidate, attempt, request = name(&request), "request");
-                self.outbox.push(OutgoingRequest {
-                    attempt,
-                    request,
-                    timeout,
-                });
+                self.outbox.push((attempt, request, timeout));
             }
             LeaseEffect::Retrying(why) => warn!(%election, %candidate, error = why, "retrying"),
         }
@@ -101,32 +79,38 @@ impl LeaseChannel {
         &self,
         lease_id: Option<LeaseId>,
         metadata: BTreeMap<String, String>,
-        done: oneshot::Sender<Proclaimed>,
+        done: Proclaimer,
     ) {
-        let Some(lease_id) = lease_id else {
-            let _ = done.send(None);
-            return;
-        };
-        let link = self.link.clone();
+        // Without a lease the term is over, and dropping `done` says so.
+        let Some(lease_id) = lease_id else { return };
+        let backend = self.backend.clone();
         tokio::spawn(async move {
-            let proclaimed = link.proclaim(lease_id, metadata).await;
-            let _ = done.send(Some(proclaimed.map_err(Into::into)));
+            let proclaimed = backend.proclaim(lease_id, metadata).await;
+            let _ = done.send(proclaimed.map_err(Into::into));
         });
     }
 }
 
 impl LeaseStrategy {
-    pub(super) fn new(config: Arc<Config>, link: SharedBackend) -> Self {
+    pub(crate) fn new(config: Arc<Config>, backend: SharedBackend) -> Self {
         Self {
             machine: LeaseCandidate::new(config.timings),
-            channel: LeaseChannel::new(config, link),
+            channel: LeaseChannel::new(config, backend),
         }
     }
 }
 
-impl LeaseIo for LeaseStrategy {
-    fn channel(&mut self) -> &mut LeaseChannel {
-        &mut self.channel
+impl StrategyInput for LeaseStrategy {
+    fn handle_timeout(&mut self, now: Instant) {
+        self.machine.handle_timeout(now, &mut OsRandom);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.machine.poll_timeout()
+    }
+
+    fn channel(&mut self) -> Option<&mut LeaseChannel> {
+        Some(&mut self.channel)
     }
 
     fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer) {
@@ -135,24 +119,15 @@ impl LeaseIo for LeaseStrategy {
     }
 
     fn renew_early(&mut self, now: Instant) {
-        self.machine.renew_early(now);
+        self.machine.renew_early(now, &mut OsRandom);
     }
 }
 
 impl StrategyIo for LeaseStrategy {
     type Machine = LeaseCandidate;
-    type Input = Infallible;
 
-    fn machine(&self) -> &LeaseCandidate {
-        &self.machine
-    }
-
-    fn machine_mut(&mut self) -> &mut LeaseCandidate {
+    fn machine(&mut self) -> &mut LeaseCandidate {
         &mut self.machine
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        self.machine.handle_timeout(now, &mut OsRandom);
     }
 
     fn poll_term_event(&mut self, _now: Instant) -> Option<TermEvent> {
@@ -165,27 +140,19 @@ impl StrategyIo for LeaseStrategy {
         None
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.machine.poll_timeout()
-    }
-
-    fn peer(&self, candidate: &CandidateId) -> Result<CandidateId, &'static str> {
-        if self.channel.link().can_hand_over() {
-            Ok(candidate.clone())
-        } else {
-            Err(
+    fn hand_over(&mut self, now: Instant, to: CandidateId) -> Result<(), &'static str> {
+        if !self.channel.backend.can_hand_over() {
+            return Err(
                 "this lease service can't hand a lease over to a chosen candidate; the term goes on",
-            )
+            );
         }
+        self.machine.hand_over(now, to);
+        Ok(())
     }
 
-    fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>) {
+    fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: Proclaimer) {
         self.channel
             .proclaim(self.machine.lease_id(), metadata, done);
-    }
-
-    fn lease(&mut self) -> Option<&mut dyn LeaseIo> {
-        Some(self)
     }
 }
 

@@ -10,8 +10,6 @@ mod event_loop;
 mod candidate_runner;
 mod strategy_io;
 
-#[cfg(feature = "peers")]
-mod joint;
 mod lease;
 mod requests;
 
@@ -21,51 +19,37 @@ pub(crate) mod peers;
 #[cfg(all(test, feature = "peers"))]
 mod tests;
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-#[cfg(feature = "peers")]
-use tenure_core::election::joint::Joint;
 use tokio::sync::{mpsc, watch};
 
 use candidate_runner::CandidateRunner;
 use command::RuntimeMessage;
-pub(crate) use command::{Command, DriverHandle, WeakDriverHandle};
+pub(crate) use command::{Command, DriverHandle, TermCommand};
 use event_loop::EventLoop;
 #[cfg(feature = "peers")]
-use joint::JointStrategy;
-use lease::LeaseStrategy;
-#[cfg(feature = "peers")]
-use peers::Peers;
+pub(crate) use lease::LeaseChannel;
+pub(crate) use lease::LeaseStrategy;
 use strategy_io::StrategyIo;
 
-use crate::backend::SharedBackend;
 use crate::clock::Clock;
 use crate::config::Config;
 
 /// The driver's thread, from outside. It ends when this and all of its candidates are gone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Driver {
-    clock: Clock,
+    pub(crate) clock: Clock,
     #[cfg_attr(
         not(feature = "peers"),
         expect(dead_code, reason = "members listen on it")
     )]
-    runtime: tokio::runtime::Handle,
+    pub(crate) runtime: tokio::runtime::Handle,
     /// How many candidates have joined.
     joined: Arc<AtomicUsize>,
     messages: mpsc::UnboundedSender<RuntimeMessage>,
-}
-
-impl fmt::Debug for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver")
-            .field("clock", &self.clock)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Driver {
@@ -97,49 +81,21 @@ impl Driver {
         })
     }
 
-    /// Calls `begin` in the thread's runtime, so that the tasks that it spawns run there.
-    #[cfg(feature = "peers")]
-    pub(crate) fn enter<T>(&self, begin: impl FnOnce() -> T) -> T {
-        let _runtime = self.runtime.enter();
-        begin()
-    }
-
-    pub(crate) const fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    /// Adds a candidate that competes for a lease.
-    pub(crate) fn join(&self, config: Config, link: SharedBackend) -> DriverHandle {
-        self.add(config, |config| LeaseStrategy::new(config, link))
-    }
-
-    /// Adds a candidate that is elected among peers.
-    #[cfg(feature = "peers")]
-    pub(crate) fn join_peers(&self, config: Config, peers: Peers) -> DriverHandle {
-        self.add(config, |_| peers)
-    }
-
-    /// Adds a candidate that needs both the lease and the peers.
-    #[cfg(feature = "peers")]
-    pub(crate) fn join_both(
+    /// Adds a candidate.
+    pub(crate) fn join(
         &self,
-        config: Config,
-        peers: Peers<Joint>,
-        link: SharedBackend,
-    ) -> DriverHandle {
-        self.add(config, |config| JointStrategy::new(config, peers, link))
-    }
-
-    fn add<S: StrategyIo + 'static>(
-        &self,
-        config: Config,
-        io: impl FnOnce(Arc<Config>) -> S,
-    ) -> DriverHandle {
+        config: Arc<Config>,
+        io: impl StrategyIo + 'static,
+    ) -> Arc<DriverHandle> {
         let number = self.joined.fetch_add(1, Ordering::Relaxed);
         let (publish_term, terms) = watch::channel(None);
-        let channel = (number, self.messages.clone());
-        let handle = DriverHandle::new(config, self.clock.clone(), terms, channel);
-        let io = io(handle.config.clone());
+        let handle = Arc::new(DriverHandle {
+            config,
+            clock: self.clock.clone(),
+            terms,
+            candidate: number,
+            messages: self.messages.clone(),
+        });
         let slot = Box::new(CandidateRunner::new(&handle, io, publish_term));
         // If the thread has died, the first command reports it.
         let _ = self.messages.send(RuntimeMessage::Join(number, slot));

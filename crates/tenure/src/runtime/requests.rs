@@ -4,21 +4,15 @@ use std::time::Duration;
 
 use tenure_core::lease::LeaseId;
 use tenure_core::lease::candidate::{Answer, Request};
-use tenure_core::{Instant, Name};
-use tokio::task::{AbortHandle, JoinSet};
+use tenure_core::{ElectionName, Instant};
+use tokio::task::JoinSet;
 
 use super::event_loop::Slots;
-use super::lease::OutgoingRequest;
 use crate::backend::SharedBackend;
 use crate::store::MAX_RENEWALS;
 
-/// An answer for one candidate.
-pub(super) struct StoreAnswer {
-    /// The candidate's number.
-    pub(super) slot: usize,
-    pub(super) attempt: u64,
-    pub(super) answer: Answer,
-}
+/// The number of a candidate, its attempt, and the answer of the store.
+pub(super) type StoreAnswer = (usize, u64, Answer);
 
 /// Requests under way.
 #[derive(Default)]
@@ -26,12 +20,15 @@ pub(super) struct Requests {
     running: JoinSet<Vec<StoreAnswer>>,
 }
 
-/// Renewals of one namespace in one store.
-struct Batch {
-    link: SharedBackend,
-    namespace: Name,
+/// A renewal that is to be sent.
+struct Renewal {
+    /// The candidate's number.
+    slot: usize,
+    attempt: u64,
+    backend: SharedBackend,
+    election: ElectionName,
+    lease_id: LeaseId,
     timeout: Duration,
-    renewals: Vec<(usize, u64, Name, LeaseId)>,
 }
 
 impl Requests {
@@ -39,54 +36,36 @@ impl Requests {
     /// request.
     pub(super) fn send(&mut self, now: Instant, slots: &mut Slots) {
         pair_renewals(now, slots);
-        let mut batches: Vec<Batch> = Vec::new();
+        let mut batches: Vec<Vec<Renewal>> = Vec::new();
         for (&slot, candidate) in slots {
-            let Some(lease) = candidate.lease() else {
+            let Some(channel) = candidate.io().channel() else {
                 continue;
             };
-            let channel = lease.channel();
-            let link = channel.link().clone();
-            for outgoing in channel.take_outbox() {
-                match outgoing.request {
-                    Request::Renew(lease_id) => {
-                        let election = &channel.config().election;
-                        let (namespace, name) = (election.namespace(), election.name().clone());
-                        let batch = find(&mut batches, &link, namespace, outgoing.timeout);
-                        let renewal = (slot, outgoing.attempt, name, lease_id);
-                        batch.renewals.push(renewal);
-                        channel.set_in_flight(None);
-                    }
-                    _ => {
-                        let request = self.send_one(slot, link.clone(), outgoing);
-                        channel.set_in_flight(Some(request));
-                    }
+            for (attempt, request, timeout) in std::mem::take(&mut channel.outbox) {
+                let backend = channel.backend.clone();
+                if let Request::Renew(lease_id) = request {
+                    let renewal = Renewal {
+                        slot,
+                        attempt,
+                        backend,
+                        election: channel.config.election.clone(),
+                        lease_id,
+                        timeout,
+                    };
+                    add_to_batch(&mut batches, renewal);
+                    channel.set_in_flight(None);
+                } else {
+                    let task = self.running.spawn(async move {
+                        let answer = backend.send(request, timeout).await;
+                        vec![(slot, attempt, answer)]
+                    });
+                    channel.set_in_flight(Some(task));
                 }
             }
         }
         for batch in batches {
-            self.running.spawn(batch.send());
+            self.running.spawn(renew(batch));
         }
-    }
-
-    fn send_one(
-        &mut self,
-        slot: usize,
-        link: SharedBackend,
-        outgoing: OutgoingRequest,
-    ) -> AbortHandle {
-        let OutgoingRequest {
-            attempt,
-            request,
-            timeout,
-        } = outgoing;
-        self.running.spawn(async move {
-            let answer = link.send(request, timeout).await;
-            vec![StoreAnswer {
-                slot,
-                attempt,
-                answer,
-            }]
-        })
     }
 
     /// The next answers; waits for ever while nothing is under way.
@@ -105,77 +84,51 @@ impl Requests {
 /// Where one candidate renews, renewals in the same store that are due soon go along, so that one
 /// request carries all of them.
 fn pair_renewals(now: Instant, slots: &mut Slots) {
-    let leases = slots.values_mut().filter_map(|slot| slot.lease());
-    let renewing: Vec<_> = leases
-        .map(|lease| lease.channel())
+    let channels = slots.values_mut().filter_map(|slot| slot.io().channel());
+    let renewing: Vec<_> = channels
         .filter(|channel| channel.renews())
-        .map(|channel| channel.link().clone())
+        .map(|channel| channel.backend.clone())
         .collect();
     for slot in slots.values_mut() {
-        if let Some(lease) = slot.lease()
-            && renewing
-                .iter()
-                .any(|link| link.shares_requests_with(lease.channel().link().as_ref()))
-        {
-            lease.renew_early(now);
+        let Some(channel) = slot.io().channel() else {
+            continue;
+        };
+        let backend = &*channel.backend;
+        if renewing.iter().any(|it| it.shares_requests_with(backend)) {
+            slot.io().renew_early(now);
             slot.execute();
         }
     }
 }
 
-/// The batch that a renewal goes into. Its timeout is the shortest of its renewals.
-fn find<'a>(
-    batches: &'a mut Vec<Batch>,
-    link: &SharedBackend,
-    namespace: &Name,
-    timeout: Duration,
-) -> &'a mut Batch {
-    let known = batches.iter().position(|batch| {
-        batch.link.shares_requests_with(link.as_ref())
-            && batch.namespace == *namespace
-            && batch.renewals.len() < MAX_RENEWALS
-    });
-    let index = known.unwrap_or_else(|| {
-        let (link, namespace) = (link.clone(), namespace.clone());
-        batches.push(Batch {
-            link,
-            namespace,
-            timeout,
-            renewals: Vec::new(),
-        });
-        batches.len() - 1
-    });
-    let batch = &mut batches[index];
-    batch.timeout = batch.timeout.min(timeout);
-    batch
+/// Adds a renewal to those that it shares a request with.
+fn add_to_batch(batches: &mut Vec<Vec<Renewal>>, renewal: Renewal) {
+    let is_shared = |batch: &&mut Vec<Renewal>| {
+        let first = &batch[0];
+        batch.len() < MAX_RENEWALS
+            && first.backend.shares_requests_with(&*renewal.backend)
+            && first.election.namespace() == renewal.election.namespace()
+    };
+    match batches.iter_mut().find(is_shared) {
+        Some(batch) => batch.push(renewal),
+        None => batches.push(vec![renewal]),
+    }
 }
 
-impl Batch {
-    async fn send(self) -> Vec<StoreAnswer> {
-        let answers = match &self.renewals[..] {
-            [(_, _, _, lease_id)] => {
-                vec![
-                    self.link
-                        .send(Request::Renew(*lease_id), self.timeout)
-                        .await,
-                ]
-            }
-            renewals => {
-                let leases = renewals
-                    .iter()
-                    .map(|(_, _, name, lease_id)| (name.clone(), *lease_id));
-                self.link
-                    .renew_many(&self.namespace, leases.collect(), self.timeout)
-                    .await
-            }
-        };
-        let renewals = self.renewals.into_iter().zip(answers);
-        renewals
-            .map(|((slot, attempt, _, _), answer)| StoreAnswer {
-                slot,
-                attempt,
-                answer,
-            })
-            .collect()
-    }
+/// Sends renewals, of which there is at least one. The timeout is the shortest of theirs.
+async fn renew(batch: Vec<Renewal>) -> Vec<StoreAnswer> {
+    let backend = batch[0].backend.clone();
+    let timeouts = batch.iter().map(|renewal| renewal.timeout);
+    let timeout = timeouts.min().unwrap_or_default();
+    let answers = match &batch[..] {
+        [only] => vec![backend.send(Request::Renew(only.lease_id), timeout).await],
+        _ => {
+            let leases = batch.iter().map(|it| (it.election.clone(), it.lease_id));
+            backend.renew_many(leases.collect(), timeout).await
+        }
+    };
+    let answered = batch.into_iter().zip(answers);
+    answered
+        .map(|(renewal, answer)| (renewal.slot, renewal.attempt, answer))
+        .collect()
 }

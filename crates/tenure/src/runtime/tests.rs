@@ -6,13 +6,14 @@ use std::time::Duration;
 use tenure_core::bully::{HardState, PeerCandidate};
 use tenure_core::{Incarnation, NodeId};
 
+use super::Command;
 use super::peers::Parts;
 use crate::candidate::{Candidate, LeadershipGuard};
 use crate::candidate_runtime::CandidateRuntime;
 use crate::clock::{Clock, ManualClock};
 use crate::config::{Bully, Config, Peer, Strategy};
 use crate::observe::Observed;
-use crate::peer_transport::{DuplicateMember, Network, PeerEvent, PeerTransport};
+use crate::peer_transport::{Network, PeerEvent, PeerTransport};
 use crate::testing::TestStore;
 use crate::{EndReason, Guarantee, ProclaimError, RunError};
 
@@ -28,8 +29,8 @@ struct World {
 /// A member that starts for the first time.
 fn parts(bully: &Bully, config: &Config, clock: &Clock, network: &Network) -> Parts {
     let incarnation = Incarnation(1);
-    let rules = bully.rules(&config.timings).unwrap();
-    let detection = bully.detection(&rules).unwrap();
+    let plan = bully.plan(&config.timings).unwrap();
+    let (rules, detection) = (plan.settings, plan.detection);
     Parts {
         detector: detection.detector(&rules.group(incarnation)),
         machine: PeerCandidate::new(rules, HardState::default(), clock.started()),
@@ -44,7 +45,11 @@ impl World {
         let clock = Clock::Manual(time.clone());
         let runtime = CandidateRuntime::start_with(clock.clone()).unwrap();
         let peers: Vec<Peer> = (1..=members)
-            .map(|node| Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap())
+            .map(|node| {
+                format!("{node}=http://127.0.0.1:1")
+                    .parse::<Peer>()
+                    .unwrap()
+            })
             .collect();
         let member = |node| {
             let mut bully = Bully::new(NodeId(node), peers.clone());
@@ -57,7 +62,7 @@ impl World {
                 )]))
                 .with_strategy(Strategy::Bully(bully.clone()));
             let parts = parts(&bully, &config, &clock, &network);
-            runtime.peer_candidate(config, parts)
+            runtime.peer_candidate(config, parts, None)
         };
         Self {
             members: (1..=members).map(member).collect(),
@@ -230,7 +235,7 @@ async fn without_a_majority_only_a_group_without_a_quorum_has_a_leader() {
 async fn a_machine_that_stood_still_past_the_deadline_leads_no_more() {
     let world = World::new(3, None);
     let (_, guard) = world.elect(&[0]).await;
-    world.time.jump(Duration::from_secs(11)).await;
+    world.time.move_by(Duration::from_secs(11)).await;
     assert!(!guard.is_valid());
     assert_eq!(guard.lost().await, EndReason::Suspended);
 }
@@ -239,11 +244,7 @@ async fn a_machine_that_stood_still_past_the_deadline_leads_no_more() {
 async fn a_duplicate_member_stops_and_reports_why() {
     let world = World::new(3, None);
     let (_, guard) = world.elect(&[0]).await;
-    let duplicate = DuplicateMember {
-        seen_by: NodeId(2),
-        detail: "another process is member 1, too".into(),
-        remedy: "stop one of the two",
-    };
+    let duplicate = "member 2 says: another process is member 1, too".to_owned();
     world
         .network
         .deliver(NodeId(1), PeerEvent::Duplicate(duplicate));
@@ -283,15 +284,25 @@ async fn a_candidate_by_lease_and_peers_has_one_epoch_in_both() {
     let (store, network) = (TestStore::start().unwrap(), Network::default());
     let election: tenure_core::ElectionName = "tests/job".parse().unwrap();
     let peers: Vec<Peer> = (1..=3)
-        .map(|node| Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap())
+        .map(|node| {
+            format!("{node}=http://127.0.0.1:1")
+                .parse::<Peer>()
+                .unwrap()
+        })
         .collect();
     let member = |node| {
         let bully = Bully::new(NodeId(node), peers.clone());
         let config = Config::new(election.clone())
             .with_candidate(NodeId(node).into())
             .with_strategy(Strategy::Both(bully.clone()));
-        let parts = parts(&bully, &config, &store.clock(), &network);
-        store.candidate_in_both(config, parts)
+        let parts = parts(
+            &bully,
+            &config,
+            &Clock::Manual(store.time.clone()),
+            &network,
+        );
+        let backend = store.store.backend(&config);
+        (store.runtime).peer_candidate(config, parts, Some((backend.clone(), backend)))
     };
     let members = [1, 2, 3].map(member);
     let elect = async |place: usize| {
@@ -348,7 +359,7 @@ async fn a_thread_that_panics_ends_its_terms_and_its_campaigns() {
         (waits.map(drop), other.campaign().await.map(drop))
     });
     tokio::task::yield_now().await;
-    leader.plant_panic();
+    leader.driver.command(Command::Panic);
     let soon = Duration::from_secs(10);
     let lost = tokio::time::timeout(soon, guard.lost()).await.unwrap();
     assert_eq!(lost, EndReason::RenewDeadline);

@@ -14,7 +14,7 @@ use tenure_core::{ElectionName, Name};
 
 use super::Endpoint;
 use crate::credentials::Credentials;
-use crate::http::{HttpClientError, HttpClients, REQUEST_TIMEOUT, innermost_cause};
+use crate::http::{HttpClientError, HttpClients, REQUEST_TIMEOUT, innermost_cause, read_body};
 use crate::root_certificates::RootCertificates;
 
 /// Largest answer that is read. The answer to a thousand renewals has as many leases, each with
@@ -25,11 +25,40 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub struct StoreClient {
     http: Client,
-    endpoints: Arc<[Endpoint]>,
+    pub(crate) endpoints: Arc<[Endpoint]>,
     roots: RootCertificates,
-    credentials: Credentials,
+    pub(crate) credentials: Credentials,
     /// The endpoint to ask next; moves on when one can't be reached.
     current: Arc<AtomicUsize>,
+}
+
+/// A request without the address.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    /// JSON.
+    pub(crate) body: Option<Vec<u8>>,
+    pub(crate) timeout: Duration,
+}
+
+impl Call {
+    pub(crate) const fn get(path: String) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            body: None,
+            timeout: REQUEST_TIMEOUT,
+        }
+    }
+
+    pub(crate) fn post(path: String, body: &impl Serialize) -> Self {
+        Self {
+            method: Method::POST,
+            // Text and numbers always make JSON.
+            body: serde_json::to_vec(body).ok(),
+            ..Self::get(path)
+        }
+    }
 }
 
 /// The answer to [`StoreClient::ping`].
@@ -109,7 +138,7 @@ impl StoreClient {
         let mut endpoints = self.endpoints.iter();
         endpoints
             .try_for_each(|endpoint| credentials.check(endpoint))
-            .map_err(HttpClientError::new)?;
+            .map_err(HttpClientError)?;
         Ok(Self {
             credentials,
             ..self
@@ -130,15 +159,7 @@ impl StoreClient {
         }
     }
 
-    pub(crate) fn servers(&self) -> &[Endpoint] {
-        &self.endpoints
-    }
-
-    pub(crate) const fn credentials(&self) -> &Credentials {
-        &self.credentials
-    }
-
-    /// Whether both have the same addresses, root certificates and credentials.
+    /// Whether both have the same addresses and root certificates.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.endpoints == other.endpoints
             && self.roots == other.roots
@@ -151,15 +172,7 @@ impl StoreClient {
     ///
     /// [`StoreError`].
     pub async fn lease(&self, election: &ElectionName) -> Result<Option<LeaseView>, StoreError> {
-        known(
-            self.ask_any(
-                Method::GET,
-                &path(election, ""),
-                None::<&()>,
-                REQUEST_TIMEOUT,
-            )
-            .await,
-        )
+        known(self.ask_any(&Call::get(path(election, ""))).await)
     }
 
     /// One lease, when its revision is greater than `after`, or as it is after `wait`.
@@ -173,15 +186,12 @@ impl StoreClient {
         after: u64,
         wait: Duration,
     ) -> Result<Option<LeaseView>, StoreError> {
-        let query = format!(
-            "{}?after={after}&wait_ms={}",
-            path(election, ""),
-            wait.as_millis()
-        );
-        known(
-            self.ask_any(Method::GET, &query, None::<&()>, wait + REQUEST_TIMEOUT)
-                .await,
-        )
+        let query = format!("?after={after}&wait_ms={}", wait.as_millis());
+        let call = Call {
+            timeout: wait + REQUEST_TIMEOUT,
+            ..Call::get(path(election, &query))
+        };
+        known(self.ask_any(&call).await)
     }
 
     /// One page of the leases of a namespace, with names that begin with `prefix` and sort after
@@ -204,8 +214,7 @@ impl StoreClient {
         if let Some(after) = after {
             path += &format!("&after={after}");
         }
-        self.ask_any(Method::GET, &path, None::<&()>, REQUEST_TIMEOUT)
-            .await
+        self.ask_any(&Call::get(path)).await
     }
 
     /// Breaks a lease. The holder learns of it with its next renewal. With a period shorter than the
@@ -219,9 +228,8 @@ impl StoreClient {
         election: &ElectionName,
         request: &BreakRequest,
     ) -> Result<LeaseView, StoreError> {
-        let path = path(election, "/break");
-        self.ask_any(Method::POST, &path, Some(request), REQUEST_TIMEOUT)
-            .await
+        let call = Call::post(path(election, "/break"), request);
+        self.ask_any(&call).await
     }
 
     /// Hands a lease over to another candidate.
@@ -234,9 +242,8 @@ impl StoreClient {
         election: &ElectionName,
         request: &HandOverRequest,
     ) -> Result<LeaseView, StoreError> {
-        let path = path(election, "/handover");
-        self.ask_any(Method::POST, &path, Some(request), REQUEST_TIMEOUT)
-            .await
+        let call = Call::post(path(election, "/handover"), request);
+        self.ask_any(&call).await
     }
 
     /// The terms of a lease, newest first, or `None` if it was never acquired.
@@ -245,11 +252,7 @@ impl StoreClient {
     ///
     /// [`StoreError`].
     pub async fn history(&self, election: &ElectionName) -> Result<Option<History>, StoreError> {
-        let path = path(election, "/history");
-        known(
-            self.ask_any(Method::GET, &path, None::<&()>, REQUEST_TIMEOUT)
-                .await,
-        )
+        known(self.ask_any(&Call::get(path(election, "/history"))).await)
     }
 
     /// Checks that the current address answers, and measures the round trip.
@@ -259,7 +262,7 @@ impl StoreClient {
     /// [`StoreError`].
     pub async fn ping(&self) -> Result<Pong, StoreError> {
         let sent = std::time::Instant::now();
-        let (_, headers) = self.get_text("livez").await?;
+        let headers = self.get_text("livez").await?;
         let date = headers.get(DATE).and_then(|date| date.to_str().ok());
         Ok(Pong {
             round_trip: sent.elapsed(),
@@ -282,8 +285,7 @@ impl StoreClient {
     ///
     /// [`StoreError`].
     pub async fn limits(&self) -> Result<BTreeMap<String, u64>, StoreError> {
-        self.ask_any(Method::GET, "v1/limits", None::<&()>, REQUEST_TIMEOUT)
-            .await
+        self.ask_any(&Call::get("v1/limits".into())).await
     }
 
     /// The caller as the store knows it, in JSON: its principal and its grants.
@@ -292,8 +294,7 @@ impl StoreClient {
     ///
     /// [`StoreError`].
     pub async fn whoami(&self) -> Result<serde_json::Value, StoreError> {
-        self.ask_any(Method::GET, "v1/whoami", None::<&()>, REQUEST_TIMEOUT)
-            .await
+        self.ask_any(&Call::get("v1/whoami".into())).await
     }
 
     /// The principals that the store knows, in JSON, with the last use of each token.
@@ -302,55 +303,46 @@ impl StoreClient {
     ///
     /// [`StoreError`].
     pub async fn principals(&self) -> Result<serde_json::Value, StoreError> {
-        self.ask_any(Method::GET, "v1/access", None::<&()>, REQUEST_TIMEOUT)
-            .await
+        self.ask_any(&Call::get("v1/access".into())).await
     }
 
-    /// Gets a path whose answer is not JSON.
-    async fn get_text(&self, path: &str) -> Result<(Vec<u8>, HeaderMap), StoreError> {
+    /// Gets a path of the current endpoint whose answer is not JSON. Returns the headers.
+    async fn get_text(&self, path: &str) -> Result<HeaderMap, StoreError> {
         let index = self.current.load(Ordering::Relaxed);
-        let request = self.send(index, Method::GET, path, None::<&()>, REQUEST_TIMEOUT);
-        let (status, headers, bytes) = request.await?;
-        self.checked(index, status, bytes)
-            .map(|bytes| (bytes, headers))
+        let (_, headers, _) = self.send(index, &Call::get(path.into())).await?;
+        Ok(headers)
     }
 
-    /// Sends a request to one endpoint after the other until one can answer it.
-    async fn ask_any<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&impl Serialize>,
-        timeout: Duration,
-    ) -> Result<T, StoreError> {
-        for _ in 1..self.endpoints.len() {
-            match self.ask_once(method.clone(), path, body, timeout).await {
-                Err(error) if error.is_of_the_endpoint() => {}
-                answer => return answer,
-            }
-        }
-        self.ask_once(method, path, body, timeout).await
+    async fn ask_any<T: DeserializeOwned>(&self, call: &Call) -> Result<T, StoreError> {
+        self.try_all(|index| self.ask(index, call)).await
     }
 
     /// Sends a request to the current endpoint, once. If that does not answer, or can't help now, the
     /// next request goes to the next endpoint.
-    pub(crate) async fn ask_once<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&impl Serialize>,
-        timeout: Duration,
-    ) -> Result<T, StoreError> {
-        let index = self.current.load(Ordering::Relaxed);
-        let answer = self.ask(index, method, path, body, timeout).await;
-        self.move_on_after(index, answer)
+    pub(crate) async fn ask_once<T: DeserializeOwned>(&self, call: &Call) -> Result<T, StoreError> {
+        self.try_current(|index| self.ask(index, call)).await
     }
 
-    fn move_on_after<T>(
-        &self,
-        index: usize,
-        answer: Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    /// Asks one endpoint after the other until one can answer.
+    async fn try_all<T, F>(&self, ask: impl Fn(usize) -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        for _ in 1..self.endpoints.len() {
+            match self.try_current(&ask).await {
+                Err(error) if error.is_of_the_endpoint() => {}
+                answer => return answer,
+            }
+        }
+        self.try_current(ask).await
+    }
+
+    async fn try_current<T, F>(&self, ask: impl FnOnce(usize) -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let index = self.current.load(Ordering::Relaxed);
+        let answer = ask(index).await;
         if answer.as_ref().is_err_and(StoreError::is_of_the_endpoint) {
             // Only one of several requests that failed at the same endpoint moves on.
             let next = (index + 1) % self.endpoints.len();
@@ -366,17 +358,8 @@ impl StoreClient {
         path: &str,
         last_id: Option<u64>,
     ) -> Result<(Response, Endpoint), StoreError> {
-        let mut tries = 1;
-        loop {
-            let index = self.current.load(Ordering::Relaxed);
-            let opened = self.open_at(index, path, last_id).await;
-            match self.move_on_after(index, opened) {
-                Err(error) if error.is_of_the_endpoint() && tries < self.endpoints.len() => {
-                    tries += 1;
-                }
-                opened => return Ok((opened?, self.endpoints[index].clone())),
-            }
-        }
+        self.try_all(|index| self.open_at(index, path, last_id))
+            .await
     }
 
     async fn open_at(
@@ -384,12 +367,8 @@ impl StoreClient {
         index: usize,
         path: &str,
         last_id: Option<u64>,
-    ) -> Result<Response, StoreError> {
+    ) -> Result<(Response, Endpoint), StoreError> {
         const EVENT_STREAM: &str = "text/event-stream";
-        let unreachable = |reason: String| StoreError::Unreachable {
-            endpoint: self.endpoints[index].clone(),
-            reason,
-        };
         let request = || {
             let request = self.http.get(self.url(index, path));
             let request = request.header(ACCEPT, EVENT_STREAM);
@@ -398,74 +377,55 @@ impl StoreClient {
                 None => request,
             }
         };
-        let opened = async {
-            let response = self.authorized(request).await?;
+        let open = async {
+            let unreachable = |error| self.unreachable(index, innermost_cause(&error));
+            let response = self.authorized(request).await.map_err(unreachable)?;
+            let status = response.status();
             let content_type = response.headers().get(CONTENT_TYPE);
             let media_type = content_type.map_or(&b""[..], |value| value.as_bytes());
-            if response.status().is_success() && media_type.starts_with(EVENT_STREAM.as_bytes()) {
-                return Ok(Ok(response));
+            if status.is_success() && media_type.starts_with(EVENT_STREAM.as_bytes()) {
+                return Ok((response, self.endpoints[index].clone()));
             }
-            let status = response.status();
-            Ok(Err((status, read(response).await?)))
+            let body = read_body(response, MAX_ANSWER_BYTES).await;
+            Err(self.refusal(index, status, body.map_err(unreachable)?))
         };
-        let opened = tokio::time::timeout(REQUEST_TIMEOUT, opened).await;
-        let opened = opened.map_err(|_| unreachable("no answer in time".into()))?;
-        match opened.map_err(|error| unreachable(innermost_cause(&error)))? {
-            Ok(response) => Ok(response),
-            Err((status, Some(bytes))) if !status.is_success() => {
-                Err(match self.checked(index, status, bytes) {
-                    Err(problem) => problem,
-                    Ok(_) => self.not_a_store(index, status),
-                })
-            }
-            Err((status, _)) => Err(self.not_a_store(index, status)),
-        }
+        tokio::time::timeout(REQUEST_TIMEOUT, open)
+            .await
+            .unwrap_or_else(|_| Err(self.unreachable(index, "no answer in time".into())))
     }
 
-    async fn ask<T: DeserializeOwned>(
-        &self,
-        index: usize,
-        method: Method,
-        path: &str,
-        body: Option<&impl Serialize>,
-        timeout: Duration,
-    ) -> Result<T, StoreError> {
-        let (status, _, bytes) = self.send(index, method, path, body, timeout).await?;
-        let bytes = self.checked(index, status, bytes)?;
+    async fn ask<T: DeserializeOwned>(&self, index: usize, call: &Call) -> Result<T, StoreError> {
+        let (status, _, bytes) = self.send(index, call).await?;
         serde_json::from_slice(&bytes).map_err(|_| self.not_a_store(index, status))
     }
 
+    /// The status, the headers and the body of a success.
     async fn send(
         &self,
         index: usize,
-        method: Method,
-        path: &str,
-        body: Option<&impl Serialize>,
-        timeout: Duration,
+        call: &Call,
     ) -> Result<(StatusCode, HeaderMap, Vec<u8>), StoreError> {
-        let endpoint = &self.endpoints[index];
-        let unreachable = |error: reqwest::Error| StoreError::Unreachable {
-            endpoint: endpoint.clone(),
-            reason: innermost_cause(&error),
-        };
-        let url = self.url(index, path);
+        let unreachable = |error| self.unreachable(index, innermost_cause(&error));
         let request = || {
-            let request = self.http.request(method.clone(), &url).timeout(timeout);
+            let request = (self.http).request(call.method.clone(), self.url(index, &call.path));
             // A lease may be named `events`: ask for it, and not for the events of its namespace.
             let request = request.header(ACCEPT, "application/json");
-            match body {
-                Some(body) => request.json(body),
+            let request = request.timeout(call.timeout);
+            match &call.body {
+                Some(body) => request
+                    .header(CONTENT_TYPE, "application/json")
+                    .body(body.clone()),
                 None => request,
             }
         };
         let mut response = self.authorized(request).await.map_err(unreachable)?;
         let status = response.status();
         let headers = std::mem::take(response.headers_mut());
-        let bytes = read(response)
-            .await
-            .map_err(unreachable)?
-            .ok_or_else(|| self.not_a_store(index, status))?;
-        Ok((status, headers, bytes))
+        let body = read_body(response, MAX_ANSWER_BYTES).await;
+        match body.map_err(unreachable)? {
+            Some(body) if status.is_success() => Ok((status, headers, body)),
+            body => Err(self.refusal(index, status, body)),
+        }
     }
 
     /// Sends the request with the credential. If the store refuses that, and the file has another
@@ -491,19 +451,18 @@ impl StoreClient {
         format!("{}/{path}", endpoint.trim_end_matches('/'))
     }
 
-    /// The body of a success, or the problem.
-    fn checked(
-        &self,
-        index: usize,
-        status: StatusCode,
-        bytes: Vec<u8>,
-    ) -> Result<Vec<u8>, StoreError> {
-        if status.is_success() {
-            return Ok(bytes);
+    fn unreachable(&self, index: usize, reason: String) -> StoreError {
+        StoreError::Unreachable {
+            endpoint: self.endpoints[index].clone(),
+            reason,
         }
-        let problem =
-            serde_json::from_slice(&bytes).map_err(|_| self.not_a_store(index, status))?;
-        Err(StoreError::Problem(problem))
+    }
+
+    /// The error in an answer that is not a success, or has a body of another kind or too large.
+    fn refusal(&self, index: usize, status: StatusCode, body: Option<Vec<u8>>) -> StoreError {
+        let body = body.filter(|_| !status.is_success());
+        let problem = body.and_then(|body| serde_json::from_slice(&body).ok());
+        problem.map_or_else(|| self.not_a_store(index, status), StoreError::Problem)
     }
 
     fn not_a_store(&self, index: usize, status: StatusCode) -> StoreError {
@@ -533,18 +492,6 @@ fn known<T>(answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
         }
         answer => answer.map(Some),
     }
-}
-
-/// The whole body; `None` if it is larger than any answer of a store.
-async fn read(mut response: Response) -> Result<Option<Vec<u8>>, reqwest::Error> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        bytes.extend_from_slice(&chunk);
-        if bytes.len() > MAX_ANSWER_BYTES {
-            return Ok(None);
-        }
-    }
-    Ok(Some(bytes))
 }
 
 #[cfg(test)]

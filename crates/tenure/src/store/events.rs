@@ -2,11 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::pin::Pin;
 use std::time::Duration;
 
-use futures_core::Stream;
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{self, BoxStream, StreamExt};
 use reqwest::Response;
 use serde::de::DeserializeOwned;
 use sse_stream::{Sse, SseByteStream};
@@ -42,7 +40,7 @@ pub enum StoreEvent {
     Reset,
 }
 
-type Blocks = Pin<Box<dyn Stream<Item = Result<Sse, sse_stream::Error>> + Send>>;
+type Blocks = BoxStream<'static, Result<Sse, sse_stream::Error>>;
 
 /// A stream of lease events.
 pub struct EventStream {

@@ -16,5 +16,5 @@ pub use tenure_core::wire::{
     LeaseView, PastTerm, Problem, TermView,
 };
 
-pub(crate) use client::path;
+pub(crate) use client::{Call, path};
 pub(crate) use tenure_core::wire::MAX_RENEWALS;

@@ -15,7 +15,7 @@
 //! ```
 //! use std::time::Duration;
 //! use tenure::testing::TestStore;
-//! use tenure::{Config, EndReason, Leadership, TimingsOptions};
+//! use tenure::{Config, EndReason, Leadership};
 //!
 //! /// The task under test: a unit of work every 200 ms, each with a progress report.
 //! async fn work(leadership: Leadership) {
@@ -31,9 +31,8 @@
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let store = TestStore::start()?;
 //!     let config = Config::new("billing/nightly".parse()?)
-//!         .with_adjusted_timings(|timings| TimingsOptions {
-//!             progress_deadline: Some(Duration::from_secs(1)),
-//!             ..timings
+//!         .with_adjusted_timings(|timings| {
+//!             timings.progress_deadline = Some(Duration::from_secs(1));
 //!         })?;
 //!     let candidate = store.candidate(config);
 //!     let mut term = tokio::spawn(async move {
@@ -86,17 +85,18 @@
 //! above): tokio then skips from timer to timer, and the store's time never moves.
 
 use std::sync::Arc;
-use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tenure_core::lease::Operation;
 use tenure_core::{CandidateId, ElectionName, Instant};
+use tokio::sync::watch;
 
 use crate::backend::memory::MemoryStore;
 use crate::candidate::Candidate;
 use crate::candidate_runtime::{CandidateRuntime, StartError};
-use crate::clock::{Clock, Done, ManualClock};
+use crate::clock::{Clock, ManualClock};
 use crate::config::{Config, Strategy};
 use crate::store::{LeaseView, TermView};
 
@@ -105,6 +105,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How much real time the tasks of other threads get after each step.
 const REAL_TIME_PER_STEP: Duration = Duration::from_millis(1);
+
+/// How much real time passes between two checks whether the work that is due is done.
+const REAL_TIME_PER_CHECK: Duration = Duration::from_micros(50);
 
 /// How often the tasks of the test's runtime get their turn after each step.
 const ROUNDS: usize = 10;
@@ -119,9 +122,9 @@ const LIMIT: Duration = Duration::from_secs(3600);
 /// [`advance`](Self::advance) moves. Clones are the same store.
 #[derive(Clone, Debug)]
 pub struct TestStore {
-    store: Arc<MemoryStore>,
-    time: ManualClock,
-    runtime: CandidateRuntime,
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) time: ManualClock,
+    pub(crate) runtime: CandidateRuntime,
 }
 
 impl TestStore {
@@ -158,25 +161,8 @@ impl TestStore {
             config.strategy.name()
         );
         let backend = self.store.backend(&config);
-        self.runtime
-            .lease_candidate(config, backend.clone(), backend)
-    }
-
-    /// A candidate that competes in this store and among peers.
-    #[cfg(all(test, feature = "peers"))]
-    pub(crate) fn candidate_in_both(
-        &self,
-        config: Config,
-        parts: crate::runtime::peers::Parts,
-    ) -> Candidate {
-        let backend = self.store.backend(&config);
-        self.runtime
-            .joint_candidate(config, parts, backend.clone(), backend)
-    }
-
-    #[cfg(all(test, feature = "peers"))]
-    pub(crate) fn clock(&self) -> Clock {
-        Clock::Manual(self.time.clone())
+        let backends = (backend.clone(), backend);
+        self.runtime.lease_candidate(config, backends)
     }
 
     /// Moves the store's time on, in steps of at most 100 ms, and lets all candidates and tasks do
@@ -195,8 +181,7 @@ impl TestStore {
         let mut future = std::pin::pin!(future);
         let end = self.time.now() + LIMIT;
         loop {
-            let polled = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context)));
-            if let Poll::Ready(output) = polled.await {
+            if let Some(output) = future.as_mut().now_or_never() {
                 return output;
             }
             assert!(
@@ -210,7 +195,7 @@ impl TestStore {
     /// Moves the store's time on in one step, as after a suspension of the machine: tokio's time, if
     /// it is paused, stands still.
     pub async fn jump(&self, time: Duration) {
-        self.time.jump(time).await;
+        self.time.move_by(time).await;
     }
 
     /// Sets whether requests reach the store. Requests that do not reach it time out.
@@ -221,7 +206,7 @@ impl TestStore {
     /// Loses the next `count` replies: the store executes the requests, and its answers do not
     /// arrive.
     pub fn lose_replies(&self, count: usize) {
-        self.store.lose_replies(count);
+        self.store.lock().replies_to_lose = count;
     }
 
     /// Breaks a lease, with this period for its holder. Returns false if the lease is free.
@@ -255,7 +240,7 @@ impl TestStore {
     /// The number of requests that have reached the store. Several renewals may share a request.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        self.store.requests()
+        self.store.lock().requests
     }
 }
 
@@ -264,8 +249,8 @@ impl ManualClock {
     pub(crate) fn start() -> Self {
         let start = Instant::default() + Duration::from_secs(1_000);
         Self {
-            time: tokio::sync::watch::Sender::new(start),
-            done: Done::new(start).into(),
+            time: watch::Sender::new(start),
+            done: watch::Sender::new(start),
         }
     }
 
@@ -286,20 +271,20 @@ impl ManualClock {
         }
     }
 
-    pub(crate) async fn jump(&self, time: Duration) {
-        self.move_by(time).await;
-    }
-
     /// Moves the clock, and lets the driver's thread and the tasks of this runtime do the work that
     /// is due. Returns whether tokio's time is paused.
-    async fn move_by(&self, time: Duration) -> bool {
+    pub(crate) async fn move_by(&self, time: Duration) -> bool {
         let time = self.now() + time;
         self.time.send_replace(time);
         let (done, before) = (self.done.clone(), tokio::time::Instant::now());
         // While a blocking task runs tokio does not move a paused time to the next timer. Only real
         // time tells when the tasks of another thread have nothing more to do.
         let waited = tokio::task::spawn_blocking(move || {
-            done.wait(time, PATIENCE);
+            let until = std::time::Instant::now() + PATIENCE;
+            // A thread that has died never does its work; the test notices by itself.
+            while *done.borrow() < time && std::time::Instant::now() < until {
+                thread::sleep(REAL_TIME_PER_CHECK);
+            }
             thread::sleep(REAL_TIME_PER_STEP);
         });
         let _ = waited.await;

@@ -85,7 +85,7 @@ fn algorithm(key: &Jwk) -> std::result::Result<Algorithm, String> {
         let named = named.to_string();
         return named
             .parse()
-            .map_err(|_| format!("{named} is no algorithm of signatures"));
+            .map_err(|_| format!("{named} is not a signature algorithm"));
     }
     match &key.algorithm {
         AlgorithmParameters::RSA(_) => Ok(Algorithm::RS256),

@@ -1,7 +1,7 @@
 //! Authentication, and the permissions of a request.
 //!
-//! An unknown account is refused like a wrong signature, after as much work, so that nobody learns
-//! which accounts exist.
+//! An unknown account is refused like a wrong signature, after as much work, so that a client
+//! cannot learn which accounts exist.
 
 mod bearer;
 mod sas;
@@ -18,9 +18,10 @@ use base64::prelude::BASE64_STANDARD;
 use super::clock;
 use super::config::{AzureConfig, ServedAccount};
 use super::error::{
-    AUTHENTICATION_FAILED, AUTHORIZATION_PERMISSION_MISMATCH, NO_AUTHENTICATION_INFORMATION, Result,
+    AUTHENTICATION_FAILED, AUTHORIZATION_PERMISSION_MISMATCH, AUTHORIZATION_RESOURCE_TYPE_MISMATCH,
+    NO_AUTHENTICATION_INFORMATION, Result,
 };
-use super::target::{Query, Resource};
+use super::target::{Query, Target};
 
 pub(super) use bearer::Bearer;
 
@@ -28,7 +29,7 @@ pub(super) use bearer::Bearer;
 pub(super) struct Guard {
     accounts: Vec<ServedAccount>,
     /// The keys for unknown accounts.
-    nobody: Vec<hmac::Key>,
+    unknown: Vec<hmac::Key>,
     bearer: Option<Bearer>,
     over_tls: bool,
     behind_tls: bool,
@@ -47,13 +48,6 @@ pub(super) enum Grant {
     Service { permissions: String },
 }
 
-/// The required permission: one of these letters on this kind of resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Need {
-    pub(super) kind: Kind,
-    pub(super) one_of: &'static str,
-}
-
 /// A kind of resource, as in an account SAS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -67,18 +61,18 @@ pub(super) enum Kind {
 impl Guard {
     pub(super) fn new(config: &AzureConfig) -> Self {
         let mut secret = [0; 32];
-        // Nobody signs with it, so any value will do.
+        // No client can sign with it, so any value serves.
         let _ = getrandom::fill(&mut secret);
-        let nobody = vec![hmac::Key::new(hmac::HMAC_SHA256, &secret); ServedAccount::MAX_KEYS];
+        let unknown = vec![hmac::Key::new(hmac::HMAC_SHA256, &secret); ServedAccount::MAX_KEYS];
         let mut accounts = config.accounts.clone();
         for account in &mut accounts {
             // A wrong signature is compared as often for each account.
             let missing = ServedAccount::MAX_KEYS.saturating_sub(account.keys.len());
-            account.keys.extend_from_slice(&nobody[..missing]);
+            account.keys.extend_from_slice(&unknown[..missing]);
         }
         Self {
             accounts,
-            nobody,
+            unknown,
             bearer: config.bearer.clone().map(|bearer| bearer.0),
             over_tls: config.over_tls,
             behind_tls: config.behind_tls,
@@ -100,12 +94,12 @@ impl Guard {
         &self,
         parts: &Parts,
         account: &str,
-        resource: Option<&Resource>,
+        target: Option<&Target>,
         query: &Query,
         client: Option<IpAddr>,
     ) -> Result<Grant> {
         let known = self.accounts.iter().find(|known| known.name == account);
-        let keys = known.map_or(&self.nobody, |known| &known.keys);
+        let keys = known.map_or(&self.unknown, |known| &known.keys);
         let now = clock::utc();
         let Some(authorization) = parts.headers.get(AUTHORIZATION) else {
             return if query.get("sig").is_some() {
@@ -115,7 +109,7 @@ impl Guard {
                     // The address of a proxy is not that of the client.
                     address: client.filter(|_| !self.behind_tls),
                 };
-                sas::verify(keys, account, resource, query, &circumstances)
+                sas::verify(keys, account, target, query, &circumstances)
             } else if self.is_open {
                 Ok(Grant::All)
             } else {
@@ -156,11 +150,12 @@ fn is_signed(keys: &[hmac::Key], text: &[u8], signature: &str) -> bool {
 }
 
 impl Grant {
-    pub(super) fn check(&self, need: Need) -> Result<()> {
+    /// Checks the permission: one of these letters on this kind of resource.
+    pub(super) fn check(&self, kind: Kind, one_of: &str) -> Result<()> {
         let (permissions, is_kind) = match self {
             Self::All => return Ok(()),
             Self::Account { permissions, kinds } => {
-                let kind = match need.kind {
+                let kind = match kind {
                     Kind::Service => 's',
                     Kind::Container | Kind::Listing => 'c',
                     Kind::Object => 'o',
@@ -168,14 +163,13 @@ impl Grant {
                 (permissions, kinds.contains(kind))
             }
             Self::Service { permissions } => {
-                let is_kind = matches!(need.kind, Kind::Object | Kind::Listing);
-                (permissions, is_kind)
+                (permissions, matches!(kind, Kind::Object | Kind::Listing))
             }
         };
         if !is_kind {
-            return Err(super::error::AUTHORIZATION_RESOURCE_TYPE_MISMATCH.into());
+            return Err(AUTHORIZATION_RESOURCE_TYPE_MISMATCH.into());
         }
-        if permissions.contains(|letter| need.one_of.contains(letter)) {
+        if permissions.contains(|letter| one_of.contains(letter)) {
             Ok(())
         } else {
             Err(AUTHORIZATION_PERMISSION_MISMATCH.into())

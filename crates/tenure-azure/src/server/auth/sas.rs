@@ -10,7 +10,7 @@ use crate::server::error::{
     AUTHENTICATION_FAILED, AUTHORIZATION_PROTOCOL_MISMATCH, AUTHORIZATION_SERVICE_MISMATCH,
     AUTHORIZATION_SOURCE_IP_MISMATCH, Result,
 };
-use crate::server::target::{Query, Resource};
+use crate::server::target::{Level, Query, Target};
 
 /// From this version on the signature includes an encryption scope.
 const WITH_SCOPE: &str = "2020-12-06";
@@ -32,13 +32,13 @@ pub(super) struct Circumstances {
 pub(super) fn verify(
     keys: &[hmac::Key],
     account: &str,
-    resource: Option<&Resource>,
+    target: Option<&Target>,
     query: &Query,
     circumstances: &Circumstances,
 ) -> Result<Grant> {
-    // Of duplicate parameters it is unclear which one counts.
+    // It is unclear which one of two duplicate parameters counts.
     query.check_unique()?;
-    let get = |name| query.get(name).unwrap_or_default();
+    let get = |name| query.text(name);
     let failed = |detail: &str| AUTHENTICATION_FAILED.because(detail);
     let version = get("sv");
     if version < OLDEST {
@@ -50,7 +50,7 @@ pub(super) fn verify(
     let text = if is_of_account {
         account_text(account, query, scope)
     } else {
-        service_text(account, resource, query, scope)?
+        service_text(account, target, query, scope)?
     };
     if !is_signed(keys, text.as_bytes(), get("sig")) {
         return Err(failed(
@@ -95,45 +95,40 @@ pub(super) fn verify(
 }
 
 fn account_text(account: &str, query: &Query, scope: Option<&str>) -> String {
-    let mut text = format!("{account}\n");
     let names = ["sp", "ss", "srt", "st", "se", "sip", "spr", "sv"];
-    for name in names {
-        text.push_str(query.get(name).unwrap_or_default());
-        text.push('\n');
-    }
-    if let Some(scope) = scope {
-        text.push_str(scope);
-        text.push('\n');
-    }
-    text
+    let values = names.map(|name| query.text(name));
+    let lines = std::iter::once(account).chain(values).chain(scope);
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// A service SAS is for one blob, or for one container with its blobs. It does not name the
 /// resource, which is part of the signed text.
 fn service_text(
     account: &str,
-    resource: Option<&Resource>,
+    target: Option<&Target>,
     query: &Query,
     scope: Option<&str>,
 ) -> Result<String> {
-    let get = |name| query.get(name).unwrap_or_default();
+    let get = |name| query.text(name);
     if !get("si").is_empty() {
         return Err(AUTHENTICATION_FAILED.because("stored access policies are not supported"));
     }
     if query.get("skoid").is_some() {
         return Err(AUTHENTICATION_FAILED.because("user delegation is not supported"));
     }
-    let signed = match (get("sr"), resource) {
-        ("b", Some(Resource::Blob { container, blob })) => format!("{container}/{blob}"),
-        ("c", Some(Resource::Blob { container, .. } | Resource::Container(container))) => {
-            container.clone()
+    let level = target.map(Target::level);
+    let signed = match (get("sr"), target) {
+        ("b", Some(target)) if level == Some(Level::Blob) => {
+            format!("/blob/{account}/{}/{}", target.container, target.blob)
+        }
+        ("c", Some(target)) if level != Some(Level::Account) => {
+            format!("/blob/{account}/{}", target.container)
         }
         _ => {
             let reason = "the token's sr must be b for a blob, or c for a container and its blobs";
             return Err(AUTHENTICATION_FAILED.because(reason));
         }
     };
-    let signed = format!("/blob/{account}/{signed}");
     let before = [get("sp"), get("st"), get("se"), &signed, get("si")];
     let then = [get("sip"), get("spr"), get("sv"), get("sr"), ""];
     let response = ["rscc", "rscd", "rsce", "rscl", "rsct"].map(get);

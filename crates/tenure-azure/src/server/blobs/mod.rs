@@ -1,70 +1,60 @@
-//! Containers and blobs: all of them in memory, and on disk before a change is acknowledged.
+//! Containers and blobs: all of them in memory, and documents of the store before a change is
+//! acknowledged.
 //!
-//! One request at a time changes something. It reads the catalog, checks the lease, writes to disk,
-//! and then publishes the change. Operations on leases that change who may write, which are all
-//! except renewals, wait for it: no client acquires the lease of a blob during a write that was
-//! allowed before.
+//! One request at a time changes something. It reads the catalog, checks the lease, lets the store
+//! commit the change, and then publishes it. Operations on leases that change who may write, which
+//! are all except renewals, wait for it: no client acquires the lease of a blob during a write that
+//! was allowed before.
 
 mod catalog;
-mod copy;
-mod disk;
-mod rows;
+mod item;
 mod staged;
-mod watermark;
 
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use tokio::sync::{OwnedRwLockWriteGuard, RwLock as Order, RwLockReadGuard as Shared};
-use tracing::error;
+use tenure_server::{OpenError, Store};
+use tokio::sync::{RwLock as Order, RwLockReadGuard as ReadLock, RwLockWriteGuard};
 
-use self::disk::{Disk, WriteError};
-use super::error::{INTERNAL_ERROR, REQUEST_BODY_TOO_LARGE, Result, SERVER_BUSY};
-use tenure_server::OpenError;
-use tenure_server::Store;
+use super::clock;
+use super::config::AzureConfig;
+use super::error::{REQUEST_BODY_TOO_LARGE, Result};
+use super::target::Target;
 
-pub(super) use catalog::{
-    Blob, BlobChange, Block, Body, Catalog, Container, ContentHeaders, Stamp, Version,
-};
-pub(super) use copy::copy;
-pub(super) use disk::{DATABASE, restoring};
-pub(super) use staged::{MAX_BLOCKS, Staged, StagedLimits, Target};
-pub(super) use watermark::{Watermark, check};
+pub(super) use catalog::Catalog;
+pub(super) use item::{Block, Body, Item};
+pub(super) use staged::{MAX_BLOCKS, Staged, StagedLimits};
 
 /// All containers and blobs.
 pub(super) struct Blobs {
+    store: Store,
     catalog: RwLock<Catalog>,
-    order: Arc<Order<()>>,
-    /// `None` if blobs are in memory only.
-    disk: Option<Mutex<Disk>>,
+    order: Order<()>,
     staged: Mutex<Staged>,
     max_total_bytes: u64,
 }
 
 /// The right to change containers and blobs.
-pub(super) struct WriteLock(#[allow(dead_code)] OwnedRwLockWriteGuard<()>);
+pub(super) type WriteLock<'a> = RwLockWriteGuard<'a, ()>;
 
 impl Blobs {
-    /// Reads the database in this directory, or creates one; without a directory, blobs are in
-    /// memory only.
-    pub(super) fn open(
-        folder: Option<&Path>,
-        max_total_bytes: usize,
-        staged: StagedLimits,
-    ) -> Result<Self, OpenError> {
-        let (disk, catalog) = match folder {
-            Some(folder) => {
-                let (disk, catalog) = Disk::open(folder)?;
-                (Some(Mutex::new(disk)), catalog)
-            }
-            None => (None, Catalog::default()),
-        };
+    /// The containers and blobs that the store has.
+    pub(super) fn open(store: &Store, config: &AzureConfig) -> Result<Self, OpenError> {
+        let mut catalog = Catalog::default();
+        for document in store.take_documents() {
+            let Some((target, item)) = Item::read(&document) else {
+                return Err(OpenError::Damaged {
+                    path: document.name.into(),
+                    detail: "this document of the store is not a container or a blob".into(),
+                });
+            };
+            catalog.put(target, item.into());
+        }
         Ok(Self {
+            store: store.clone(),
             catalog: RwLock::new(catalog),
-            order: Arc::default(),
-            disk,
-            staged: Mutex::new(Staged::new(staged)),
-            max_total_bytes: max_total_bytes as u64,
+            order: Order::default(),
+            staged: Mutex::new(Staged::new(config.staged())),
+            max_total_bytes: config.max_total_bytes as u64,
         })
     }
 
@@ -80,63 +70,46 @@ impl Blobs {
     }
 
     /// Waits for the read lock: nothing changes while it is held.
-    pub(super) async fn read_lock(&self) -> Shared<'_, ()> {
+    pub(super) async fn read_lock(&self) -> ReadLock<'_, ()> {
         self.order.read().await
     }
 
     /// Waits for the write lock.
-    pub(super) async fn write_lock(&self) -> WriteLock {
-        WriteLock(Arc::clone(&self.order).write_owned().await)
+    pub(super) async fn write_lock(&self) -> WriteLock<'_> {
+        self.order.write().await
     }
 
-    /// Makes a change durable, and then publishes it. Its number, which becomes the ETag, is
-    /// greater than all before, also after a restore.
-    pub(super) async fn change(
-        self: &Arc<Self>,
-        store: &Store,
-        _lock: &WriteLock,
-        change: impl FnOnce(Stamp) -> BlobChange,
-    ) -> Result<Stamp> {
-        let stamp = self.catalog().next_stamp();
-        let change = change(stamp);
-        let most = self.max_total_bytes;
-        let bytes = self.catalog().bytes_after(&change);
-        if bytes > most && bytes > self.catalog().bytes() {
+    /// Makes a container or a blob durable, and then publishes it. Its revision, which becomes the
+    /// ETag, is greater than all before, also after a restore.
+    pub(super) async fn put(
+        &self,
+        _lock: &WriteLock<'_>,
+        target: Target,
+        mut item: Item,
+    ) -> Result<Item> {
+        item.modified_ms = clock::unix_ms();
+        let (bytes, most) = (self.catalog().bytes(), self.max_total_bytes);
+        let total = self.catalog().bytes_with(&target, &item);
+        if total > most && total > bytes {
             return Err(REQUEST_BODY_TOO_LARGE.because(format!(
-                "containers and blobs would have {bytes} bytes, at most {most} are allowed"
+                "containers and blobs would have {total} bytes, at most {most} are allowed"
             )));
         }
-        let blobs = Arc::clone(self);
-        // An fsync blocks.
-        let written = tokio::task::spawn_blocking(move || {
-            if let Some(disk) = &blobs.disk {
-                let mut disk = disk.lock().unwrap_or_else(PoisonError::into_inner);
-                disk.write(stamp, &change)?;
-            }
-            let mut catalog = blobs
-                .catalog
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
-            catalog.apply(stamp, change);
-            Ok(())
-        });
-        match written.await {
-            Ok(Ok(())) => Ok(stamp),
-            Ok(Err(WriteError::Undone(error))) => {
-                tracing::warn!(error, "a change of a blob was undone");
-                Err(SERVER_BUSY.into())
-            }
-            // It is unknown whether it is on disk: nothing more may be acknowledged.
-            Ok(Err(WriteError::Fatal(error))) => {
-                error!(error, "the database of blobs failed; the store ends");
-                store.fail();
-                Err(SERVER_BUSY.into())
-            }
-            Err(error) => {
-                error!(%error, "a change of a blob failed by a fault in the store");
-                store.fail();
-                Err(INTERNAL_ERROR.into())
-            }
+        let document = (target.document_name(), Some(item.to_document()));
+        item.revision = self.store.write_documents([document]).await?;
+        let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        catalog.put(target, item.clone().into());
+        Ok(item)
+    }
+
+    /// Deletes containers and blobs, all of them or none.
+    pub(super) async fn delete(&self, _lock: &WriteLock<'_>, targets: &[Target]) -> Result<()> {
+        let documents = targets.iter().map(|target| (target.document_name(), None));
+        self.store.write_documents(documents).await?;
+        let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        for target in targets {
+            catalog.remove(target);
         }
+        Ok(())
     }
 }

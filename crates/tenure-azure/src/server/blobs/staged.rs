@@ -11,6 +11,7 @@ use axum::body::Bytes;
 use crate::server::error::{
     BLOCK_COUNT_EXCEEDS_LIMIT, REQUEST_BODY_TOO_LARGE, Result, SERVER_BUSY,
 };
+use crate::server::target::Target;
 
 /// Most blocks of a blob: the service's limit for a block list.
 pub(in crate::server) const MAX_BLOCKS: usize = 50_000;
@@ -28,9 +29,6 @@ pub(in crate::server) struct StagedLimits {
     /// How long the blocks of a blob stay after the last one came.
     pub(in crate::server) time: Duration,
 }
-
-/// The account, the container and the blob.
-pub(in crate::server) type Target = [String; 3];
 
 /// All uncommitted blocks.
 #[derive(Debug)]
@@ -62,7 +60,7 @@ impl Upload {
 }
 
 fn cost(target: &Target, id: &str, bytes: &Bytes) -> u64 {
-    let names: usize = target.iter().map(String::len).sum();
+    let names = target.account.len() + target.container.len() + target.blob.len();
     OVERHEAD + (names + id.len() + bytes.len()) as u64
 }
 
@@ -140,8 +138,8 @@ impl Staged {
     }
 
     /// Drops the blocks of all blobs of a container.
-    pub(in crate::server) fn discard_container(&mut self, account: &str, container: &str) {
-        self.discard_if(|target, _| target[0] == account && target[1] == container);
+    pub(in crate::server) fn discard_container(&mut self, container: &Target) {
+        self.discard_if(|target, _| target.of_container() == *container);
     }
 
     fn drop_expired(&mut self, target: &Target, now: Instant) {
@@ -180,7 +178,7 @@ mod tests {
     };
 
     fn target(blob: &str) -> Target {
-        ["a", "c", blob].map(str::to_owned)
+        Target::new("a", "c", blob)
     }
 
     fn put(
@@ -209,9 +207,9 @@ mod tests {
         assert_eq!(put(&mut staged, "u", "1", 1, now), Some(SERVER_BUSY));
         staged.discard(&target("y"));
         assert_eq!(put(&mut staged, "u", "1", 1, now), None);
-        staged.discard_container("a", "other");
+        staged.discard_container(&Target::new("a", "other", ""));
         assert!(staged.of(&target("u"), now).is_some());
-        staged.discard_container("a", "c");
+        staged.discard_container(&Target::new("a", "c", ""));
         assert!(staged.uploads.is_empty() && staged.cost == 0);
     }
 

@@ -15,11 +15,11 @@ use httparse::{EMPTY_HEADER, Status};
 use uuid::Uuid;
 
 use super::blobs::read;
-use crate::server::call::{Call, ResponseContext, serve_boxed};
+use crate::server::call::{Call, ResponseContext, serve};
 use crate::server::error::{EXCEEDS_MAX_BATCH_REQUEST_COUNT, Error, INVALID_INPUT, Result};
 use crate::server::headers::{invalid, required};
 use crate::server::random;
-use crate::server::target::{Resource, account_of};
+use crate::server::target::{Level, Target, account_of};
 
 /// Most bytes of a batch: the service's limit.
 const MAX_BYTES: usize = 4 << 20;
@@ -43,7 +43,8 @@ pub(in crate::server) async fn batch(call: Call, body: Body) -> Result<Response>
     let boundary = boundary(required(&call.headers, "content-type")?)?;
     let body = read(&call, body, MAX_BYTES).await?;
     let parts = split(&body, &boundary)?;
-    let made = format!("batchresponse_{}", new_uuid());
+    let (high, low) = random::bits();
+    let made = format!("batchresponse_{}", Uuid::from_u64_pair(high, low));
     let mut answers = Vec::new();
     for part in parts {
         let part = Part::of(part);
@@ -72,17 +73,17 @@ pub(in crate::server) async fn batch(call: Call, body: Body) -> Result<Response>
 async fn delete(call: &Call, request: Request) -> Result<Response> {
     let path = request.uri().path();
     let wrong = |reason| Err(INVALID_INPUT.because(reason));
-    if request.method() != Method::DELETE || account_of(path) != call.account {
+    if request.method() != Method::DELETE || account_of(path) != call.target.account {
         return wrong("a batch takes deletions of blobs of its account only");
     }
-    match (Resource::of_path(path)?, &call.resource) {
-        (Resource::Blob { container, .. }, Resource::Container(own)) if container != *own => {
-            return wrong("this batch takes blobs of its container only");
-        }
-        (Resource::Blob { .. }, _) => {}
-        _ => return wrong("a batch takes deletions of blobs only"),
+    let target = Target::of_path(path)?;
+    if target.level() != Level::Blob {
+        return wrong("a batch takes deletions of blobs only");
     }
-    serve_boxed(Arc::clone(&call.service), request, call.client).await
+    if call.target.level() == Level::Container && target.of_container() != call.target {
+        return wrong("this batch takes blobs of its container only");
+    }
+    serve(Arc::clone(&call.service), request, call.client).await
 }
 
 /// The boundary between the parts.
@@ -108,37 +109,29 @@ fn boundary(content_type: &str) -> Result<String> {
 /// The parts of a body.
 fn split<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<&'a [u8]>> {
     let delimiter = format!("--{boundary}");
-    let delimiter = delimiter.as_bytes();
     let mut parts = Vec::new();
     // The text before the first delimiter is not a part.
     let mut part = None;
-    let mut line_starts = 0;
-    while line_starts < body.len() {
-        let rest = &body[line_starts..];
-        let len = rest
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .map_or(rest.len(), |at| at + 1);
-        let line = rest[..len].trim_ascii_end();
-        if let Some(after) = line.strip_prefix(delimiter)
-            && matches!(after, b"" | b"--")
-        {
-            if let Some(first) = part {
-                parts.push(&body[first..line_starts]);
-            }
-            if parts.len() > MAX_REQUESTS {
-                return Err(EXCEEDS_MAX_BATCH_REQUEST_COUNT
-                    .because(format!("at most {MAX_REQUESTS} requests are allowed")));
-            }
-            if after == b"--" {
-                return match parts.is_empty() {
-                    true => Err(INVALID_INPUT.because("there are no requests in the batch")),
-                    false => Ok(parts),
-                };
-            }
-            part = Some(line_starts + len);
+    let mut end = 0;
+    for line in body.split_inclusive(|byte| *byte == b'\n') {
+        let start = end;
+        end += line.len();
+        let after = line.trim_ascii_end().strip_prefix(delimiter.as_bytes());
+        let Some(after @ (b"" | b"--")) = after else {
+            continue;
+        };
+        parts.extend(part.map(|first| &body[first..start]));
+        if parts.len() > MAX_REQUESTS {
+            return Err(EXCEEDS_MAX_BATCH_REQUEST_COUNT
+                .because(format!("at most {MAX_REQUESTS} requests are allowed")));
         }
-        line_starts += len;
+        if after == b"--" {
+            return match parts.is_empty() {
+                true => Err(INVALID_INPUT.because("there are no requests in the batch")),
+                false => Ok(parts),
+            };
+        }
+        part = Some(end);
     }
     Err(INVALID_INPUT.because("the batch has no end"))
 }
@@ -179,7 +172,7 @@ fn request(text: &[u8]) -> Result<Request> {
         Ok(Status::Complete(len)) if len == text.len() => {}
         _ => return Err(malformed()),
     }
-    let mut request = axum::http::Request::builder()
+    let mut request = http::Request::builder()
         .method(parsed.method.ok_or_else(malformed)?)
         .uri(parsed.path.ok_or_else(malformed)?);
     for header in &*parsed.headers {
@@ -209,11 +202,6 @@ async fn write(to: &mut Vec<u8>, boundary: &str, id: Option<&HeaderValue>, answe
     to.extend_from_slice(b"\r\n");
     to.extend_from_slice(&body);
     to.extend_from_slice(b"\r\n");
-}
-
-fn new_uuid() -> Uuid {
-    let (high, low) = random::bits();
-    Uuid::from_u64_pair(high, low)
 }
 
 #[cfg(test)]

@@ -1,142 +1,101 @@
 //! Containers.
 
-use std::sync::Arc;
-
-use crate::server::access::BlobAccess;
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::body::Body;
+use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::future::try_join_all;
 
-use super::{answer, insert_lease, insert_metadata};
-use crate::server::blobs::{BlobChange, Container, Version};
+use super::{answer, empty, set, set_lease};
+use crate::server::access::BlobAccess;
+use crate::server::blobs::Item;
 use crate::server::call::Call;
+use crate::server::clock;
 use crate::server::conditions::Conditions;
-use crate::server::error::{
-    CONTAINER_ALREADY_EXISTS, CONTAINER_NOT_FOUND, On, PUBLIC_ACCESS_NOT_PERMITTED, Result,
-};
-use crate::server::headers::{metadata, text};
-use crate::server::names::{blob_key, container_key};
-use tenure_server::LeaseKey;
-use tenure_server::{AccessEffect, LeaseSnapshot};
+use crate::server::error::{CONTAINER_ALREADY_EXISTS, PUBLIC_ACCESS_NOT_PERMITTED, Result};
+use crate::server::headers::{given, metadata};
+use crate::server::names::lease_key;
+use crate::server::target::Target;
+use tenure_server::AccessEffect;
 
 /// "Create Container".
-pub(in crate::server) async fn create(call: Call) -> Result<Response> {
-    if text(&call.headers, "x-ms-blob-public-access")?.is_some_and(|access| !access.is_empty()) {
+pub(in crate::server) async fn create(call: Call, _: Body) -> Result<Response> {
+    if given(&call.headers, "x-ms-blob-public-access")?.is_some() {
         return Err(PUBLIC_ACCESS_NOT_PERMITTED.into());
     }
-    let metadata = metadata(&call.headers)?;
-    let lock = call.service.blobs.write_lock().await;
-    if call.known_container().is_some() {
+    let container = Item {
+        created_ms: clock::unix_ms(),
+        metadata: metadata(&call.headers)?,
+        ..Item::default()
+    };
+    let blobs = &call.service.blobs;
+    let lock = blobs.write_lock().await;
+    if call.known()?.is_some() {
         return Err(CONTAINER_ALREADY_EXISTS.into());
     }
-    put(&call, &lock, metadata, StatusCode::CREATED).await
+    let container = blobs.put(&lock, call.target.clone(), container).await?;
+    Ok(answer(StatusCode::CREATED, &container))
 }
 
 /// "Get Container Properties" and "Get Container Metadata".
-pub(in crate::server) async fn properties(call: Call) -> Result<Response> {
-    let known = call.known_container().ok_or(CONTAINER_NOT_FOUND)?;
+pub(in crate::server) async fn properties(call: Call, _: Body) -> Result<Response> {
+    let container = call.existing()?;
     let snapshot = call
-        .check_container_access(BlobAccess::Read, AccessEffect::Keep)
+        .check_access(BlobAccess::Read, AccessEffect::Keep)
         .await?;
-    let mut response = answer(StatusCode::OK, &known.version);
+    let mut response = answer(StatusCode::OK, &container);
     let headers = response.headers_mut();
-    insert_metadata(headers, &known.metadata);
-    insert_lease(headers, snapshot);
+    super::set_metadata(headers, &container.metadata);
+    set_lease(headers, snapshot);
     for absent in [
         "x-ms-has-immutability-policy",
         "x-ms-has-legal-hold",
         "x-ms-immutable-storage-with-versioning-enabled",
     ] {
-        let absent = HeaderName::from_static(absent);
-        headers.insert(absent, HeaderValue::from_static("false"));
+        set(headers, absent, false);
     }
     Ok(response)
 }
 
 /// "Set Container Metadata".
-pub(in crate::server) async fn set_metadata(call: Call) -> Result<Response> {
+pub(in crate::server) async fn set_metadata(call: Call, _: Body) -> Result<Response> {
     let metadata = metadata(&call.headers)?;
     let conditions = Conditions::of_container(&call.headers)?;
-    let lock = call.service.blobs.write_lock().await;
-    let stamp = call
-        .known_container()
-        .ok_or(CONTAINER_NOT_FOUND)?
-        .version
-        .stamp;
-    conditions.check_write(&stamp.etag(), stamp.time())?;
+    let blobs = &call.service.blobs;
+    let lock = blobs.write_lock().await;
+    let container = call.existing()?;
+    conditions.check_write(&container)?;
     // The lease of a container protects it only from deletion.
-    call.check_container_access(BlobAccess::Read, AccessEffect::Keep)
+    call.check_access(BlobAccess::Read, AccessEffect::Keep)
         .await?;
-    put(&call, &lock, metadata, StatusCode::OK).await
+    let container = Item {
+        metadata,
+        ..Item::clone(&container)
+    };
+    let container = blobs.put(&lock, call.target.clone(), container).await?;
+    Ok(answer(StatusCode::OK, &container))
 }
 
 /// "Delete Container", with all blobs, leased or not. Their leases are deleted first: if the
 /// process of the store ends in between, there are blobs without leases, but no leases without
 /// blobs.
-pub(in crate::server) async fn delete(call: Call) -> Result<Response> {
+pub(in crate::server) async fn delete(call: Call, _: Body) -> Result<Response> {
     let conditions = Conditions::of_container(&call.headers)?;
-    let lock = call.service.blobs.write_lock().await;
-    let known = call.known_container().ok_or(CONTAINER_NOT_FOUND)?;
-    let stamp = known.version.stamp;
-    conditions.check_write(&stamp.etag(), stamp.time())?;
-    call.check_container_access(BlobAccess::Write, AccessEffect::Delete)
-        .await?;
-    let keys = blob_keys(&call)?;
-    try_join_all(keys.iter().map(|key| call.service.delete_lease(key))).await?;
-    let (account, container) = (call.account.clone(), call.container().to_owned());
-    let change = |_| BlobChange::DeleteContainer { account, container };
     let blobs = &call.service.blobs;
-    blobs.change(&call.service.store, &lock, change).await?;
-    blobs
-        .staged()
-        .discard_container(&call.account, call.container());
-    let mut response = Response::default();
-    *response.status_mut() = StatusCode::ACCEPTED;
-    Ok(response)
-}
-
-/// The leases of all blobs in the container.
-fn blob_keys(call: &Call) -> Result<Vec<LeaseKey>> {
-    let catalog = call.service.blobs.catalog();
-    let container = catalog
-        .container(&call.account, call.container())
-        .ok_or(CONTAINER_NOT_FOUND)?;
-    let names = container.blobs_from("").map(|(name, _)| name);
-    names
-        .map(|name| blob_key(&call.account, call.container(), name))
-        .collect()
-}
-
-async fn put(
-    call: &Call,
-    lock: &crate::server::blobs::WriteLock,
-    metadata: crate::server::headers::Metadata,
-    status: StatusCode,
-) -> Result<Response> {
-    let change = |_| BlobChange::PutContainer {
-        account: call.account.clone(),
-        container: call.container().to_owned(),
-        metadata,
+    let lock = blobs.write_lock().await;
+    conditions.check_write(&*call.existing()?)?;
+    call.check_access(BlobAccess::Write, AccessEffect::Delete)
+        .await?;
+    let container = &call.target;
+    let mut targets: Vec<Target> = {
+        let catalog = blobs.catalog();
+        let names = catalog.blobs_from(container, "").map(|(name, _)| name);
+        let target = |name| Target::new(&container.account, &container.container, name);
+        names.map(target).collect()
     };
-    let blobs = Arc::clone(&call.service.blobs);
-    let stamp = blobs.change(&call.service.store, lock, change).await?;
-    Ok(answer(status, &Version::new(stamp)))
-}
-
-impl Call {
-    /// The container as it is, without its blobs.
-    fn known_container(&self) -> Option<Container> {
-        let catalog = self.service.blobs.catalog();
-        let known = catalog.container(&self.account, self.container());
-        known.map(Container::without_blobs)
-    }
-
-    pub(super) async fn check_container_access(
-        &self,
-        access: BlobAccess,
-        effect: AccessEffect,
-    ) -> Result<LeaseSnapshot> {
-        let key = container_key(&self.account, self.container())?;
-        self.check_access(&key, On::Container, access, effect).await
-    }
+    let keys = targets.iter().map(lease_key).collect::<Result<Vec<_>>>()?;
+    try_join_all(keys.iter().map(|key| call.service.delete_lease(key))).await?;
+    targets.push(container.clone());
+    blobs.delete(&lock, &targets).await?;
+    blobs.staged().discard_container(container);
+    Ok(empty(StatusCode::ACCEPTED))
 }

@@ -2,162 +2,124 @@
 
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::body::Body;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use tenure_core::CandidateId;
 use tenure_core::lease::{Acquire, Change, LeaseDuration, LeaseId, Metadata, Operation, Rules};
+use tenure_core::{CandidateId, UnixMillis};
 
-use super::{LEASE_ID, LEASE_TIME, answer, insert_epoch, insert_number, seconds};
-use crate::server::blobs::Version;
+use super::{answer, set, set_epoch};
+use crate::protocol::{LEASE_ACTION, LEASE_DURATION, LEASE_ID, PROPOSED_LEASE_ID};
 use crate::server::call::Call;
 use crate::server::clock;
 use crate::server::conditions::Conditions;
-use crate::server::error::{
-    BLOB_NOT_FOUND, CONTAINER_NOT_FOUND, Error, INTERNAL_ERROR, MISSING_REQUIRED_HEADER, Result,
-};
+use crate::server::error::{Error, MISSING_REQUIRED_HEADER, Result};
 use crate::server::headers::{invalid, lease_id, required, text};
-use crate::server::names::{blob_key, container_key};
+use crate::server::names::lease_key;
 use crate::server::random;
-use crate::server::target::Resource;
-use tenure_server::LeaseKey;
+use crate::server::target::Level;
 
-const ACTION: &str = "x-ms-lease-action";
-const DURATION: &str = "x-ms-lease-duration";
 const BREAK_PERIOD: &str = "x-ms-lease-break-period";
-const PROPOSED_ID: &str = "x-ms-proposed-lease-id";
-const ID: &str = "x-ms-lease-id";
+const TIME: &str = "x-ms-lease-time";
 
 /// Longest part of a client request id in the name of a holder.
 const MAX_REQUEST_ID: usize = 200;
 
 pub(in crate::server) fn is_renewal(headers: &HeaderMap) -> bool {
-    let action = headers.get(ACTION);
+    let action = headers.get(LEASE_ACTION);
     action.is_some_and(|action| action.as_bytes().eq_ignore_ascii_case(b"renew"))
 }
 
-pub(in crate::server) async fn lease(call: Call) -> Result<Response> {
-    let request = LeaseRequest::of(&call)?;
-    let service = &call.service;
-    let (key, conditions) = match &call.resource {
-        Resource::Blob { container, blob } => (
-            blob_key(&call.account, container, blob)?,
-            Conditions::of(&call.headers)?,
-        ),
-        _ => (
-            container_key(&call.account, call.container())?,
-            Conditions::of_container(&call.headers)?,
-        ),
+pub(in crate::server) async fn lease(call: Call, _: Body) -> Result<Response> {
+    let (operation, status, id) = operation(&call)?;
+    let key = lease_key(&call.target)?;
+    let conditions = match call.target.level() {
+        Level::Blob => Conditions::of(&call.headers)?,
+        Level::Container | Level::Account => Conditions::of_container(&call.headers)?,
     };
     // A write that was allowed before must not finish under a new holder. A renewal does not change
     // who may write, so it does not wait.
-    let _lock = match request.operation {
+    let _lock = match operation {
         Operation::Renew(..) => None,
-        _ => Some(service.blobs.read_lock().await),
+        _ => Some(call.service.blobs.read_lock().await),
     };
-    let version = version(&call)?;
-    let stamp = version.stamp;
-    conditions.check_write(&stamp.etag(), stamp.time())?;
-    request.execute(&call, &key, &version).await
+    let item = call.existing()?;
+    conditions.check_write(&item)?;
+    let reason = match operation {
+        Operation::Release(_) | Operation::Break(_) => call
+            .client_request_id()
+            .map(|id| format!("client request id {id:.MAX_REQUEST_ID$}")),
+        _ => None,
+    };
+    let store = &call.service.store;
+    let done = store.operate_by(&Rules::AZURE, &key, &operation, reason);
+    let (change, epoch) = done
+        .await?
+        .map_err(|rejection| Error::of_rejection(&operation, &rejection))?;
+    // Neither the ETag nor the date changes.
+    let mut response = answer(status, &item);
+    let headers = response.headers_mut();
+    set_epoch(headers, epoch);
+    if let Some(id) = id {
+        set(headers, LEASE_ID, id.to_wire());
+    }
+    match change {
+        // Whole seconds, rounded half up.
+        Change::Breaking(left) => {
+            let left = left + Duration::from_millis(500);
+            set(headers, TIME, left.as_secs());
+        }
+        Change::Broken => set(headers, TIME, 0),
+        _ => {}
+    }
+    Ok(response)
 }
 
-/// The blob or container as it is.
-fn version(call: &Call) -> Result<Version> {
-    let catalog = call.service.blobs.catalog();
-    let container = catalog
-        .container(&call.account, call.container())
-        .ok_or(CONTAINER_NOT_FOUND)?;
-    match &call.resource {
-        Resource::Blob { blob, .. } => {
-            let blob = container.blob(blob).ok_or(BLOB_NOT_FOUND)?;
-            Ok(blob.version.clone())
+/// The operation, the status of its success, and the lease id that holds afterwards.
+fn operation(call: &Call) -> Result<(Operation, StatusCode, Option<LeaseId>)> {
+    let headers = &call.headers;
+    let missing = |name| move || MISSING_REQUIRED_HEADER.because(name);
+    let given = || lease_id(headers, LEASE_ID)?.ok_or_else(missing(LEASE_ID));
+    let proposed = lease_id(headers, PROPOSED_LEASE_ID)?;
+    let action = required(headers, LEASE_ACTION)?.to_ascii_lowercase();
+    Ok(match action.as_str() {
+        "acquire" => {
+            let id = proposed.unwrap_or_else(new_id);
+            let request = Acquire {
+                lease_id: id,
+                holder: holder(call),
+                duration: duration(required(headers, LEASE_DURATION)?)?,
+                lock_delay: Duration::ZERO,
+                metadata: Metadata::new(),
+                min_epoch: None,
+            };
+            let now = UnixMillis::new(clock::unix_ms().unsigned_abs());
+            (
+                Operation::Acquire(request, now),
+                StatusCode::CREATED,
+                Some(id),
+            )
         }
-        _ => Ok(container.version.clone()),
-    }
-}
-
-/// A checked operation on a lease.
-struct LeaseRequest {
-    operation: Operation,
-    status: StatusCode,
-    /// The lease id that holds afterwards.
-    id: Option<LeaseId>,
-}
-
-impl LeaseRequest {
-    fn of(call: &Call) -> Result<Self> {
-        let headers = &call.headers;
-        let given = || lease_id(headers, ID)?.ok_or_else(|| MISSING_REQUIRED_HEADER.because(ID));
-        let proposed = lease_id(headers, PROPOSED_ID)?;
-        let (operation, status, id) = match required(headers, ACTION)?.to_ascii_lowercase().as_str()
-        {
-            "acquire" => {
-                let id = proposed.unwrap_or_else(new_id);
-                let request = Acquire {
-                    lease_id: id,
-                    holder: holder(call),
-                    duration: duration(required(headers, DURATION)?)?,
-                    lock_delay: Duration::ZERO,
-                    metadata: Metadata::new(),
-                    min_epoch: None,
-                };
-                let operation = Operation::Acquire(request, clock::unix());
-                (operation, StatusCode::CREATED, Some(id))
-            }
-            "renew" => {
-                let id = given()?;
-                (Operation::Renew(id, None), StatusCode::OK, Some(id))
-            }
-            "change" => {
-                let lease_id = given()?;
-                let proposed =
-                    proposed.ok_or_else(|| MISSING_REQUIRED_HEADER.because(PROPOSED_ID))?;
-                let operation = Operation::Change { lease_id, proposed };
-                (operation, StatusCode::OK, Some(proposed))
-            }
-            "release" => (Operation::Release(given()?), StatusCode::OK, None),
-            "break" => {
-                let period = text(headers, BREAK_PERIOD)?.map(break_period).transpose()?;
-                (Operation::Break(period), StatusCode::ACCEPTED, None)
-            }
-            _ => {
-                let actions = "it must be acquire, renew, change, release or break";
-                return Err(invalid(ACTION, actions));
-            }
-        };
-        Ok(Self {
-            operation,
-            status,
-            id,
-        })
-    }
-
-    /// Executes it. Neither the ETag nor the date changes.
-    async fn execute(&self, call: &Call, key: &LeaseKey, version: &Version) -> Result<Response> {
-        let reason = match self.operation {
-            Operation::Release(_) | Operation::Break(_) => call
-                .client_request_id()
-                .map(|id| format!("client request id {id:.MAX_REQUEST_ID$}")),
-            _ => None,
-        };
-        let store = &call.service.store;
-        let done = store.operate_by(&Rules::AZURE, key, &self.operation, reason);
-        let (change, epoch) = done
-            .await?
-            .map_err(|rejection| Error::of_rejection(&self.operation, &rejection))?;
-        let mut response = answer(self.status, version);
-        let headers = response.headers_mut();
-        insert_epoch(headers, epoch);
-        if let Some(id) = self.id {
-            let id = HeaderValue::try_from(id.to_wire().to_string());
-            headers.insert(LEASE_ID, id.map_err(|_| INTERNAL_ERROR)?);
+        "renew" => {
+            let id = given()?;
+            (Operation::Renew(id, None), StatusCode::OK, Some(id))
         }
-        match change {
-            Change::Breaking(left) => insert_number(headers, LEASE_TIME, seconds(left)),
-            Change::Broken => insert_number(headers, LEASE_TIME, 0),
-            _ => {}
+        "change" => {
+            let lease_id = given()?;
+            let proposed = proposed.ok_or_else(missing(PROPOSED_LEASE_ID))?;
+            let operation = Operation::Change { lease_id, proposed };
+            (operation, StatusCode::OK, Some(proposed))
         }
-        Ok(response)
-    }
+        "release" => (Operation::Release(given()?), StatusCode::OK, None),
+        "break" => {
+            let period = text(headers, BREAK_PERIOD)?.map(break_period).transpose()?;
+            (Operation::Break(period), StatusCode::ACCEPTED, None)
+        }
+        _ => {
+            let actions = "it must be acquire, renew, change, release or break";
+            return Err(invalid(LEASE_ACTION, actions));
+        }
+    })
 }
 
 fn new_id() -> LeaseId {
@@ -182,20 +144,18 @@ fn holder(call: &Call) -> CandidateId {
 }
 
 fn duration(text: &str) -> Result<LeaseDuration> {
-    let range = "it must be -1 or from 15 to 60";
-    let duration = match text.parse::<i64>() {
-        Ok(-1) => LeaseDuration::Infinite,
-        Ok(seconds) => {
-            let seconds = u64::try_from(seconds).map_err(|_| invalid(DURATION, range))?;
-            LeaseDuration::Fixed(Duration::from_secs(seconds))
-        }
-        Err(_) => return Err(invalid(DURATION, range)),
+    let fixed = |text: &str| {
+        Some(LeaseDuration::Fixed(Duration::from_secs(
+            text.parse().ok()?,
+        )))
     };
-    if Rules::AZURE.allows(duration) {
-        Ok(duration)
-    } else {
-        Err(invalid(DURATION, range))
-    }
+    let duration = match text {
+        "-1" => Some(LeaseDuration::Infinite),
+        text => fixed(text),
+    };
+    duration
+        .filter(|duration| Rules::AZURE.allows(*duration))
+        .ok_or_else(|| invalid(LEASE_DURATION, "it must be -1 or from 15 to 60"))
 }
 
 fn break_period(text: &str) -> Result<Duration> {

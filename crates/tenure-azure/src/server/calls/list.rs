@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::Response;
 use base64::Engine as _;
@@ -9,14 +10,14 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
 use super::Shown;
 use crate::server::access::BlobAccess;
-use crate::server::blobs::{Blob, Body, Container, Version};
+use crate::server::blobs::{Body as Content, Item};
 use crate::server::call::Call;
 use crate::server::error::{
-    AzureErrorCode, CONTAINER_NOT_FOUND, INVALID_QUERY_PARAMETER_VALUE,
-    OUT_OF_RANGE_QUERY_PARAMETER_VALUE, Result,
+    AzureErrorCode, INVALID_QUERY_PARAMETER_VALUE, OUT_OF_RANGE_QUERY_PARAMETER_VALUE, Result,
 };
-use crate::server::headers::{Metadata, http_date};
-use crate::server::names::{blob_key, container_key};
+use crate::server::headers::http_date;
+use crate::server::names::lease_key;
+use crate::server::target::{Level, Target};
 use crate::server::xml::Xml;
 use tenure_server::{AccessEffect, LeaseSnapshot};
 
@@ -50,15 +51,12 @@ struct Page<'a> {
     metadata: bool,
 }
 
-enum Entry {
-    Blob(String, Arc<Blob>, LeaseSnapshot),
-    /// Blobs whose names continue after the delimiter.
-    Prefix(String),
-}
+/// An entry of a page: a container or a blob, or blobs whose names continue after the delimiter.
+type Entry = (String, Option<Arc<Item>>);
 
 impl<'a> Page<'a> {
     fn of(call: &'a Call) -> Result<Self> {
-        let get = |name| call.query.get(name).unwrap_or_default();
+        let get = |name| call.query.text(name);
         let (prefix, marker) = (get("prefix"), get("marker"));
         let mut from = prefix.to_owned();
         if !marker.is_empty() {
@@ -92,13 +90,35 @@ impl<'a> Page<'a> {
         })
     }
 
-    fn write(&self, xml: &mut Xml) {
-        xml.name("Prefix", self.prefix);
-        xml.name("Marker", self.marker);
-        xml.text("MaxResults", &self.most.to_string());
-        if !self.delimiter.is_empty() {
-            xml.name("Delimiter", self.delimiter);
+    /// The entries of the page, and the name that the next page begins with.
+    fn fill<'b>(
+        &self,
+        items: impl Iterator<Item = (&'b str, &'b Arc<Item>)>,
+    ) -> (Vec<Entry>, Option<String>) {
+        let mut found: Vec<Entry> = Vec::new();
+        for (name, item) in items {
+            let Some(rest) = name.strip_prefix(self.prefix) else {
+                break;
+            };
+            let cut = match self.delimiter {
+                "" => None,
+                delimiter => rest.find(delimiter).map(|at| at + delimiter.len()),
+            };
+            let common = cut.map(|cut| &name[..self.prefix.len() + cut]);
+            if let (Some(common), Some((last, None))) = (common, found.last())
+                && common == last
+            {
+                continue;
+            }
+            if found.len() == self.most {
+                return (found, Some(name.to_owned()));
+            }
+            found.push(match common {
+                Some(common) => (common.to_owned(), None),
+                None => (name.to_owned(), Some(Arc::clone(item))),
+            });
         }
+        (found, None)
     }
 }
 
@@ -115,188 +135,133 @@ fn most_results(text: &str) -> Result<usize> {
 }
 
 /// "List Containers".
-pub(in crate::server) async fn containers(call: Call) -> Result<Response> {
-    let page = Page::of(&call)?;
-    let (found, next) = {
-        let catalog = call.service.blobs.catalog();
-        let all = catalog.containers_from(&call.account, &page.from);
-        let mut all = all.take_while(|(name, _)| name.starts_with(page.prefix));
-        let found: Vec<(String, Container)> = all
-            .by_ref()
-            .take(page.most)
-            .map(|(name, container)| (name.clone(), container.without_blobs()))
-            .collect();
-        (found, all.next().map(|(name, _)| name.clone()))
+pub(in crate::server) async fn containers(call: Call, _: Body) -> Result<Response> {
+    let page = Page {
+        delimiter: "",
+        ..Page::of(&call)?
     };
-    let mut shown = Vec::with_capacity(found.len());
-    for (name, container) in found {
-        let key = container_key(&call.account, &name)?;
-        let snapshot = call.service.store.snapshot(&key).await?;
-        shown.push((name, container, snapshot));
-    }
-    let mut xml = Xml::new();
-    let endpoint = endpoint(&call);
-    xml.element_with(
-        "EnumerationResults",
-        &[("ServiceEndpoint", &endpoint)],
-        |xml| {
-            page.write(xml);
-            xml.element("Containers", |xml| {
-                for (name, container, snapshot) in &shown {
-                    xml.element("Container", |xml| {
-                        xml.text("Name", name);
-                        xml.element("Properties", |xml| {
-                            write_version(xml, &container.version);
-                            write_lease(xml, *snapshot);
-                            xml.text("HasImmutabilityPolicy", "false");
-                            xml.text("HasLegalHold", "false");
-                        });
-                        if page.metadata {
-                            write_metadata(xml, &container.metadata);
-                        }
-                    });
-                }
-            });
-            write_next(xml, next.as_deref());
-        },
-    );
-    Ok(xml.into_response(StatusCode::OK))
+    let found = {
+        let catalog = call.service.blobs.catalog();
+        page.fill(catalog.containers_from(&call.target.account, &page.from))
+    };
+    respond(&call, &page, found).await
 }
 
 /// "List Blobs".
-pub(in crate::server) async fn blobs(call: Call) -> Result<Response> {
+pub(in crate::server) async fn blobs(call: Call, _: Body) -> Result<Response> {
     let page = Page::of(&call)?;
-    call.check_container_access(BlobAccess::Read, AccessEffect::Keep)
+    call.check_access(BlobAccess::Read, AccessEffect::Keep)
         .await?;
-    let (found, next) = found(&call, &page)?;
+    call.existing()?;
+    let found = {
+        let catalog = call.service.blobs.catalog();
+        page.fill(catalog.blobs_from(&call.target, &page.from))
+    };
+    respond(&call, &page, found).await
+}
+
+/// Writes the page.
+async fn respond(
+    call: &Call,
+    page: &Page<'_>,
+    (found, next): (Vec<Entry>, Option<String>),
+) -> Result<Response> {
+    let (account, container) = (&*call.target.account, &*call.target.container);
+    let has_blobs = call.target.level() == Level::Container;
     let mut entries = Vec::with_capacity(found.len());
-    for (name, blob) in found {
-        entries.push(match blob {
-            Some(blob) => {
-                let key = blob_key(&call.account, call.container(), &name)?;
-                let snapshot = call.service.store.snapshot(&key).await?;
-                Entry::Blob(name, blob, snapshot)
+    for (name, item) in found {
+        let item = match item {
+            Some(item) => {
+                let target = match has_blobs {
+                    true => Target::new(account, container, &name),
+                    false => Target::new(account, &name, ""),
+                };
+                let key = lease_key(&target)?;
+                Some((item, call.service.store.snapshot(&key).await?))
             }
-            None => Entry::Prefix(name),
-        });
+            None => None,
+        };
+        entries.push((name, item));
     }
+    let endpoint = endpoint(call);
+    let mut attributes = vec![("ServiceEndpoint", endpoint.as_str())];
+    if has_blobs {
+        attributes.push(("ContainerName", container));
+    }
+    let (list, element) = match has_blobs {
+        true => ("Blobs", "Blob"),
+        false => ("Containers", "Container"),
+    };
     let mut xml = Xml::new();
-    let endpoint = endpoint(&call);
-    let attributes = [
-        ("ServiceEndpoint", endpoint.as_str()),
-        ("ContainerName", call.container()),
-    ];
     xml.element_with("EnumerationResults", &attributes, |xml| {
-        page.write(xml);
-        xml.element("Blobs", |xml| {
-            for entry in &entries {
-                match entry {
-                    Entry::Blob(name, blob, snapshot) => {
-                        write_blob(xml, &page, name, blob, *snapshot)
+        xml.name("Prefix", page.prefix);
+        xml.name("Marker", page.marker);
+        xml.text("MaxResults", &page.most.to_string());
+        if !page.delimiter.is_empty() {
+            xml.name("Delimiter", page.delimiter);
+        }
+        xml.element(list, |xml| {
+            for (name, item) in &entries {
+                let Some((item, snapshot)) = item else {
+                    xml.element("BlobPrefix", |xml| xml.name("Name", name));
+                    continue;
+                };
+                xml.element(element, |xml| {
+                    xml.name("Name", name);
+                    xml.element("Properties", |xml| {
+                        write_properties(xml, item, *snapshot, has_blobs);
+                    });
+                    if page.metadata {
+                        xml.element("Metadata", |xml| {
+                            for (name, value) in &item.metadata {
+                                xml.text(name, value);
+                            }
+                        });
                     }
-                    Entry::Prefix(prefix) => {
-                        xml.element("BlobPrefix", |xml| xml.name("Name", prefix));
-                    }
-                }
+                });
             }
         });
-        write_next(xml, next.as_deref());
+        let marker = next.map(|name| BASE64_URL_SAFE_NO_PAD.encode(name));
+        xml.text("NextMarker", &marker.unwrap_or_default());
     });
     Ok(xml.into_response(StatusCode::OK))
 }
 
-/// A page's blobs and prefixes, and the name that the next page begins with.
-#[allow(clippy::type_complexity)] // Pairs of a name and perhaps a blob.
-fn found(
-    call: &Call,
-    page: &Page<'_>,
-) -> Result<(Vec<(String, Option<Arc<Blob>>)>, Option<String>)> {
-    let catalog = call.service.blobs.catalog();
-    let container = catalog
-        .container(&call.account, call.container())
-        .ok_or(CONTAINER_NOT_FOUND)?;
-    let mut found: Vec<(String, Option<Arc<Blob>>)> = Vec::new();
-    for (name, blob) in container.blobs_from(&page.from) {
-        let Some(rest) = name.strip_prefix(page.prefix) else {
-            break;
-        };
-        let cut = match page.delimiter {
-            "" => None,
-            delimiter => rest.find(delimiter).map(|at| at + delimiter.len()),
-        };
-        let common = cut.map(|cut| &name[..page.prefix.len() + cut]);
-        if let (Some(common), Some((last, None))) = (common, found.last())
-            && common == last
-        {
-            continue;
-        }
-        if found.len() == page.most {
-            return Ok((found, Some(name.clone())));
-        }
-        found.push(match common {
-            Some(common) => (common.to_owned(), None),
-            None => (name.clone(), Some(Arc::clone(blob))),
-        });
+fn write_properties(xml: &mut Xml, item: &Item, snapshot: LeaseSnapshot, is_blob: bool) {
+    if is_blob {
+        xml.text("Creation-Time", &http_date(item.created()));
     }
-    Ok((found, None))
-}
-
-fn write_blob(xml: &mut Xml, page: &Page<'_>, name: &str, blob: &Blob, snapshot: LeaseSnapshot) {
-    xml.element("Blob", |xml| {
-        xml.name("Name", name);
-        xml.element("Properties", |xml| {
-            xml.text("Creation-Time", &http_date(blob.created.time()));
-            write_version(xml, &blob.version);
-            xml.text("Content-Length", &blob.body.len().to_string());
-            for (header, element) in [
-                ("content-type", "Content-Type"),
-                ("content-encoding", "Content-Encoding"),
-                ("content-language", "Content-Language"),
-                ("content-md5", "Content-MD5"),
-                ("content-disposition", "Content-Disposition"),
-                ("cache-control", "Cache-Control"),
-            ] {
-                let value = blob.content.0.get(header);
-                xml.text(element, value.map_or("", String::as_str));
-            }
-            if matches!(blob.body, Body::Page(_)) {
-                xml.text("x-ms-blob-sequence-number", "0");
-            }
-            xml.text("BlobType", blob.body.kind());
-            xml.text("ServerEncrypted", "false");
-            write_lease(xml, snapshot);
-        });
-        if page.metadata {
-            write_metadata(xml, &blob.metadata);
+    xml.text("Last-Modified", &http_date(item.modified()));
+    xml.text("Etag", &item.etag());
+    if is_blob {
+        xml.text("Content-Length", &item.body.len().to_string());
+        for (header, element) in [
+            ("content-type", "Content-Type"),
+            ("content-encoding", "Content-Encoding"),
+            ("content-language", "Content-Language"),
+            ("content-md5", "Content-MD5"),
+            ("content-disposition", "Content-Disposition"),
+            ("cache-control", "Cache-Control"),
+        ] {
+            let value = item.content.get(header);
+            xml.text(element, value.map_or("", String::as_str));
         }
-    });
-}
-
-fn write_version(xml: &mut Xml, version: &Version) {
-    xml.text("Last-Modified", &http_date(version.stamp.time()));
-    xml.text("Etag", &version.stamp.etag());
-}
-
-fn write_lease(xml: &mut Xml, snapshot: LeaseSnapshot) {
-    let shown = Shown::of(snapshot);
-    xml.text("LeaseStatus", shown.status);
-    xml.text("LeaseState", shown.state);
-    if let Some(duration) = shown.duration {
+        if matches!(item.body, Content::Page(_)) {
+            xml.text("x-ms-blob-sequence-number", "0");
+        }
+        xml.text("BlobType", item.body.kind());
+        xml.text("ServerEncrypted", "false");
+    }
+    let lease = Shown::of(snapshot);
+    xml.text("LeaseStatus", lease.status);
+    xml.text("LeaseState", lease.state);
+    if let Some(duration) = lease.duration {
         xml.text("LeaseDuration", duration);
     }
-}
-
-fn write_metadata(xml: &mut Xml, metadata: &Metadata) {
-    xml.element("Metadata", |xml| {
-        for (name, value) in metadata {
-            xml.text(name, value);
-        }
-    });
-}
-
-fn write_next(xml: &mut Xml, next: Option<&str>) {
-    let marker = next.map(|name| BASE64_URL_SAFE_NO_PAD.encode(name));
-    xml.text("NextMarker", &marker.unwrap_or_default());
+    if !is_blob {
+        xml.text("HasImmutabilityPolicy", "false");
+        xml.text("HasLegalHold", "false");
+    }
 }
 
 /// The URL of the account, as the client sees it.
@@ -308,5 +273,5 @@ fn endpoint(call: &Call) -> String {
     } else {
         "http"
     };
-    format!("{scheme}://{host}/{}/", call.account)
+    format!("{scheme}://{host}/{}/", call.target.account)
 }

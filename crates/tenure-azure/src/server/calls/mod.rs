@@ -6,28 +6,20 @@ pub(super) mod containers;
 pub(super) mod lease;
 pub(super) mod list;
 
-use std::time::Duration;
+use std::fmt::Display;
 
 use axum::body::Body;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use tenure_core::Epoch;
 use tenure_core::lease::{LeaseDuration, State};
 
-use super::blobs::Version;
-use super::headers::Metadata;
+use super::blobs::Item;
+use super::headers::{Metadata, http_date};
 use super::target::Query;
+use crate::protocol::{LEASE_DURATION, LEASE_STATE, METADATA_PREFIX};
 use tenure_server::LeaseSnapshot;
-
-const LEASE_ID: HeaderName = HeaderName::from_static("x-ms-lease-id");
-const LEASE_TIME: HeaderName = HeaderName::from_static("x-ms-lease-time");
-const LEASE_STATE: HeaderName = HeaderName::from_static("x-ms-lease-state");
-const LEASE_STATUS: HeaderName = HeaderName::from_static("x-ms-lease-status");
-const LEASE_DURATION: HeaderName = HeaderName::from_static("x-ms-lease-duration");
-
-/// The epoch of a term, which Azure does not have.
-const EPOCH: HeaderName = HeaderName::from_static("tenure-epoch");
 
 /// Whether the request renews a lease.
 pub(super) fn is_renewal(head: &Parts) -> bool {
@@ -37,40 +29,43 @@ pub(super) fn is_renewal(head: &Parts) -> bool {
         && lease::is_renewal(&head.headers)
 }
 
-/// A response without a body, about this version of a container or blob.
-fn answer(status: StatusCode, version: &Version) -> Response {
+/// A response without a body.
+fn empty(status: StatusCode) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
-    insert_version(response.headers_mut(), version);
     response
 }
 
-fn insert_version(headers: &mut HeaderMap, version: &Version) {
-    headers.insert(header::ETAG, version.etag.clone());
-    headers.insert(header::LAST_MODIFIED, version.last_modified.clone());
+/// A response without a body, about this version of a container or blob.
+fn answer(status: StatusCode, item: &Item) -> Response {
+    let mut response = empty(status);
+    set_version(response.headers_mut(), item);
+    response
 }
 
-/// The store encrypts nothing, and says so if clients require the header.
-fn mark_unencrypted(headers: &mut HeaderMap, name: &'static str) {
-    headers.insert(
-        HeaderName::from_static(name),
-        HeaderValue::from_static("false"),
-    );
-}
-
-fn insert_number(headers: &mut HeaderMap, name: HeaderName, number: u64) {
-    headers.insert(name, number.into());
-}
-
-fn insert_epoch(headers: &mut HeaderMap, epoch: Option<Epoch>) {
-    if let Some(epoch) = epoch {
-        insert_number(headers, EPOCH, epoch.get());
+/// Sets a header. A value that headers do not allow is left out: a signature may have one, which
+/// overrides a content header.
+fn set(headers: &mut HeaderMap, name: &'static str, value: impl Display) {
+    if let Ok(value) = HeaderValue::try_from(value.to_string()) {
+        headers.insert(name, value);
     }
 }
 
-fn insert_metadata(headers: &mut HeaderMap, metadata: &Metadata) {
+fn set_version(headers: &mut HeaderMap, item: &Item) {
+    set(headers, "etag", format_args!("\"{}\"", item.etag()));
+    set(headers, "last-modified", http_date(item.modified()));
+}
+
+/// The epoch of a term, which Azure does not have.
+fn set_epoch(headers: &mut HeaderMap, epoch: Option<Epoch>) {
+    if let Some(epoch) = epoch {
+        set(headers, "tenure-epoch", epoch);
+    }
+}
+
+fn set_metadata(headers: &mut HeaderMap, metadata: &Metadata) {
     for (name, value) in metadata {
-        let name = HeaderName::try_from(format!("x-ms-meta-{name}"));
+        let name = HeaderName::try_from(format!("{METADATA_PREFIX}{name}"));
         // Both came from headers.
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
             headers.insert(name, value);
@@ -79,16 +74,16 @@ fn insert_metadata(headers: &mut HeaderMap, metadata: &Metadata) {
 }
 
 /// The public properties of a lease.
-fn insert_lease(headers: &mut HeaderMap, snapshot: LeaseSnapshot) {
+fn set_lease(headers: &mut HeaderMap, snapshot: LeaseSnapshot) {
     let shown = Shown::of(snapshot);
-    headers.insert(LEASE_STATE, HeaderValue::from_static(shown.state));
-    headers.insert(LEASE_STATUS, HeaderValue::from_static(shown.status));
+    set(headers, LEASE_STATE, shown.state);
+    set(headers, "x-ms-lease-status", shown.status);
     if let Some(duration) = shown.duration {
-        headers.insert(LEASE_DURATION, HeaderValue::from_static(duration));
+        set(headers, LEASE_DURATION, duration);
     }
     // A receiver that fences out old leaders needs the running term, not the last one.
     if shown.status == "locked" {
-        insert_epoch(headers, snapshot.epoch);
+        set_epoch(headers, snapshot.epoch);
     }
 }
 
@@ -109,7 +104,6 @@ impl Shown {
             State::Expired => ("expired", "unlocked"),
         };
         let duration = match snapshot.duration {
-            _ if snapshot.state != State::Leased => None,
             Some(LeaseDuration::Fixed(_)) => Some("fixed"),
             Some(LeaseDuration::Infinite) => Some("infinite"),
             None => None,
@@ -117,12 +111,7 @@ impl Shown {
         Self {
             state,
             status,
-            duration,
+            duration: duration.filter(|_| snapshot.state == State::Leased),
         }
     }
-}
-
-/// Whole seconds, rounded half up.
-fn seconds(time: Duration) -> u64 {
-    (time + Duration::from_millis(500)).as_secs()
 }

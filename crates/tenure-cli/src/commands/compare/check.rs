@@ -7,7 +7,6 @@ use std::time::Instant;
 use anyhow::anyhow;
 use clap::Args;
 use tenure_lab::check::{self, CheckCase, FaultScript};
-use tenure_lab::fault::Mutation;
 
 use super::names;
 use crate::exit::{self, BAD_CONFIGURATION};
@@ -50,7 +49,7 @@ impl Check {
         if self.mutation.as_deref() == Some("all") {
             return self.try_all_mutations();
         }
-        let mutation = self.mutation.as_deref().map(Mutation::of_name);
+        let mutation = self.mutation.as_deref().map(check::mutation_of_name);
         let mutation = mutation.transpose().map_err(bad_configuration)?;
         let mut passed = true;
         for mut case in self.cases()? {

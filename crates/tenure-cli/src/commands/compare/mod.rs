@@ -22,7 +22,6 @@ use tenure_lab::measure::{self, Comparison, Measurement, NODES};
 use tenure_lab::scenario::{self, Scenario};
 
 use crate::output;
-use crate::processes::NetworkKind;
 use summary::Summary;
 use table::Columns;
 
@@ -75,9 +74,6 @@ pub(crate) struct Compare {
     /// With --live: number of candidates
     #[arg(long, requires = "live", default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=9))]
     candidates: u32,
-    /// With --live: network between the processes [default: namespaces if available, else proxy]
-    #[arg(long, requires = "live", value_enum)]
-    network: Option<NetworkKind>,
     /// With --live: runs of each strategy in each scenario
     #[arg(long, requires = "live", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
@@ -156,7 +152,6 @@ impl Compare {
         let scenarios = live::scenarios(&self.scenario, self.candidates)?;
         let page = self.report.as_deref().map(report::Page::new).transpose()?;
         let comparison = live::LiveComparison {
-            network: live::choose_network(self.network, &scenarios)?,
             contestants,
             scenarios,
             candidates: self.candidates,

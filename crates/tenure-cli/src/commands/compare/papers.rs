@@ -47,7 +47,7 @@ fn print(points: &[Point]) -> anyhow::Result<()> {
     let or_never = |number: Option<f64>| number.map_or_else(|| "never".into(), short);
     for claim in Claim::ALL {
         let mut table = output::table(&header);
-        for point in points.iter().filter(|point| point.claim == claim) {
+        for point in points.iter().filter(|point| point.claim.name == claim.name) {
             let deviation = point.deviation_percent.map(|it| format!("{it:+.1} %"));
             table.add_row([
                 point.n.to_string(),
@@ -64,7 +64,7 @@ fn print(points: &[Point]) -> anyhow::Result<()> {
                 point.named.to_string(),
             ]);
         }
-        output::line(claim.about())?;
+        output::line(claim.about)?;
         output::print_table(&table)?;
         output::line("")?;
     }

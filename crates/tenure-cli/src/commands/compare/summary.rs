@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure::Config;
 use tenure::config::Strategy;
-use tenure_core::bully::GroupGuarantee;
+use tenure_core::bully::{GroupGuarantee, GroupSettings};
 use tenure_lab::measure::Measurement;
 
 use crate::output;
@@ -15,21 +15,13 @@ use crate::processes;
 #[derive(Debug)]
 pub(super) struct Summary {
     name: String,
-    kind: Kind,
+    guarantee: &'static str,
+    /// When to use such a strategy.
+    use_case: &'static str,
     /// The longest time without a leader after a crash, by the settings.
     bound: Duration,
     /// The number of members that the file names, if it names any.
     pub(super) members: Option<usize>,
-}
-
-/// The kind of a strategy, by its guarantee.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Lease,
-    Quorum,
-    BestEffort,
-    Both,
-    None,
 }
 
 impl Summary {
@@ -38,18 +30,34 @@ impl Summary {
         let bully = config.strategy().bully();
         let plan = bully.map(|bully| bully.plan(config.timings()));
         let rules = plan.transpose()?.map(|plan| plan.settings);
-        let kind = match (config.strategy(), &rules) {
-            (Strategy::Lease, _) => Kind::Lease,
-            (Strategy::Both(_), _) => Kind::Both,
-            (Strategy::Bully(_), Some(rules)) => match rules.guarantee() {
-                GroupGuarantee::Quorum => Kind::Quorum,
-                GroupGuarantee::BestEffort => Kind::BestEffort,
-            },
-            _ => Kind::None,
+        let guarantee = rules.as_ref().map(GroupSettings::guarantee);
+        let (guarantee, use_case) = match (config.strategy(), guarantee) {
+            (Strategy::Lease, _) => (
+                "one leader at a time and a greater epoch for each term, also across partitions; no leader for \
+                 long without the store",
+                "where a store is available: with any number of candidates, and without a majority of them",
+            ),
+            (Strategy::Both(_), _) => (
+                "one leader at a time and a greater epoch for each term, also across partitions; no leader \
+                 without the store, nor without the guarantee of the peers",
+                "while a group migrates from a store to peers, or back",
+            ),
+            (Strategy::Bully(_), Some(GroupGuarantee::Quorum)) => (
+                "one leader at a time and a greater epoch for each term, also across partitions; no leader \
+                 without a majority of the members",
+                "where no store is available, with three or more members, if two leaders would do harm",
+            ),
+            (Strategy::Bully(_), Some(GroupGuarantee::BestEffort)) => (
+                "best effort: one leader among the members that reach each other; in a partition each side may \
+                 have one",
+                "where two leaders for a short time are acceptable, and no leader is not",
+            ),
+            _ => ("none", "for development"),
         };
         Ok(Self {
             name,
-            kind,
+            guarantee,
+            use_case,
             bound: processes::worst_without_leader(config)?,
             members: rules.map(|rules| rules.members().len()),
         })
@@ -73,10 +81,9 @@ pub(super) fn print<'a>(
 }
 
 fn lines(summary: &Summary, rows: &[&Measurement], candidates: u32) -> Vec<String> {
-    let (guarantee, use_case) = texts(summary.kind);
     let mut lines = vec![
         format!("\n{}", summary.name),
-        format!("  guarantee: {guarantee}"),
+        format!("  guarantee: {}", summary.guarantee),
     ];
     let bound = summary.bound.as_secs_f64();
     let measured = rows.iter().find(|row| row.scenario == "kill-leader");
@@ -114,7 +121,7 @@ fn lines(summary: &Summary, rows: &[&Measurement], candidates: u32) -> Vec<Strin
         Some(names) => format!("  two leaders overlapped in: {names}"),
         None => "  no overlap".into(),
     });
-    lines.push(format!("  use it {use_case}"));
+    lines.push(format!("  use it {}", summary.use_case));
     let members = summary.members;
     if let Some(members) = members.filter(|&members| members != candidates as usize) {
         lines.push(format!(
@@ -122,30 +129,4 @@ fn lines(summary: &Summary, rows: &[&Measurement], candidates: u32) -> Vec<Strin
         ));
     }
     lines
-}
-
-/// The guarantee, and when to use such a strategy.
-const fn texts(kind: Kind) -> (&'static str, &'static str) {
-    match kind {
-        Kind::Lease => (
-            "one leader at a time and a greater epoch for each term, also across partitions; no leader for long \
-             without the store",
-            "where a store is available: with any number of candidates, and without a majority of them",
-        ),
-        Kind::Quorum => (
-            "one leader at a time and a greater epoch for each term, also across partitions; no leader without a \
-             majority of the members",
-            "where no store is available, with three or more members, if two leaders would do harm",
-        ),
-        Kind::BestEffort => (
-            "best effort: one leader among the members that reach each other; in a partition each side may have one",
-            "where two leaders for a short time are acceptable, and no leader is not",
-        ),
-        Kind::Both => (
-            "one leader at a time and a greater epoch for each term, also across partitions; no leader without the \
-             store, nor without the guarantee of the peers",
-            "while a group migrates from a store to peers, or back",
-        ),
-        Kind::None => ("none", "for development"),
-    }
 }

@@ -4,14 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tenure::__cli::Settings;
-use tenure::config::{ElectionPlan, Origin, Strategy};
+use tenure::__cli::{Scope, Settings, from_settings};
+use tenure::config::{ConfigError, ElectionPlan, Origin, Strategy};
 
 use super::effective;
 use crate::output::{self, millis, tenths};
-use crate::settings::access::{self, AccessSettings};
-use crate::settings::serve::{self, StoreSettings};
-use crate::settings::{audit, azure, tls, with_any_election};
+use crate::settings::serve::StoreSettings;
+use crate::settings::{azure, with_any_election};
 
 /// Check a file, for candidates and for the store, and print what follows from it
 ///
@@ -26,90 +25,99 @@ pub(super) struct Check {
     json: bool,
 }
 
+/// The key that an error names if there is no credential of the storage account.
+const CREDENTIAL: &str = "azure_blob.key";
+
 impl Check {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let (path, file) = (&self.file, self.file.display());
-        let mut settings = tenure::__cli::settings();
-        tenure::__cli::read_file(&mut settings, path)?;
-        let has_credential = has_credential(&settings);
-        if !has_credential {
-            set_any_credential(&mut settings);
+        let mut settings = Settings::of_file(Scope::Candidate, path)?;
+        let read = |settings: &Settings| from_settings(&with_any_election(settings));
+        let mut config = read(&settings);
+        // The credential of a storage account may be left to the environment.
+        let missing =
+            matches!(&config, Err(ConfigError::Missing { key, .. }) if *key == CREDENTIAL);
+        if missing {
+            for (key, value) in [(CREDENTIAL, "AAAA"), ("azure_blob.account", "some")] {
+                if settings.origin(key).is_none() {
+                    settings.set(key, [value], Origin::Flag("(environment)".into()));
+                }
+            }
+            config = read(&settings);
         }
-        let timings = tenure::__cli::timings_of(&settings)?;
-        let config = tenure::__cli::from_settings(&with_any_election(&settings))?;
+        let config = config?;
+        let (timings, strategy) = (config.timings(), config.strategy());
         // The election may be left to each program.
-        let election = settings.origin("election").map(|_| config.election());
-        let bully = config.strategy().bully();
-        let plan = bully.map(|bully| bully.plan(config.timings()));
-        let plan = plan.transpose().map_err(anyhow::Error::new)?;
-        let blob = match config.strategy() {
+        let election = settings
+            .origin("election")
+            .map(|_| config.election().to_string());
+        let plan = strategy
+            .bully()
+            .map(|bully| bully.plan(timings))
+            .transpose()?;
+        let blob = match strategy {
             Strategy::AzureBlob(blob) => Some(blob),
             _ => None,
         };
         // Only with a lease does the time without a leader follow from the timings alone.
-        let has_lease = !matches!(config.strategy(), Strategy::Bully(_) | Strategy::Static);
-        let store = serve::TABLE.read_file(path)?;
+        let has_lease = !matches!(strategy, Strategy::Bully(_) | Strategy::Static);
+        let store = Settings::of_file(Scope::Store, path)?;
         let warnings = StoreSettings::new(&store)?.limits.warnings();
-        let store = effective::store(&store)?;
-        AccessSettings::new(&access::TABLE.read_file(path)?)?;
-        audit::values(&audit::TABLE.read_file(path)?)?;
-        tls::open(&tls::TABLE.read_file(path)?)?;
-        azure::check_file(path)?;
+        let rows = effective::store(&store)?;
+        check_azure(&store)?;
+        let rows = rows
+            .iter()
+            .filter_map(|row| Some((row.key.strip_prefix("serve.")?, row)));
         if self.json {
-            let mut timings = output::timings(&timings);
+            let mut timings = output::timings(timings);
             if let (false, Some(timings)) = (has_lease, timings.as_object_mut()) {
                 timings.remove("worst_without_leader_ms");
             }
             return output::json(&json!({
                 "file": file.to_string(),
-                "election": election.map(ToString::to_string),
+                "election": election,
                 "timings": timings,
                 "peers": plan.as_ref().map(plan_json),
-                "blob": blob.filter(|_| has_credential).map(|blob| blob.url()),
-                "serve": effective::values(&store),
+                "blob": blob.filter(|_| !missing).map(|blob| blob.url()),
+                "serve": rows.map(|(key, row)| (key, row.value.clone())).collect::<Value>(),
                 "warnings": warnings,
             }));
         }
-        output::line(format_args!("{file}: valid"))?;
-        let election = election.map_or_else(
-            || "not set here: candidates need --election or TENURE_ELECTION".into(),
-            ToString::to_string,
-        );
-        output::line(format_args!("election   {election}"))?;
+        let unset = "not set here: candidates need --election or TENURE_ELECTION";
+        let mut facts = vec![("election", election.unwrap_or_else(|| unset.into()))];
         if has_lease {
-            output::line(format_args!("timings    {timings}"))?;
+            facts.push(("timings", timings.to_string()));
         }
         if let Some(blob) = blob {
-            let place = if has_credential {
-                blob.url().to_string()
-            } else {
+            let place = if missing {
                 format!(
                     "{}; no credential is set here: candidates need one in TENURE_AZURE_BLOB_KEY, _SAS or \
                      _CONNECTION_STRING",
                     blob.path()
                 )
+            } else {
+                blob.url().to_string()
             };
-            output::line(format_args!("blob       {place}"))?;
-            if let Some(warning) = blob.warning() {
-                output::line(format_args!("warning    {warning}"))?;
-            }
+            facts.push(("blob", place));
+            facts.extend(
+                blob.warning()
+                    .map(|warning| ("warning", warning.to_string())),
+            );
         }
-        let store = store
-            .iter()
-            .filter(|row| !row.value.is_null() && row.is_notable());
-        let store = store.map(|row| format!("{} {}", row.key, effective::text(&row.value)));
-        let store = store.collect::<Vec<_>>().join(", ");
-        output::line(format_args!("store      {store}"))?;
-        for warning in warnings {
-            output::line(format_args!("warning    {warning}"))?;
+        let rows = rows.filter(|(_, row)| !row.value.is_null() && row.is_notable());
+        let rows = rows.map(|(key, row)| format!("{key} {}", effective::text(&row.value)));
+        facts.push(("store", rows.collect::<Vec<_>>().join(", ")));
+        facts.extend(warnings.into_iter().map(|warning| ("warning", warning)));
+        output::line(format_args!("{file}: valid"))?;
+        for (name, fact) in facts {
+            output::line(format_args!("{name:<11}{fact}"))?;
         }
         if let Some(plan) = plan {
             output::line("peers")?;
-            for (name, fact) in plan.facts() {
-                output::line(format_args!("  {name:<9}  {fact}"))?;
-            }
-            for warning in &plan.warnings {
-                output::line(format_args!("  warning    {warning}"))?;
+            let warnings = plan.warnings.iter();
+            let warnings = warnings.map(|warning| ("warning", warning.clone()));
+            for (name, fact) in plan.facts().into_iter().chain(warnings) {
+                output::line(format_args!("  {name:<11}{fact}"))?;
             }
         }
         Ok(())
@@ -129,24 +137,18 @@ fn plan_json(plan: &ElectionPlan) -> Value {
         "detection_ms": millis(plan.bounds.detection),
         "worst_without_leader_ms": millis(plan.bounds.without_leader),
         "messages_per_second": tenths(plan.bounds.messages_per_second),
-        "tolerated_drift_percent": tenths(timings.tolerated_drift_percent()),
+        "tolerated_drift_percent": tenths(timings.term().tolerated_drift_percent()),
         "warnings": plan.warnings,
     })
 }
 
-/// Whether the settings have a credential of the storage account; it may be left to the
-/// environment.
-fn has_credential(settings: &Settings) -> bool {
-    ["key", "sas", "connection_string"].iter().any(|name| {
-        let key = format!("azure_blob.{name}");
-        settings.origin(&key).is_some() || settings.origin(&format!("{key}_file")).is_some()
-    })
-}
-
-fn set_any_credential(settings: &mut Settings) {
-    for (key, value) in [("azure_blob.key", "AAAA"), ("azure_blob.account", "some")] {
-        if settings.origin(key).is_none() {
-            settings.set(key, [value], Origin::Flag("(environment)".into()));
-        }
+/// Checks the table `[azure]`, if the file has it.
+fn check_azure(settings: &Settings) -> Result<(), ConfigError> {
+    let mut config = azure::config(settings)?;
+    config.over_tls = settings.has_table("tls");
+    // The accounts may be in the environment of the store.
+    if config.accounts.is_empty() {
+        return Ok(());
     }
+    azure::check(settings, &config)
 }

@@ -1,38 +1,48 @@
 //! Each key with its value in effect and its origin.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
-use tenure::__cli::Settings;
+use serde_json::{Value, json};
+use tenure::__cli::{Settings, is_secret};
 use tenure::config::{ConfigError, Origin};
+use tenure_azure::server::ServedAccount;
+use tenure_server::EngineConfig;
 
-use crate::settings::serve::StoreSettings;
-use crate::settings::{access, audit, azure, tls, with_any_election};
+use crate::settings::access::AccessSettings;
+use crate::settings::serve::{self, StoreSettings};
+use crate::settings::{azure, limits, tls, with_any_election};
 
 /// A key with its value.
 #[derive(Clone, Debug)]
 pub(super) struct SettingRow {
-    pub(super) key: &'static str,
+    pub(super) key: String,
     pub(super) value: Value,
     pub(super) origin: String,
 }
 
 const DEFAULT: &str = "default";
-const DERIVED: &str = "follows from the others";
 
 impl SettingRow {
-    fn new(settings: &Settings, key: &'static str, value: Value, default: &str) -> Self {
-        let origin = settings.origin(key).map(Origin::to_string);
+    fn new(key: &str, value: Value, origin: Option<&Origin>) -> Self {
         Self {
-            key,
+            key: key.into(),
             value,
-            origin: origin.unwrap_or_else(|| default.into()),
+            origin: origin.map_or_else(|| default_origin(key).into(), Origin::to_string),
         }
     }
 
     /// Whether the value says where the store is, or is not the default.
     pub(super) fn is_notable(&self) -> bool {
-        matches!(self.key, "listen" | "data_dir" | "engine") || self.origin != DEFAULT
+        matches!(
+            self.key.as_str(),
+            "serve.listen" | "serve.data_dir" | "serve.engine"
+        ) || self.origin != DEFAULT
+    }
+
+    /// The value with its origin.
+    pub(super) fn json(&self) -> Value {
+        json!({"value": self.value, "origin": self.origin})
     }
 }
 
@@ -41,113 +51,112 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
     let config = tenure::__cli::from_settings(&with_any_election(settings))?;
     let timings = config.timings();
     let is_set = |key| settings.origin(key).is_some();
-    let first = |key| settings.list(key).first().copied();
-    let row = |key: &&'static str| {
-        let (value, default) = match *key {
-            "election" if !is_set(key) => (Value::Null, "not set"),
-            "election" => (config.election().to_string().into(), ""),
-            "candidate" if !is_set(key) => ("host-pid-random".into(), "default, new at each start"),
-            "candidate" => (config.candidate().as_str().into(), ""),
-            "servers" => {
-                let servers = config.servers().iter().map(ToString::to_string);
-                (servers.collect::<Vec<_>>().into(), DEFAULT)
-            }
-            "ca" if is_set(key) && first(key) != Some("") => ("(PEM)".into(), ""),
-            "token" if is_set(key) && first(key) != Some("") => ("(secret)".into(), ""),
-            "ca" | "token" => (Value::Null, DEFAULT),
-            "token_file" => {
-                let file = first(key).filter(|file| !file.is_empty());
-                (file.into(), "default, none")
-            }
-            "ca_file" => {
-                let file = first(key).filter(|file| !file.is_empty());
-                (file.into(), "default, the system's")
-            }
-            "priority" => (config.priority().into(), DEFAULT),
-            "lease_duration" => (duration(timings.lease_duration()), DEFAULT),
-            "renew_interval" => (duration(timings.renew_interval()), DERIVED),
-            "renew_deadline" => (duration(timings.renew_deadline()), DERIVED),
-            "stop_grace" => (duration(timings.stop_grace()), DERIVED),
-            "cool_down" => (duration(timings.cool_down()), DEFAULT),
-            "progress_deadline" => {
-                let deadline = timings.progress_deadline();
-                (deadline.map_or(Value::Null, duration), DEFAULT)
-            }
-            "lock_delay" => (duration(config.lock_delay()), DEFAULT),
-            "on_overrun" => {
-                let value = first(key).unwrap_or("report");
-                (value.into(), "default (exit for tenure run)")
-            }
-            "strategy" => (config.strategy().name().into(), DEFAULT),
-            "require_fencing" => {
-                let value = settings.flag(key)?.unwrap_or_default();
-                (value.into(), DEFAULT)
-            }
-            key if Settings::is_secret(key) && is_set(key) => ("(secret)".into(), ""),
-            // A key of one strategy has no effect with another one.
-            key if key.contains('.') && !is_set(key) => (Value::Null, DEFAULT),
-            // A key that this list does not have is shown as it was set.
-            key => (settings.list(key).into(), DEFAULT),
-        };
-        Ok(SettingRow::new(settings, key, value, default))
-    };
-    let rows = settings.keys().iter().map(row);
-    let mut rows = rows.collect::<Result<Vec<_>, ConfigError>>()?;
-    let metadata = settings.table("metadata")?;
+    let election = is_set("election").then(|| config.election().to_string());
+    let candidate = is_set("candidate").then(|| config.candidate().as_str());
+    let servers: Vec<String> = config.servers().iter().map(ToString::to_string).collect();
+    let ca_file = settings.text("ca_file")?.filter(|file| !file.is_empty());
+    let on_overrun = settings.text("on_overrun")?.unwrap_or("report");
+    let require_fencing = settings.flag("require_fencing")?.unwrap_or_default();
+    let values = [
+        ("election", json!(election)),
+        ("candidate", candidate.unwrap_or("host-pid-random").into()),
+        ("servers", json!(servers)),
+        ("ca_file", json!(ca_file)),
+        ("priority", config.priority().into()),
+        ("lease_duration", duration(timings.lease_duration())),
+        ("renew_interval", duration(timings.renew_interval())),
+        ("renew_deadline", duration(timings.renew_deadline())),
+        ("stop_grace", duration(timings.stop_grace())),
+        ("cool_down", duration(timings.cool_down())),
+        (
+            "progress_deadline",
+            timings.progress_deadline().map(duration).into(),
+        ),
+        ("lock_delay", duration(config.lock_delay())),
+        ("on_overrun", on_overrun.into()),
+        ("strategy", config.strategy().name().into()),
+        ("require_fencing", require_fencing.into()),
+    ];
+    let mut rows = rows(
+        settings,
+        values.map(|(key, value)| (key.into(), value)).into(),
+    );
+    let metadata = settings.metadata()?;
     let first = metadata.keys().next();
-    let origin = first.and_then(|first| settings.origin(&format!("metadata.{first}")));
-    let origin = origin.map_or_else(|| DEFAULT.into(), Origin::to_string);
-    rows.push(SettingRow {
-        key: "metadata",
-        origin,
-        value: json!(metadata),
-    });
+    let origin = first.and_then(|name| settings.origin(&format!("metadata.{name}")));
+    rows.push(SettingRow::new("metadata", json!(metadata), origin));
     Ok(rows)
 }
 
-/// The keys of the store; all values are checked.
+/// The keys of the store, without secrets; all values are checked.
 pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
-    Ok(rows(settings, StoreSettings::new(settings)?.values()))
-}
-
-/// The keys of access control; all values are checked.
-pub(super) fn access(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
-    Ok(rows(settings, access::values(settings)?))
-}
-
-/// The keys of the audit log; all values are checked.
-pub(super) fn audit(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
-    Ok(rows(settings, audit::values(settings)?))
-}
-
-/// The keys of the store's TLS; all values are checked.
-pub(super) fn tls(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
-    Ok(rows(settings, tls::values(settings)?))
-}
-
-/// The keys of the Azure Blob lease protocol, without secrets; all values are checked.
-pub(super) fn azure(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
-    Ok(rows(settings, azure::values(settings)?))
-}
-
-fn rows(settings: &Settings, values: Vec<(&'static str, Value)>) -> Vec<SettingRow> {
-    let row = |(key, value)| SettingRow::new(settings, key, value, DEFAULT);
-    values.into_iter().map(row).collect()
-}
-
-/// Values by key.
-pub(super) fn values(rows: &[SettingRow]) -> Map<String, Value> {
-    let pair = |row: &SettingRow| (row.key.to_owned(), row.value.clone());
-    rows.iter().map(pair).collect()
-}
-
-/// Values and origins by key.
-pub(super) fn with_origins(rows: &[SettingRow]) -> Value {
-    let pair = |row: &SettingRow| {
-        let value = json!({"value": row.value, "origin": row.origin});
-        (row.key.to_owned(), value)
+    let mut serve = StoreSettings::new(settings)?;
+    tls::open(settings)?;
+    let access = AccessSettings::new(settings)?;
+    let mut azure = azure::config(settings)?;
+    let data_dir = match &serve.engine {
+        EngineConfig::Embedded { data_dir } => Some(data_dir.to_string_lossy()),
+        EngineConfig::Memory => None,
     };
-    rows.iter().map(pair).collect()
+    let engine = data_dir.as_ref().map_or(serve::MEMORY, |_| serve::EMBEDDED);
+    let accounts: Vec<&str> = azure.accounts.iter().map(ServedAccount::name).collect();
+    let values = [
+        ("serve.listen", serve.listen.to_string().into()),
+        ("serve.data_dir", data_dir.into()),
+        ("serve.engine", engine.into()),
+        ("access.hosts", access.hosts.into()),
+        ("access.allow_plain_http", access.allow_plain_http.into()),
+        ("access.allow_anonymous", access.allow_anonymous.into()),
+        (
+            "audit.required",
+            settings.flag("audit.required")?.unwrap_or_default().into(),
+        ),
+        ("azure.accounts", accounts.into()),
+        ("azure.behind_tls", azure.behind_tls.into()),
+        ("azure.bearer_audience", azure::audience(settings)?.into()),
+    ];
+    let mut values: BTreeMap<String, Value> = values.map(|(key, value)| (key.into(), value)).into();
+    for key in [
+        "access.file",
+        "audit.file",
+        "tls.certificate",
+        "tls.key",
+        "azure.bearer_keys",
+        "azure.bearer_issuer",
+    ] {
+        let text = settings.text(key)?.filter(|text| !text.is_empty());
+        values.insert(key.into(), text.into());
+    }
+    values.extend(limits::values("serve", serve.limits.settings()));
+    values.extend(limits::values("azure", azure.limits()));
+    Ok(rows(settings, values))
+}
+
+/// The keys of these settings with their values in effect. The other keys are those of one
+/// strategy. They have no effect with another one, so they are shown as they were set.
+fn rows(settings: &Settings, mut values: BTreeMap<String, Value>) -> Vec<SettingRow> {
+    let row = |key| {
+        let origin = settings.origin(key);
+        let value = values.remove(key).unwrap_or_else(|| match origin {
+            Some(_) if is_secret(key) => "(secret)".into(),
+            Some(_) => settings.list(key).into(),
+            None => Value::Null,
+        });
+        SettingRow::new(key, value, origin)
+    };
+    settings.keys().map(row).collect()
+}
+
+/// The origin of a value that was not set.
+fn default_origin(key: &str) -> &'static str {
+    match key {
+        "election" => "not set",
+        "candidate" => "default, new at each start",
+        "ca_file" => "default, the system's",
+        "renew_interval" | "renew_deadline" | "stop_grace" => "follows from the others",
+        "on_overrun" => "default (exit for tenure run)",
+        _ => DEFAULT,
+    }
 }
 
 /// A value for people.
@@ -158,10 +167,8 @@ pub(super) fn text(value: &Value) -> String {
         Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(", "),
         Value::Object(pairs) if pairs.is_empty() => "-".into(),
         Value::Object(pairs) => {
-            let pairs = pairs
-                .iter()
-                .map(|(key, value)| format!("{key}={}", text(value)));
-            pairs.collect::<Vec<_>>().join(", ")
+            let pair = |(key, value): (&String, &Value)| format!("{key}={}", text(value));
+            pairs.iter().map(pair).collect::<Vec<_>>().join(", ")
         }
         other => other.to_string(),
     }

@@ -1,12 +1,17 @@
 //! `tenure config`: checks a configuration, shows the one in effect, prints an example.
 
 mod check;
-mod example;
 mod show;
 
 mod effective;
 
+#[cfg(test)]
+mod tests;
+
 use clap::{Args, Subcommand};
+use tenure::__cli::EXAMPLE;
+
+use crate::output;
 
 /// Check a configuration, show the one in effect, or print an example
 #[derive(Debug, Args)]
@@ -19,7 +24,8 @@ pub(crate) struct Config {
 enum Command {
     Check(check::Check),
     Show(Box<show::Show>),
-    Example(example::Example),
+    /// Print a commented file with every key and its default
+    Example,
 }
 
 impl Config {
@@ -27,7 +33,7 @@ impl Config {
         match &self.command {
             Command::Check(command) => command.run(),
             Command::Show(command) => command.run(),
-            Command::Example(command) => command.run(),
+            Command::Example => Ok(output::line(EXAMPLE.trim_end())?),
         }
     }
 }

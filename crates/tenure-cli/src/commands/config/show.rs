@@ -1,11 +1,12 @@
 //! `tenure config show`.
 
 use clap::Args;
-use serde_json::{Map, Value};
+use serde_json::Value;
+use tenure::__cli::{Scope, Settings};
 
 use super::effective;
 use crate::output;
-use crate::settings::{CandidateArgs, access, audit, azure, serve, tls};
+use crate::settings::CandidateArgs;
 
 /// Show the configuration in effect, and the origin of each value
 ///
@@ -24,35 +25,22 @@ impl Show {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let path = self.candidate.store.config.as_deref();
         let candidate = effective::candidate(&self.candidate.settings()?)?;
-        let store = effective::store(&serve::TABLE.read(path)?)?;
-        let access = effective::access(&access::TABLE.read(path)?)?;
-        let audit = effective::audit(&audit::TABLE.read(path)?)?;
-        let tls = effective::tls(&tls::TABLE.read(path)?)?;
-        let azure = effective::azure(&azure::TABLE.read(path)?)?;
-        let tables = [
-            ("candidate", candidate),
-            ("serve", store),
-            ("access", access),
-            ("audit", audit),
-            ("tls", tls),
-            ("azure", azure),
-        ];
+        let store = effective::store(&Settings::load(Scope::Store, path)?)?;
         if self.json {
-            let object = tables
-                .iter()
-                .map(|(name, rows)| ((*name).to_owned(), effective::with_origins(rows)));
-            output::json(&Value::Object(object.collect::<Map<_, _>>()))?;
-            return Ok(());
+            let mut object = Value::Null;
+            for row in &candidate {
+                object["candidate"][&row.key] = row.json();
+            }
+            for row in &store {
+                if let Some((table, key)) = row.key.split_once('.') {
+                    object[table][key] = row.json();
+                }
+            }
+            return output::json(&object);
         }
         let mut table = output::table(&["KEY", "VALUE", "ORIGIN"]);
-        for (name, rows) in &tables {
-            for row in rows {
-                let key = match *name {
-                    "candidate" => row.key.to_owned(),
-                    name => format!("{name}.{}", row.key),
-                };
-                table.add_row([key, effective::text(&row.value), row.origin.clone()]);
-            }
+        for row in candidate.into_iter().chain(store) {
+            table.add_row([row.key, effective::text(&row.value), row.origin]);
         }
         output::print_table(&table)
     }

@@ -1,20 +1,17 @@
 //! The processes of the demo.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::ValueEnum;
 use nix::sys::signal::Signal;
+use tenure::__cli::{Scope, Settings};
 use tenure::config::{Origin, Peer};
 
-use crate::processes::{self, Network, Process, in_background, start_store, this_program};
+use crate::processes::{self, ProcessSet, STORE, this_program};
 
 /// The election that the workers compete in.
 pub(super) const ELECTION: &str = "demo/log-rollup";
@@ -38,22 +35,12 @@ impl fmt::Display for Worker {
     }
 }
 
-/// Workers, and the store or the network that they need, in a temporary directory. A drop kills all
-/// processes.
+/// Workers, and the store that they need with [`DemoStrategy::Lease`].
 #[derive(Debug)]
 pub(super) struct Fleet {
+    strategy: DemoStrategy,
     lease_duration: Duration,
-    backend: Backend,
-    workers: BTreeMap<Worker, Process>,
-    /// Dropped last, because the others write to it.
-    folder: tempfile::TempDir,
-}
-
-/// The means by which the workers elect a leader.
-#[derive(Debug)]
-pub(super) enum Backend {
-    Store(Process, SocketAddr),
-    Peers(Network),
+    pub(super) processes: ProcessSet,
 }
 
 impl Fleet {
@@ -63,35 +50,21 @@ impl Fleet {
         workers: u32,
         lease_duration: Duration,
     ) -> anyhow::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("tenure-demo-").tempdir()?;
-        fs::create_dir(folder.path().join("logs"))?;
-        let workers: Vec<Worker> = (1..=workers).map(Worker).collect();
+        let has_store = strategy == DemoStrategy::Lease;
         let mut fleet = Self {
+            strategy,
             lease_duration,
-            backend: match strategy {
-                DemoStrategy::Lease => {
-                    let listen = (Ipv4Addr::LOCALHOST, 0).into();
-                    let spawn = |mut store: Command| Ok(store.spawn()?);
-                    let (store, address) = start_store(folder.path(), listen, spawn)?;
-                    Backend::Store(store, address)
-                }
-                DemoStrategy::Bully => {
-                    let numbers: Vec<u32> = workers.iter().map(|worker| worker.0).collect();
-                    Backend::Peers(Network::start(&numbers)?)
-                }
-            },
-            workers: BTreeMap::new(),
-            folder,
+            processes: ProcessSet::new("tenure-demo-", "worker", workers, has_store)?,
         };
-        for worker in workers {
-            fleet.start_worker(worker)?;
+        fs::create_dir(fleet.logs())?;
+        for worker in 1..=workers {
+            fleet.start_worker(Worker(worker))?;
         }
         Ok(fleet)
     }
 
     /// Starts or restarts a worker.
     pub(super) fn start_worker(&mut self, worker: Worker) -> anyhow::Result<()> {
-        let log = self.folder.path().join(format!("{worker}.log"));
         let settings = self.settings(worker).into_iter();
         let mut command = this_program(&["demo-worker"]);
         command
@@ -103,32 +76,27 @@ impl Fleet {
             .arg(self.logs())
             .arg("--database")
             .arg(self.database());
-        in_background(&mut command, &log)?;
-        let process = command.spawn().map(Process);
-        let process = process.with_context(|| format!("can't start {worker}"))?;
-        self.workers.insert(worker, process);
-        Ok(())
+        self.processes.start(worker.0, command).map(drop)
     }
 
     /// The settings of a worker. Nothing else differs between the strategies.
     fn settings(&self, worker: Worker) -> Vec<(&'static str, String)> {
         let lease = self.lease_duration.as_millis();
+        let network = &self.processes.network;
         let mut settings = vec![
             ("election", ELECTION.into()),
             ("candidate", worker.0.to_string()),
             ("lease_duration", format!("{lease}ms")),
         ];
-        match &self.backend {
-            Backend::Store(_, address) => settings.push(("servers", format!("http://{address}"))),
-            Backend::Peers(network) => {
-                let state = self.folder.path().join(format!("{worker}-state"));
+        match self.store_url() {
+            Some(url) => settings.push(("servers", url)),
+            None => {
+                let state = self.processes.folder().join(format!("{worker}-state"));
+                let peers = network.peers_of(worker.0, |_| Peer::DEFAULT_PRIORITY);
                 settings.extend([
                     ("strategy", "bully".into()),
                     ("bully.node", worker.0.to_string()),
-                    (
-                        "bully.peers",
-                        network.peers_of(worker.0, |_| Peer::DEFAULT_PRIORITY),
-                    ),
+                    ("bully.peers", peers),
                     ("bully.listen", network.listen_address(worker.0).to_string()),
                     ("bully.state_dir", state.to_string_lossy().into_owned()),
                     // Long for such a lease, because all members share one machine.
@@ -141,7 +109,7 @@ impl Fleet {
 
     /// The longest time without a leader after a leader that could not release its lease.
     pub(super) fn worst_without_leader(&self) -> anyhow::Result<Duration> {
-        let mut settings = tenure::__cli::settings();
+        let mut settings = Settings::new(Scope::Candidate);
         for (key, value) in self.settings(Worker(1)) {
             settings.set(key, [value], Origin::Environment(key.into()));
         }
@@ -149,29 +117,24 @@ impl Fleet {
         processes::worst_without_leader(&config)
     }
 
-    pub(super) const fn backend(&self) -> &Backend {
-        &self.backend
-    }
-
-    pub(super) fn folder(&self) -> &Path {
-        self.folder.path()
+    /// The address of the store, if there is one.
+    pub(super) fn store_url(&self) -> Option<String> {
+        let has_store = self.strategy == DemoStrategy::Lease;
+        let address = || self.processes.network.listen_address(STORE);
+        has_store.then(|| format!("http://{}", address()))
     }
 
     pub(super) fn database(&self) -> PathBuf {
-        self.folder.path().join("summary.db")
+        self.processes.folder().join("summary.db")
     }
 
     /// All workers that were started and not waited for.
-    pub(super) fn workers(&self) -> impl Iterator<Item = Worker> {
-        self.workers.keys().copied()
-    }
-
-    /// Signals a worker.
-    pub(super) fn signal(&self, worker: Worker, signal: Signal) -> anyhow::Result<()> {
-        let process = self.workers.get(&worker);
-        process
-            .with_context(|| format!("no {worker}"))?
-            .signal(signal)
+    pub(super) fn workers(&self) -> Vec<Worker> {
+        let numbers = self.processes.numbers().into_iter();
+        numbers
+            .filter(|&number| number != STORE)
+            .map(Worker)
+            .collect()
     }
 
     /// Writes log lines for the workers to count.
@@ -184,27 +147,21 @@ impl Fleet {
 
     /// Stops the workers, then the store; fails if a process does not stop.
     pub(super) fn stop(mut self) -> anyhow::Result<()> {
-        for process in self.workers.values() {
-            process.signal(Signal::SIGTERM)?;
+        let workers = self.workers();
+        for worker in &workers {
+            self.processes.signal(worker.0, Signal::SIGTERM)?;
         }
-        for (worker, process) in &mut self.workers {
-            process.wait_for_success(&worker.to_string())?;
+        for worker in &workers {
+            self.processes.wait_for_end(worker.0)?;
         }
-        if let Backend::Store(store, _) = &mut self.backend {
-            store.signal(Signal::SIGTERM)?;
-            store.wait_for_success("the store")?;
+        if self.strategy == DemoStrategy::Lease {
+            self.processes.signal(STORE, Signal::SIGTERM)?;
+            self.processes.wait_for_end(STORE)?;
         }
         Ok(())
     }
 
-    /// Waits for the end of a worker that was asked to stop.
-    pub(super) fn wait_for_end(&mut self, worker: Worker) -> anyhow::Result<()> {
-        let process = self.workers.remove(&worker);
-        let mut process = process.with_context(|| format!("no {worker}"))?;
-        process.wait_for_success(&worker.to_string())
-    }
-
     fn logs(&self) -> PathBuf {
-        self.folder.path().join("logs")
+        self.processes.folder().join("logs")
     }
 }

@@ -1,7 +1,7 @@
 //! `tenure demo`: leader election in a minute.
 //!
 //! Real processes, sockets and disks. All figures come from the fenced table that the workers write
-//! to, not from what the workers report about themselves.
+//! to, not from reports of the workers.
 
 mod runner;
 

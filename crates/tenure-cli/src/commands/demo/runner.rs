@@ -6,14 +6,14 @@ use anyhow::{Context, anyhow, bail};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::fleet::{Backend, DemoStrategy, ELECTION, Fleet, Worker};
+use super::fleet::{DemoStrategy, ELECTION, Fleet, Worker};
 use super::measure;
 use super::report::Report;
 use super::work_log::{Work, WorkLog};
 use crate::processes::{Interrupt, SecondSignal};
 
-/// What a busy machine may add to a failover: the start of the new leader's task, and its first
-/// write.
+/// The time that a busy machine may add to a failover: the start of the new leader's task, and its
+/// first write.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// The time of a clean handover: the last write of the old leader, the release, the first write of
@@ -111,13 +111,14 @@ impl DemoRunner {
         let lease = self.lease_duration;
         let mut fields = json!({"workers": workers, "election": ELECTION,
             "lease_duration_ms": lease.as_millis(),
-            "folder": self.fleet.folder().to_string_lossy()});
-        let setup = match self.fleet.backend() {
-            Backend::Store(_, address) => {
-                fields["store"] = format!("http://{address}").into();
-                format!("a lease store at http://{address} and {workers} workers")
+            "folder": self.fleet.processes.folder().to_string_lossy()});
+        let setup = match self.fleet.store_url() {
+            Some(url) => {
+                let setup = format!("a lease store at {url} and {workers} workers");
+                fields["store"] = url.into();
+                setup
             }
-            Backend::Peers(_) => format!("{workers} workers without a store"),
+            None => format!("{workers} workers without a store"),
         };
         self.report.event(
             "started",
@@ -136,7 +137,7 @@ impl DemoRunner {
         let old = leader.worker;
         let text = "is killed (SIGKILL): it can't release its lease, which must expire";
         self.report_fault("sigkill", old, text)?;
-        self.fleet.signal(old, Signal::SIGKILL)?;
+        self.fleet.processes.signal(old.0, Signal::SIGKILL)?;
         self.await_failover(("sigkill", "the kill"), &leader, self.bound)?;
         self.fleet.start_worker(old)?;
         self.report_worker("restarted", old, "is restarted, and follows")
@@ -153,7 +154,7 @@ impl DemoRunner {
 
         let text = "continues (SIGCONT), and is about to write its result";
         self.report_fault("sigcont", old, text)?;
-        self.fleet.signal(old, Signal::SIGCONT)?;
+        self.fleet.processes.signal(old.0, Signal::SIGCONT)?;
         let is_stale = |work: &Work| work.epoch == leader.epoch && !work.accepted;
         match self.await_work(Duration::from_secs(3), is_stale)? {
             Some(refused) => {
@@ -175,17 +176,14 @@ impl DemoRunner {
     fn cut_leader_off(&mut self) -> anyhow::Result<()> {
         let leader = self.leader()?;
         let old = leader.worker;
-        let Backend::Peers(network) = self.fleet.backend() else {
-            bail!("there is no network between the workers to cut");
-        };
-        let all: Vec<Worker> = self.fleet.workers().collect();
+        let all = self.fleet.workers();
         let followers = all.iter().copied().filter(|&worker| worker != old);
         let followers = followers.take((all.len() - 1) / 2 - 1);
         let side: Vec<u32> = std::iter::once(old)
             .chain(followers)
             .map(|it| it.0)
             .collect();
-        network.cut_off(&side)?;
+        self.fleet.processes.network.cut_off(&side);
         let text = format!(
             "is cut off from the majority: {} of {} workers are on its side",
             side.len(),
@@ -194,9 +192,7 @@ impl DemoRunner {
         self.report_fault("cut", old, &text)?;
         self.await_failover(("cut", "the cut"), &leader, self.bound)?;
         self.wait_until(self.report.elapsed() + self.lease_duration / 4)?;
-        if let Backend::Peers(network) = self.fleet.backend() {
-            network.heal()?;
-        }
+        self.fleet.processes.network.heal();
         self.report_worker("healed", old, "is connected again, and follows")
     }
 
@@ -205,12 +201,12 @@ impl DemoRunner {
         let old = leader.worker;
         let text = "is stopped (SIGTERM): it ends its task, then releases the lease";
         self.report_fault("sigterm", old, text)?;
-        self.fleet.signal(old, Signal::SIGTERM)?;
+        self.fleet.processes.signal(old.0, Signal::SIGTERM)?;
         self.await_failover(("sigterm", "the stop"), &leader, self.handover_bound)?;
-        self.fleet.wait_for_end(old)
+        self.fleet.processes.wait_for_end(old.0)
     }
 
-    /// Stops all processes, and reports what the table shows.
+    /// Stops all processes, and reports the result of the table.
     fn finish(mut self) -> anyhow::Result<bool> {
         self.fleet.stop()?;
         self.work.read()?;
@@ -311,11 +307,15 @@ impl DemoRunner {
                 leader = newest.clone();
             }
             std::thread::sleep(POLL_INTERVAL);
-            self.fleet.signal(leader.worker, Signal::SIGSTOP)?;
+            self.fleet
+                .processes
+                .signal(leader.worker.0, Signal::SIGSTOP)?;
             if self.work.is_unlocked() {
                 return Ok(leader);
             }
-            self.fleet.signal(leader.worker, Signal::SIGCONT)?;
+            self.fleet
+                .processes
+                .signal(leader.worker.0, Signal::SIGCONT)?;
         }
         bail!("the leader held the table's lock each time it was frozen")
     }

@@ -2,14 +2,10 @@
 
 use tokio::process::Command;
 
-/// The variable with secrets of the store.
-const STORE_SECRETS: &str = "TENURE_AZURE_ACCOUNTS";
-
 /// Removes this program's secrets from the environment of a command. Neither the command nor the
 /// health command needs them, and a program that reads the key of a member can vote in its name.
 pub(super) fn remove_secrets(command: &mut Command) {
     for secret in tenure::__cli::secret_variables() {
         command.env_remove(secret);
     }
-    command.env_remove(STORE_SECRETS);
 }

@@ -5,13 +5,12 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use clap::Args;
-use nix::sys::signal::{Signal, killpg};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tenure::{Config, HealthCheck};
 use tokio::process::Command;
 
 use super::environment::remove_secrets;
+use super::process_group::ProcessGroup;
 use crate::exit::code_of_status;
 
 /// The health command and its timing.
@@ -90,7 +89,7 @@ async fn run(mut command: Command) -> Result<(), String> {
         .map_err(|error| format!("can't run the health command: {error}"))?;
     // After the timeout this future is dropped, and the group with it.
     let pid = child.id().and_then(|id| i32::try_from(id).ok());
-    let _group = pid.map(|pid| HealthGroup(Pid::from_raw(pid)));
+    let _group = pid.map(|pid| ProcessGroup::new(Pid::from_raw(pid)));
     match child.wait().await {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!(
@@ -100,28 +99,5 @@ async fn run(mut command: Command) -> Result<(), String> {
         // `orphans` has collected its exit status, so the result is unknown.
         Err(error) if error.raw_os_error() == Some(nix::errno::Errno::ECHILD as i32) => Ok(()),
         Err(error) => Err(format!("can't wait for the health command: {error}")),
-    }
-}
-
-/// The process group of the health command. A drop kills all its processes.
-struct HealthGroup(Pid);
-
-/// How many milliseconds a drop waits at most for the processes that it has killed.
-const DROP_TIMEOUT_MS: u32 = 50;
-
-impl Drop for HealthGroup {
-    fn drop(&mut self) {
-        let _ = killpg(self.0, Signal::SIGKILL);
-        // This process adopts the children of the program and must collect them, because a term may
-        // be long and run many health commands. Only this group: the exit status of the command is
-        // for `supervise`.
-        let group = Pid::from_raw(-self.0.as_raw());
-        for _ in 0..DROP_TIMEOUT_MS {
-            match waitpid(group, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::StillAlive) => std::thread::sleep(Duration::from_millis(1)),
-                Ok(_) => {}
-                Err(_) => return,
-            }
-        }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use tokio::time::sleep;
 
@@ -16,8 +17,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// than one, unless a process is stuck in it.
 const DROP_TIMEOUT_MS: u32 = 50;
 
-/// A process group. A drop kills all its processes, so that the command ends with the task that
-/// runs it.
+/// A process group of the command or of the health command. A drop kills all its processes, so that
+/// they end with the task that runs them.
 #[derive(Debug)]
 pub(super) struct ProcessGroup(Pid);
 
@@ -38,11 +39,15 @@ impl ProcessGroup {
             self.signal(Signal::SIGKILL);
             sleep(POLL_INTERVAL).await;
         }
+        orphans::collect();
     }
 
-    /// Whether no process is left; collects those that have ended, including adopted orphans.
+    /// Whether no process is left. Collects those of the group that have ended, including adopted
+    /// orphans, and no others: the exit statuses of other children are read elsewhere.
     fn is_gone(&self) -> bool {
-        orphans::collect();
+        let group = Pid::from_raw(-self.0.as_raw());
+        let ended = || waitpid(group, Some(WaitPidFlag::WNOHANG)).ok()?.pid();
+        while ended().is_some() {}
         killpg(self.0, None) == Err(Errno::ESRCH)
     }
 }

@@ -4,27 +4,27 @@ mod keys;
 mod open_files;
 mod start_rules;
 
+use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use nix::sys::resource::{Resource, setrlimit};
-use tenure::config::ConfigError;
-use tenure_azure::server::{Azure, AzureConfig};
-use tenure_server::access::{self, Access};
+use tenure::__cli::{Scope, Settings};
+use tenure::config::{ConfigError, Origin};
+use tenure_azure::server::{Azure, AzureConfig, ServedAccount};
+use tenure_server::access::{Access, mark_guarded};
 use tenure_server::audit::{Audit, AuditEntry, AuditKind};
 use tenure_server::{EngineConfig, Server, Store, StoreConfig, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{debug, error, info, warn};
 
-use crate::settings::access::{self as access_table, AccessSettings};
-use crate::settings::audit as audit_table;
-use crate::settings::azure::{self, Accounts};
-use crate::settings::serve::{self as table, StoreSettings};
-use crate::settings::{lossy, set_flag, tls};
+use crate::settings::access::AccessSettings;
+use crate::settings::serve::{self, StoreSettings};
+use crate::settings::{audit, azure, tls};
 use crate::{output, parent, permissions, runtime};
 
 /// Serve a lease store
@@ -40,7 +40,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Storage of leases: on disk, or in memory (lost at exit, for development) [default: embedded]
-    #[arg(long, value_parser = table::ENGINES)]
+    #[arg(long, value_parser = serve::ENGINES)]
     engine: Option<String>,
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
@@ -84,35 +84,44 @@ impl Serve {
         if let Some(parent) = self.parent {
             parent::end_with(parent)?;
         }
+        let settings = self.settings()?;
         let StoreSettings {
             listen,
             engine,
             limits,
-        } = self.settings()?;
+        } = StoreSettings::new(&settings)?;
         for warning in limits.warnings() {
             warn!("{warning}");
         }
-        let tls = self.tls()?;
-        let azure = self.azure(listen, tls.is_some())?;
-        let data_dir = engine.data_dir();
-        let access = start_rules::open_access(self.access()?, listen, tls.is_some(), data_dir)?;
-        let audit = audit_table::open(&audit_table::TABLE.read(self.config.as_deref())?)?;
+        let tls = tls::open(&settings)?;
+        if let Some(key) = tls::file(&settings, "tls.key")? {
+            permissions::check_key(key.as_ref());
+        }
+        let azure = self.azure(&settings, listen, tls.is_some())?;
+        let data_dir = match &engine {
+            EngineConfig::Embedded { data_dir } => Some(data_dir.as_path()),
+            EngineConfig::Memory => None,
+        };
+        let access_settings = self.access(&settings)?;
+        let access = start_rules::open_access(access_settings, listen, tls.is_some(), data_dir)?;
+        let audit = audit::open(&settings)?;
         // A core dump would have tokens and lease ids.
         if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
             debug!(%error, "can't turn off core dumps");
         }
 
-        if let EngineConfig::Embedded { data_dir } = &engine {
+        if let Some(data_dir) = data_dir {
             permissions::check_folder(data_dir);
         }
         let limits = open_files::raise_limit(limits);
         let store = Store::open(StoreConfig::new(engine.clone()).with_limits(limits))?;
-        if let (true, Some(data_dir)) = (access.is_guarded(), engine.data_dir()) {
-            access::mark_guarded(data_dir)
+        if let (true, Some(data_dir)) = (access.is_guarded(), data_dir) {
+            mark_guarded(data_dir)
                 .with_context(|| format!("can't write into {}", data_dir.display()))?;
         }
-        let azure = azure.map(|config| Azure::open(&store, engine.data_dir(), config));
-        let azure = azure.transpose()?;
+        let azure = azure
+            .map(|config| Azure::open(&store, config))
+            .transpose()?;
         runtime::multi_thread()?.block_on(async {
             let stopped = runtime::stop_signal()?;
             let mut server =
@@ -150,55 +159,52 @@ impl Serve {
         })
     }
 
-    fn settings(&self) -> Result<StoreSettings, ConfigError> {
-        let mut settings = table::TABLE.read(self.config.as_deref())?;
-        let data_dir = self.data_dir.as_ref();
-        let data_dir = data_dir.map(|folder| lossy(folder.as_os_str()));
-        set_flag(&mut settings, "listen", "--listen", &self.listen);
-        set_flag(&mut settings, "engine", "--engine", &self.engine);
-        set_flag(&mut settings, "data_dir", "--data-dir", &data_dir);
-        StoreSettings::new(&settings)
-    }
-
-    fn access(&self) -> Result<AccessSettings, ConfigError> {
-        let mut settings = access_table::TABLE.read(self.config.as_deref())?;
-        let file = self.access.as_ref().map(|file| lossy(file.as_os_str()));
-        set_flag(&mut settings, "file", "--access", &file);
-        let mut settings = AccessSettings::new(&settings)?;
-        settings.allow_plain_http |= self.allow_plain_http;
-        settings.allow_anonymous |= self.allow_anonymous;
+    fn settings(&self) -> Result<Settings, ConfigError> {
+        let mut settings = Settings::load(Scope::Store, self.config.as_deref())?;
+        settings.set_flag("serve.listen", &self.listen);
+        settings.set_flag("serve.engine", &self.engine);
+        let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);
+        settings.set_flag("serve.data_dir", &data_dir.map(Cow::into_owned));
+        let access = self.access.as_deref().map(Path::to_string_lossy);
+        settings.set_flag("access.file", &access.map(Cow::into_owned));
+        settings.set_flag("tls.certificate", &self.tls_certificate);
+        settings.set_flag("tls.key", &self.tls_key);
         Ok(settings)
     }
 
-    fn tls(&self) -> Result<Option<Tls>, ConfigError> {
-        let mut settings = tls::TABLE.read(self.config.as_deref())?;
-        let certificate = &self.tls_certificate;
-        set_flag(
-            &mut settings,
-            "certificate",
-            "--tls-certificate",
-            certificate,
-        );
-        set_flag(&mut settings, "key", "--tls-key", &self.tls_key);
-        let tls = tls::open(&settings)?;
-        if let Some(key) = tls::file(&settings, "key")? {
-            permissions::check_key(key.as_ref());
-        }
-        Ok(tls)
+    fn access(&self, settings: &Settings) -> Result<AccessSettings, ConfigError> {
+        let mut access = AccessSettings::new(settings)?;
+        access.allow_plain_http |= self.allow_plain_http;
+        access.allow_anonymous |= self.allow_anonymous;
+        Ok(access)
     }
 
+    /// The configuration of the Azure Blob lease protocol, if a flag or a setting enables it.
     fn azure(
         &self,
+        settings: &Settings,
         listen: SocketAddr,
         over_tls: bool,
     ) -> Result<Option<AzureConfig>, ConfigError> {
-        let settings = azure::TABLE.read(self.config.as_deref())?;
-        let accounts = match (self.azure, self.azure_dev) {
-            (_, true) => Accounts::Development,
-            (true, false) => Accounts::OfSettings,
-            (false, false) => Accounts::IfSet,
-        };
-        azure::open(&settings, accounts, listen, over_tls)
+        if self.azure_dev && !listen.ip().is_loopback() {
+            return Err(ConfigError::Invalid {
+                origin: Origin::Flag("--azure-dev".into()),
+                key: "listen".into(),
+                value: listen.to_string(),
+                reason: "the key of the development account is public: it needs a loopback address"
+                    .into(),
+            });
+        }
+        if !(self.azure || self.azure_dev || settings.has_table("azure")) {
+            return Ok(None);
+        }
+        let mut config = azure::config(settings)?;
+        config.over_tls = over_tls;
+        if self.azure_dev {
+            config.accounts.push(ServedAccount::development());
+        }
+        azure::check(settings, &config)?;
+        Ok(Some(config))
     }
 }
 

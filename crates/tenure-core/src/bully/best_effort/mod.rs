@@ -29,11 +29,11 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::node_state::NodeState;
+use super::node_state::{Context, NodeState};
 use super::settings::mutation;
-use super::{ElectionId, NodeId, PeerEffect, PeerMessage};
+use super::{ElectionId, NodeId, PeerEffect, PeerInput, PeerMessage};
 use crate::detector::Verdict;
-use crate::{Epoch, Instant, Random};
+use crate::{Epoch, Instant};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BestEffort {
@@ -55,13 +55,7 @@ pub(super) struct BestEffort {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Status {
     /// It asks whether all better members are down. (Elec1)
-    Asking {
-        down: BTreeSet<NodeId>,
-        /// A better member is up, so this round decides nothing.
-        void: bool,
-        /// Whether a leader that works must give way.
-        preempt: bool,
-    },
+    Asking(Asking),
     /// It stops all worse members. (Elec2)
     Halting {
         acks: BTreeSet<NodeId>,
@@ -83,6 +77,15 @@ pub(super) enum Status {
     Leading { epoch: Epoch },
 }
 
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Asking {
+    pub(super) down: BTreeSet<NodeId>,
+    /// A better member is up, so this round decides nothing.
+    pub(super) void: bool,
+    /// Whether a leader that works must give way.
+    pub(super) preempt: bool,
+}
+
 impl Status {
     /// The name of the variant, in kebab case.
     pub(super) const fn as_str(&self) -> &'static str {
@@ -93,14 +96,6 @@ impl Status {
             Self::Waiting => "waiting",
             Self::Following { .. } => "following",
             Self::Leading { .. } => "leading",
-        }
-    }
-
-    const fn asking() -> Self {
-        Self::Asking {
-            down: BTreeSet::new(),
-            void: false,
-            preempt: false,
         }
     }
 }
@@ -116,7 +111,7 @@ impl BestEffort {
         };
         let (status, election) = match state.record.accepted {
             Some(accepted) => (Status::Waiting, accepted),
-            None => (Status::asking(), fresh),
+            None => (Status::Asking(Asking::default()), fresh),
         };
         let accepted = state.record.accepted.into_iter();
         Self {
@@ -142,19 +137,10 @@ impl BestEffort {
         }
     }
 
-    pub(super) const fn due(&self) -> Instant {
-        self.tick_at
-    }
-
-    pub(super) fn handle_timeout(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        random: &mut dyn Random,
-    ) {
-        if now >= self.tick_at {
-            self.tick(state, now);
-            self.tick_at = now + random.jitter(self.pace(state));
+    pub(super) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        if cx.now >= self.tick_at {
+            self.tick(cx);
+            self.tick_at = cx.now + cx.random.jitter(self.pace(cx.state));
         }
     }
 
@@ -168,35 +154,35 @@ impl BestEffort {
     }
 
     /// Sends and asks again what matters: any message may have been lost.
-    fn tick(&mut self, state: &mut NodeState, now: Instant) {
+    fn tick(&mut self, cx: &mut Context<'_>) {
         match &self.status {
-            Status::Asking { void, .. } => {
-                let first = self.election.number == 0 || self.election.organiser != state.me();
-                if first || (*void && !mutation!(state.settings, AskAgain)) {
-                    self.organise(state, now);
+            Status::Asking(asking) => {
+                let first = self.election.number == 0 || self.election.organiser != cx.state.me();
+                if first || (asking.void && !mutation!(cx.state.settings, AskAgain)) {
+                    self.organise(cx);
                 }
             }
             Status::Halting { .. } => {
-                if !mutation!(state.settings, HaltAgain) {
+                if !mutation!(cx.state.settings, HaltAgain) {
                     // The member may have gone since the last question.
-                    if let Some(&open) = self.open(state).first() {
-                        self.ask(state, open);
+                    if let Some(&open) = self.open(cx.state).first() {
+                        self.ask(cx, open);
                     }
-                    self.halt(state, now);
+                    self.halt(cx);
                 }
             }
             Status::PersistingEpoch { .. } => {}
             Status::Waiting | Status::Following { .. } => {
-                if self.may_take_over(state, now) {
-                    self.organise(state, now);
+                if self.may_take_over(cx) {
+                    self.organise(cx);
                     return;
                 }
                 let organiser = self.election.organiser;
-                let ack = self.ack(state);
-                state.send(organiser, ack);
-                self.ask(state, organiser);
+                let ack = self.ack(cx.state);
+                cx.state.send(organiser, ack);
+                self.ask(cx, organiser);
             }
-            Status::Leading { epoch } => state.send_all(PeerMessage::Norm {
+            Status::Leading { epoch } => cx.state.send_all(PeerMessage::Norm {
                 election: self.election,
                 epoch: *epoch,
             }),
@@ -205,13 +191,13 @@ impl BestEffort {
 
     /// Whether it takes the place of the leader that it follows: it is better, is configured to,
     /// and has not come and gone lately.
-    fn may_take_over(&self, state: &NodeState, now: Instant) -> bool {
-        let settings = &state.settings;
+    fn may_take_over(&self, cx: &Context<'_>) -> bool {
+        let settings = &cx.state.settings;
         matches!(self.status, Status::Following { .. })
             && settings.preempt()
-            && state.may_campaign(now)
-            && state.is_better(state.me(), self.election.organiser)
-            && now >= self.followed_since + settings.timings.hold_down()
+            && cx.state.may_campaign(cx.now)
+            && cx.state.is_better(cx.state.me(), self.election.organiser)
+            && cx.now >= self.followed_since + settings.timings.hold_down()
     }
 
     fn ack(&self, state: &NodeState) -> PeerMessage {
@@ -221,9 +207,9 @@ impl BestEffort {
         }
     }
 
-    fn ask(&mut self, state: &mut NodeState, node: NodeId) {
+    fn ask(&mut self, cx: &mut Context<'_>, node: NodeId) {
         if self.asked.insert(node) {
-            state.outbox.effect(PeerEffect::Ask {
+            cx.state.outbox.ready.effect(PeerEffect::Ask {
                 node,
                 round: self.round,
             });
@@ -239,86 +225,78 @@ impl BestEffort {
     ///
     /// The number is new, so that no message of an earlier election counts for this one. It need
     /// not be durable, because the incarnation is.
-    pub(super) fn organise(&mut self, state: &mut NodeState, now: Instant) {
-        let preempt = self.may_take_over(state, now);
+    pub(super) fn organise(&mut self, cx: &mut Context<'_>) {
+        let preempt = self.may_take_over(cx);
         let earlier = match &self.status {
-            Status::Asking { down, .. } if mutation!(state.settings, SameRound) => down.clone(),
+            Status::Asking(it) if mutation!(cx.state.settings, SameRound) => it.down.clone(),
             _ => BTreeSet::new(),
         };
-        self.reset(state, now);
-        if !state.may_campaign(now) {
+        self.reset(cx);
+        if !cx.state.may_campaign(cx.now) {
             return;
         }
-        let me = state.me();
+        let me = cx.state.me();
         let mine = self.accepted.get(&me).map_or(0, |newest| newest.number);
-        let number = if mutation!(state.settings, FreshElection) {
+        let number = if mutation!(cx.state.settings, FreshElection) {
             1
         } else {
             mine + 1
         };
         self.election = ElectionId {
             organiser: me,
-            incarnation: state.record.incarnation,
+            incarnation: cx.state.record.incarnation,
             number,
         };
         self.accepted.insert(me, self.election);
-        self.status = Status::Asking {
+        self.status = Status::Asking(Asking {
             down: earlier,
             void: false,
             preempt,
-        };
-        let settings = state.settings.clone();
+        });
+        let settings = cx.state.settings.clone();
         for better in settings.members.better(me) {
-            self.ask(state, better);
+            self.ask(cx, better);
         }
-        self.decide(state, now);
+        self.decide(cx);
     }
 
     /// Leaves the current state. The organiser that it had accepted no longer counts on it: it was
     /// down, or has said that it has moved on. An acknowledgement that still waits for a slow disk
     /// never leaves: it would make a leader of a member that is up again, beside the next one.
-    fn reset(&mut self, state: &mut NodeState, now: Instant) {
-        state.outbox.discard_held();
-        if state.record.accepted.take().is_some() {
-            state.persist();
+    fn reset(&mut self, cx: &mut Context<'_>) {
+        cx.state.outbox.discard_held();
+        if cx.state.record.accepted.take().is_some() {
+            cx.state.persist();
         }
-        self.step_down(state, now);
+        self.step_down(cx);
         self.new_round();
-        self.status = Status::asking();
-        self.election.organiser = state.me();
-        self.election.incarnation = state.record.incarnation;
+        self.status = Status::Asking(Asking::default());
+        self.election.organiser = cx.state.me();
+        self.election.incarnation = cx.state.record.incarnation;
         self.election.number = 0;
-        self.tick_at = now;
+        self.tick_at = cx.now;
     }
 
     /// Ends its own term, if it leads.
-    fn step_down(&mut self, state: &mut NodeState, now: Instant) {
+    fn step_down(&mut self, cx: &mut Context<'_>) {
         if matches!(self.status, Status::Leading { .. }) {
-            state.supersede(now);
+            cx.state.supersede(cx.now);
         }
-        state.see_leader(None);
+        cx.state.see_leader(None);
     }
 
     /// Goes on to halting if all better members are down, *in this round*: a member that was down
     /// in an earlier one may be up again, and follow a leader.
-    fn decide(&mut self, state: &mut NodeState, now: Instant) {
-        let Status::Asking {
-            down,
-            void,
-            preempt,
-        } = &self.status
-        else {
+    fn decide(&mut self, cx: &mut Context<'_>) {
+        let Status::Asking(asking) = &self.status else {
             return;
         };
-        let settings = state.settings.clone();
-        let all_down = settings
-            .members
-            .better(state.me())
-            .all(|b| down.contains(&b));
-        if !all_down || (*void && !mutation!(state.settings, SameRound)) {
+        let (members, me) = (&cx.state.settings.members, cx.state.me());
+        let all_down = members.better(me).all(|it| asking.down.contains(&it));
+        if !all_down || (asking.void && !mutation!(cx.state.settings, SameRound)) {
             return;
         }
-        let preempt = *preempt;
+        let preempt = asking.preempt;
         self.new_round();
         self.status = Status::Halting {
             acks: BTreeSet::new(),
@@ -327,12 +305,12 @@ impl BestEffort {
             preempt,
         };
         // About all of them at once: if several are down, that takes no longer than for one.
-        for worse in self.open(state) {
-            self.ask(state, worse);
+        for worse in self.open(cx.state) {
+            self.ask(cx, worse);
         }
-        self.halt(state, now);
-        if !mutation!(state.settings, CompletionEverywhere) {
-            self.try_win(state, now);
+        self.halt(cx);
+        if !mutation!(cx.state.settings, CompletionEverywhere) {
+            self.try_win(cx);
         }
     }
 
@@ -341,7 +319,7 @@ impl BestEffort {
     /// **One after the other, in the order of their ranks** (Stoller 1997). If it halted all at
     /// once, a worse organiser could still get the acknowledgement of a member that has accepted
     /// this one.
-    fn halt(&mut self, state: &mut NodeState, now: Instant) {
+    fn halt(&mut self, cx: &mut Context<'_>) {
         let Status::Halting { preempt, .. } = self.status else {
             return;
         };
@@ -349,14 +327,14 @@ impl BestEffort {
             election: self.election,
             preempt,
         };
-        let mut open = self.open(state);
-        if !mutation!(state.settings, OneAfterTheOther) {
+        let mut open = self.open(cx.state);
+        if !mutation!(cx.state.settings, OneAfterTheOther) {
             open.truncate(1);
         }
         for worse in open {
-            state.send(worse, halt);
+            cx.state.send(worse, halt);
         }
-        self.tick_at = now + state.settings.timings.message_lifetime();
+        self.tick_at = cx.now + cx.lifetime();
     }
 
     /// The worse members that are neither waiting nor down, best first.
@@ -372,120 +350,115 @@ impl BestEffort {
 
     /// Wins if all worse members wait or are down. Called wherever one of them is accounted for:
     /// the last one may be down, and then no `Ack` comes.
-    fn try_win(&mut self, state: &mut NodeState, now: Instant) {
+    fn try_win(&mut self, cx: &mut Context<'_>) {
         let Status::Halting { acks, highest, .. } = &self.status else {
             return;
         };
-        if !self.open(state).is_empty() {
+        if !self.open(cx.state).is_empty() {
             return;
         }
         let (acks, known) = (acks.clone(), *highest);
-        let Some(epoch) = state.next_epoch(now, known) else {
-            return self.reset(state, now);
+        let Some(epoch) = cx.state.next_epoch(cx.now, known) else {
+            return self.reset(cx);
         };
         // A member that was to be halted and is down by now need not learn of it when it is back.
-        state.outbox.discard_held();
+        cx.state.outbox.discard_held();
         // The epoch is durable before any member learns of it: it is never given to another term.
-        state.record.highest = Some(epoch);
-        state.record.voted = None;
-        state.persist();
+        cx.state.record.highest = Some(epoch);
+        cx.state.record.voted = None;
+        cx.state.persist();
         self.status = Status::PersistingEpoch { acks, epoch };
     }
 
     /// All records are on disk.
-    pub(super) fn handle_persisted(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        random: &mut dyn Random,
-    ) {
+    pub(super) fn handle_persisted(&mut self, cx: &mut Context<'_>) {
         let Status::PersistingEpoch { acks, epoch } = &self.status else {
             return;
         };
         let (acks, epoch) = (acks.clone(), *epoch);
-        if !state.may_campaign(now) {
-            return self.reset(state, now);
+        if !cx.state.may_campaign(cx.now) {
+            return self.reset(cx);
         }
         self.status = Status::Leading { epoch };
-        state.begin(now, epoch, now);
+        cx.state.begin(cx.now, epoch, cx.now);
         for ack in acks {
             let election = self.election;
-            state.send(ack, PeerMessage::Ldr { election, epoch });
+            cx.state.send(ack, PeerMessage::Ldr { election, epoch });
         }
-        self.tick_at = now + random.jitter(self.pace(state));
+        self.tick_at = cx.now + cx.random.jitter(self.pace(cx.state));
     }
 
     /// Its term is over and its task gone, or it is no candidate any more: the members that wait
     /// for it or follow it learn it from this one, and need not find out.
-    pub(super) fn abdicate(&mut self, state: &mut NodeState, now: Instant) {
+    pub(super) fn abdicate(&mut self, cx: &mut Context<'_>) {
         let organises = matches!(
             self.status,
             Status::Halting { .. } | Status::PersistingEpoch { .. } | Status::Leading { .. }
         );
         if organises {
             let election = self.election;
-            self.reset(state, now);
-            state.send_all(PeerMessage::Stale { election });
+            self.reset(cx);
+            cx.state.send_all(PeerMessage::Stale { election });
         }
     }
 
     /// It is a candidate from now on.
-    pub(super) fn wake(&mut self, state: &mut NodeState, now: Instant) {
+    pub(super) fn wake(&mut self, cx: &mut Context<'_>) {
         if matches!(self.status, Status::Asking { .. }) {
-            self.organise(state, now);
+            self.organise(cx);
         }
     }
 
-    /// The detector suspects a member: ask about it now, if it matters.
-    pub(super) fn handle_suspected(&mut self, state: &mut NodeState, node: NodeId) {
-        let matters = matches!(self.status, Status::Waiting | Status::Following { .. });
-        if matters && node == self.election.organiser {
-            self.ask(state, node);
+    pub(super) fn handle_input(&mut self, cx: &mut Context<'_>, input: PeerInput) {
+        match input {
+            PeerInput::Message { from, message } => self.handle_message(cx, from, message),
+            PeerInput::Answer {
+                node,
+                round,
+                verdict,
+            } => self.handle_answer(cx, node, round, verdict),
+            // The detector suspects a member: ask about it now, if it matters.
+            PeerInput::Suspected(node) => {
+                let matters = matches!(self.status, Status::Waiting | Status::Following { .. });
+                if matters && node == self.election.organiser {
+                    self.ask(cx, node);
+                }
+            }
+            PeerInput::Alive(_) | PeerInput::Persisted => {}
         }
     }
 
     /// The detector's answer. An answer of another round is void: much may have happened since.
-    pub(super) fn handle_answer(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        (node, round, verdict): (NodeId, u64, Verdict),
-    ) {
+    fn handle_answer(&mut self, cx: &mut Context<'_>, node: NodeId, round: u64, verdict: Verdict) {
         let own = round == self.round && self.asked.remove(&node);
-        if !own && !mutation!(state.settings, OwnRound) {
+        if !own && !mutation!(cx.state.settings, OwnRound) {
             return;
         }
         match &mut self.status {
-            Status::Asking {
-                down,
-                void,
-                preempt,
-            } => {
-                // A member that is no candidate does not organise. It is halted, or joins, like any
-                // other.
-                if verdict == Verdict::Up {
-                    *void = true;
-                    *preempt = false;
-                    self.tick_at = now + state.settings.timings.message_lifetime();
-                } else {
-                    down.insert(node);
-                    self.decide(state, now);
-                }
+            // A member that is no candidate does not organise. It is halted, or joins, like any other.
+            Status::Asking(asking) if verdict == Verdict::Up => {
+                asking.void = true;
+                asking.preempt = false;
+                self.tick_at = cx.now + cx.lifetime();
+            }
+            Status::Asking(asking) => {
+                asking.down.insert(node);
+                self.decide(cx);
             }
             Status::Halting { down, .. } => {
                 if verdict == Verdict::Down {
                     down.insert(node);
-                    self.halt(state, now);
-                    if !mutation!(state.settings, CompletionEverywhere) {
-                        self.try_win(state, now);
+                    self.halt(cx);
+                    if !mutation!(cx.state.settings, CompletionEverywhere) {
+                        self.try_win(cx);
                     }
                 }
             }
             Status::Waiting | Status::Following { .. } => {
-                let misses =
-                    !mutation!(state.settings, MissAnyLeader) || state.is_better(node, state.me());
+                let misses = !mutation!(cx.state.settings, MissAnyLeader)
+                    || cx.state.is_better(node, cx.state.me());
                 if verdict != Verdict::Up && node == self.election.organiser && misses {
-                    self.organise(state, now);
+                    self.organise(cx);
                 }
             }
             Status::PersistingEpoch { .. } | Status::Leading { .. } => {}

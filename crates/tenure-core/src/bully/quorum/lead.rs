@@ -2,114 +2,69 @@
 
 use alloc::collections::BTreeSet;
 
-use super::{MAX_DEFERRALS, Quorum, Role};
-use crate::bully::node_state::NodeState;
+use super::{MAX_DEFERRALS, Quorum, Role, Round};
+use crate::Epoch;
+use crate::bully::node_state::Context;
 use crate::bully::settings::mutation;
-use crate::bully::{NodeId, PeerMessage, QuorumMessage};
+use crate::bully::{NodeId, QuorumMessage};
 use crate::election::{EndReason, TermEvent};
-use crate::{Epoch, Instant, Random};
 
 impl Quorum {
     /// It has won. The first round of renewals tells all members at once.
-    pub(super) fn lead(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        epoch: Epoch,
-        random: &mut dyn Random,
-    ) {
-        self.role = Role::Leading {
+    pub(super) fn lead(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
+        self.role = Role::Leading(Round {
             epoch,
-            round: 0,
-            asked: now,
-            acks: state.settings.members.iter().collect(),
+            number: 0,
+            asked: cx.now,
+            acks: cx.state.settings.members.iter().collect(),
             at_risk: false,
-        };
-        self.next_round(state, now, random);
+        });
+        self.next_round(cx);
     }
 
-    pub(in crate::bully) fn next_round(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        random: &mut dyn Random,
-    ) {
-        let majority = Self::majority(state);
-        let me = state.me();
-        let Role::Leading {
-            epoch,
-            round,
-            asked,
-            acks,
-            at_risk,
-        } = &mut self.role
-        else {
+    pub(in crate::bully) fn next_round(&mut self, cx: &mut Context<'_>) {
+        let majority = Self::majority(cx.state);
+        let Role::Leading(round) = &mut self.role else {
             return;
         };
-        self.connected = acks.len() >= majority;
-        if !self.connected && !*at_risk {
-            *at_risk = true;
-            state.outbox.emit(TermEvent::AtRisk(true));
+        self.connected = round.acks.len() >= majority;
+        if !self.connected && !round.at_risk {
+            round.at_risk = true;
+            cx.state.outbox.ready.emit(TermEvent::AtRisk(true));
         }
-        *round += 1;
-        *asked = now;
-        *acks = BTreeSet::from([me]);
-        let renew = QuorumMessage::Renew {
-            epoch: *epoch,
-            round: *round,
-        };
+        round.number += 1;
+        round.asked = cx.now;
+        round.acks = BTreeSet::from([cx.state.me()]);
+        let (epoch, round) = (round.epoch, round.number);
         // Its own promise must cover the lease like every other one.
-        self.promise(state, now);
-        self.tick_at = now + state.settings.timings.message_lifetime();
-        state.send_all(PeerMessage::Quorum(renew));
-        self.count_round(state, now, random);
+        self.promise(cx);
+        self.tick_at = cx.now + cx.lifetime();
+        cx.state.send_all(QuorumMessage::Renew { epoch, round });
+        self.count_round(cx);
     }
 
     /// The lease counts from when this round was asked for, not from its answers: the promises were
     /// given in between.
-    fn count_round(&mut self, state: &mut NodeState, now: Instant, random: &mut dyn Random) {
-        let majority = Self::majority(state);
-        let Role::Leading {
-            asked,
-            acks,
-            at_risk,
-            ..
-        } = &mut self.role
-        else {
+    pub(super) fn count_round(&mut self, cx: &mut Context<'_>) {
+        let majority = Self::majority(cx.state);
+        let Role::Leading(round) = &mut self.role else {
             return;
         };
-        if acks.len() != majority {
+        if round.acks.len() != majority {
             return;
         }
-        let from = if mutation!(state.settings, CountFromRound) {
-            now
+        let from = if mutation!(cx.state.settings, CountFromRound) {
+            cx.now
         } else {
-            *asked
+            round.asked
         };
-        if let Some(term) = &mut state.term {
+        if let Some(term) = &mut cx.state.term {
             term.renew(from);
         }
-        let interval = state.settings.timings.term().renew_interval();
-        self.tick_at = *asked + random.jitter(interval);
-        if core::mem::take(at_risk) {
-            state.outbox.emit(TermEvent::AtRisk(false));
-        }
-    }
-
-    pub(super) fn handle_renew_ack(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        (from, of_epoch, of_round): (NodeId, Epoch, u64),
-        random: &mut dyn Random,
-    ) {
-        if let Role::Leading {
-            epoch, round, acks, ..
-        } = &mut self.role
-            && (*epoch, *round) == (of_epoch, of_round)
-            && acks.insert(from)
-        {
-            self.count_round(state, now, random);
+        let interval = cx.state.settings.timings.term().renew_interval();
+        self.tick_at = round.asked + cx.random.jitter(interval);
+        if core::mem::take(&mut round.at_risk) {
+            cx.state.outbox.ready.emit(TermEvent::AtRisk(false));
         }
     }
 
@@ -118,18 +73,17 @@ impl Quorum {
     /// leads until its task is gone, and its next epoch is greater.
     pub(super) fn handle_vote_rejected(
         &mut self,
-        state: &mut NodeState,
-        now: Instant,
+        cx: &mut Context<'_>,
         refused: Epoch,
         highest: Option<Epoch>,
     ) {
         self.known = self.known.max(highest);
-        if let Role::Leading { epoch, .. } = self.role
-            && epoch == refused
-            && highest > Some(epoch)
-            && let Some(term) = &mut state.term
+        if let Role::Leading(round) = &self.role
+            && round.epoch == refused
+            && highest > Some(refused)
+            && let Some(term) = &mut cx.state.term
         {
-            term.begin_ending(now, EndReason::Superseded, &mut state.outbox.ready);
+            term.begin_ending(cx.now, EndReason::Superseded, &mut cx.state.outbox.ready);
         }
     }
 
@@ -138,23 +92,22 @@ impl Quorum {
     /// has waited for the end of all earlier promises. So this member follows the sender.
     pub(super) fn handle_renew(
         &mut self,
-        state: &mut NodeState,
-        now: Instant,
+        cx: &mut Context<'_>,
         (from, epoch): (NodeId, Epoch),
         round: u64,
     ) {
-        let highest = state.record.highest;
+        let highest = cx.state.record.highest;
         if Some(epoch) < highest {
             let rejected = QuorumMessage::VoteRejected { epoch, highest };
-            return state.send(from, PeerMessage::Quorum(rejected));
+            return cx.state.send(from, rejected);
         }
         if matches!(self.role, Role::Leading { .. }) {
-            state.supersede(now);
+            cx.state.supersede(cx.now);
         }
-        if (highest, state.record.voted) == (Some(epoch), Some(from)) {
-            self.promise(state, now);
+        if (highest, cx.state.record.voted) == (Some(epoch), Some(from)) {
+            self.promise(cx);
         } else {
-            self.grant(state, now, from, epoch);
+            self.grant(cx, from, epoch);
         }
         let leader = Some(from);
         if self.role != (Role::Following { leader }) {
@@ -163,22 +116,20 @@ impl Quorum {
             // attempt showed: it may have been the first to start. Its next attempt will show it.
             self.connected = true;
             self.silent.clear();
-            self.followed_since = now;
-            self.tick_at = now + state.settings.timings.term().renew_interval();
+            self.followed_since = cx.now;
+            self.tick_at = cx.now + cx.state.settings.timings.term().renew_interval();
         }
         self.deferrals = 0;
-        state.see_leader(Some((from, epoch)));
-        state.send(
-            from,
-            PeerMessage::Quorum(QuorumMessage::RenewAck { epoch, round }),
-        );
+        cx.state.see_leader(Some((from, epoch)));
+        cx.state
+            .send(from, QuorumMessage::RenewAck { epoch, round });
     }
 
     /// A leader whose term is lost sends no more renewals. Its own promise still binds it: its task
     /// may still run.
-    pub(in crate::bully) fn lost(&mut self, state: &mut NodeState, now: Instant) {
+    pub(in crate::bully) fn lost(&mut self, cx: &mut Context<'_>) {
         if matches!(self.role, Role::Leading { .. }) {
-            self.lose_leader(state, now);
+            self.lose_leader(cx);
         }
     }
 
@@ -186,41 +137,39 @@ impl Quorum {
     /// release may arrive late.
     pub(in crate::bully) fn release(
         &mut self,
-        state: &mut NodeState,
-        now: Instant,
+        cx: &mut Context<'_>,
         epoch: Epoch,
         to: Option<NodeId>,
     ) {
-        let own = (Some(epoch), Some(state.me()));
-        if (state.record.highest, state.record.voted) == own {
+        let own = (Some(epoch), Some(cx.state.me()));
+        if (cx.state.record.highest, cx.state.record.voted) == own {
             self.promise_until = None;
-            self.lose_leader(state, now);
+            self.lose_leader(cx);
             if to.is_some() {
-                self.tick_at = now + state.settings.timings.message_lifetime() * 4;
+                self.tick_at = cx.now + cx.lifetime() * 4;
             }
         }
-        state.send_all(PeerMessage::Quorum(QuorumMessage::Release { epoch, to }));
+        cx.state.send_all(QuorumMessage::Release { epoch, to });
     }
 
     pub(super) fn handle_release(
         &mut self,
-        state: &mut NodeState,
-        now: Instant,
+        cx: &mut Context<'_>,
         (from, epoch, to): (NodeId, Epoch, Option<NodeId>),
-        random: &mut dyn Random,
     ) {
-        let own = state.record.highest == Some(epoch) || mutation!(state.settings, ReleaseOwn);
-        if state.record.voted != Some(from) || !own {
+        let own =
+            cx.state.record.highest == Some(epoch) || mutation!(cx.state.settings, ReleaseOwn);
+        if cx.state.record.voted != Some(from) || !own {
             return;
         }
         self.promise_until = None;
-        self.lose_leader(state, now);
-        let lifetime = state.settings.timings.message_lifetime();
+        self.lose_leader(cx);
+        let lifetime = cx.lifetime();
         match to {
-            Some(to) if to == state.me() => self.deferrals = MAX_DEFERRALS,
+            Some(to) if to == cx.state.me() => self.deferrals = MAX_DEFERRALS,
             // The chosen successor goes first.
-            Some(_) => self.tick_at = now + lifetime * 3 + random.up_to(lifetime),
-            None => self.tick_at = now + random.up_to(lifetime / 2),
+            Some(_) => self.tick_at = cx.now + lifetime * 3 + cx.random.up_to(lifetime),
+            None => self.tick_at = cx.now + cx.random.up_to(lifetime / 2),
         }
     }
 
@@ -228,22 +177,21 @@ impl Quorum {
     /// answered the current round, so that the lead does not go to a member that is gone again.
     pub(super) fn handle_transfer_request(
         &self,
-        state: &mut NodeState,
-        now: Instant,
+        cx: &mut Context<'_>,
         from: NodeId,
         of_epoch: Epoch,
     ) {
-        let Role::Leading { epoch, acks, .. } = &self.role else {
+        let Role::Leading(round) = &self.role else {
             return;
         };
-        let settings = state.settings.clone();
+        let settings = cx.state.settings.clone();
         let wanted = settings.preempt() && settings.members.is_better(from, settings.me);
         if wanted
-            && *epoch == of_epoch
-            && acks.contains(&from)
-            && let Some(term) = &mut state.term
+            && round.epoch == of_epoch
+            && round.acks.contains(&from)
+            && let Some(term) = &mut cx.state.term
         {
-            term.hand_over(now, from, &mut state.outbox.ready);
+            term.hand_over(cx.now, from, &mut cx.state.outbox.ready);
         }
     }
 }

@@ -31,10 +31,10 @@ mod vote;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
-use super::node_state::NodeState;
+use super::node_state::{Context, NodeState};
 use super::settings::mutation;
-use super::{NodeId, PeerMessage, QuorumMessage};
-use crate::{Epoch, Instant, Random};
+use super::{NodeId, PeerInput, PeerMessage, QuorumMessage};
+use crate::{Epoch, Instant};
 
 /// How often in a row a candidate defers to a better one that could lead. After that it asks for
 /// votes itself: a member that could lead and never does must not block the others for ever.
@@ -80,13 +80,17 @@ pub(super) enum Role {
         acks: BTreeSet<NodeId>,
     },
     /// It has won, and asks for renewals.
-    Leading {
-        epoch: Epoch,
-        round: u64,
-        asked: Instant,
-        acks: BTreeSet<NodeId>,
-        at_risk: bool,
-    },
+    Leading(Round),
+}
+
+/// A leader's current round of renewals.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Round {
+    pub(super) epoch: Epoch,
+    pub(super) number: u64,
+    pub(super) asked: Instant,
+    pub(super) acks: BTreeSet<NodeId>,
+    pub(super) at_risk: bool,
 }
 
 impl Role {
@@ -128,11 +132,6 @@ impl Quorum {
         }
     }
 
-    /// Whether it follows a leader.
-    pub(super) const fn follows(&self) -> bool {
-        matches!(self.role, Role::Following { leader: Some(_) })
-    }
-
     fn majority(state: &NodeState) -> usize {
         if mutation!(state.settings, Majority) {
             1
@@ -156,19 +155,19 @@ impl Quorum {
         }
     }
 
-    fn is_promised_elsewhere(&self, state: &NodeState, now: Instant, to: NodeId) -> bool {
-        self.bound_elsewhere(state, now, to).is_some()
-    }
-
     /// For how long its promise to a member other than `to` still binds it.
-    fn bound_elsewhere(&self, state: &NodeState, now: Instant, to: NodeId) -> Option<Duration> {
-        let other = self.promised_to(state, now).filter(|&other| other != to);
-        other.and(self.promise_until).map(|until| until.since(now))
+    fn bound_elsewhere(&self, cx: &Context<'_>, to: NodeId) -> Option<Duration> {
+        let other = self
+            .promised_to(cx.state, cx.now)
+            .filter(|&other| other != to);
+        other
+            .and(self.promise_until)
+            .map(|until| until.since(cx.now))
     }
 
     /// Promises the record's epoch for a lease duration from now on.
-    fn promise(&mut self, state: &NodeState, now: Instant) {
-        self.promise_until = Some(now + state.settings.timings.term().lease_duration());
+    fn promise(&mut self, cx: &Context<'_>) {
+        self.promise_until = Some(cx.now + cx.state.settings.timings.term().lease_duration());
     }
 
     pub(super) fn due(&self) -> Instant {
@@ -176,67 +175,60 @@ impl Quorum {
             .map_or(self.tick_at, |until| until.min(self.tick_at))
     }
 
-    pub(super) fn handle_timeout(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        random: &mut dyn Random,
-    ) {
-        if self.promise_until.is_some_and(|until| now >= until) {
+    pub(super) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        if self.promise_until.is_some_and(|until| cx.now >= until) {
             self.promise_until = None;
             if matches!(self.role, Role::Following { .. }) {
-                self.lose_leader(state, now);
+                self.lose_leader(cx);
             }
         }
-        if now >= self.tick_at {
-            self.tick(state, now, random);
+        if cx.now >= self.tick_at {
+            self.tick(cx);
         }
     }
 
-    fn tick(&mut self, state: &mut NodeState, now: Instant, random: &mut dyn Random) {
-        let lifetime = state.settings.timings.message_lifetime();
+    fn tick(&mut self, cx: &mut Context<'_>) {
+        let lifetime = cx.lifetime();
         match &self.role {
             Role::Following { leader } => {
-                self.tick_at = now + random.jitter(lifetime);
+                self.tick_at = cx.now + cx.random.jitter(lifetime);
                 if let Some(leader) = *leader {
-                    self.tick_at = now + state.settings.timings.term().renew_interval();
-                    self.request_transfer(state, now, leader);
-                } else if state.may_campaign(now)
-                    && !self.is_promised_elsewhere(state, now, state.me())
+                    self.tick_at = cx.now + cx.state.settings.timings.term().renew_interval();
+                    self.request_transfer(cx, leader);
+                } else if cx.state.may_campaign(cx.now)
+                    && self.bound_elsewhere(cx, cx.state.me()).is_none()
                 {
-                    self.pre_vote(state, now, random);
+                    self.pre_vote(cx);
                 }
             }
             Role::PreVoting { replies } => {
-                let others = state.settings.members.others(state.me());
+                let others = cx.state.settings.members.others(cx.state.me());
                 self.silent = others.filter(|it| !replies.contains_key(it)).collect();
-                self.decide_pre_vote(state, now, random);
+                self.decide_pre_vote(cx);
             }
-            Role::Voting { .. } => self.give_up(state, now, random),
-            Role::Leading { .. } => self.next_round(state, now, random),
+            Role::Voting { .. } => self.give_up(cx),
+            Role::Leading { .. } => self.next_round(cx),
         }
     }
 
-    fn request_transfer(&self, state: &mut NodeState, now: Instant, leader: NodeId) {
-        let settings = state.settings.clone();
-        let long = now >= self.followed_since + settings.timings.hold_down();
-        let wants = settings.preempt() && state.may_campaign(now);
+    fn request_transfer(&self, cx: &mut Context<'_>, leader: NodeId) {
+        let settings = cx.state.settings.clone();
+        let long = cx.now >= self.followed_since + settings.timings.hold_down();
+        let wants = settings.preempt() && cx.state.may_campaign(cx.now);
         if wants
             && long
-            && state.is_better(state.me(), leader)
-            && let Some(epoch) = state.record.highest
+            && cx.state.is_better(cx.state.me(), leader)
+            && let Some(epoch) = cx.state.record.highest
         {
-            state.send(
-                leader,
-                PeerMessage::Quorum(QuorumMessage::TransferRequest { epoch }),
-            );
+            cx.state
+                .send(leader, QuorumMessage::TransferRequest { epoch });
         }
     }
 
-    fn lose_leader(&mut self, state: &mut NodeState, now: Instant) {
+    fn lose_leader(&mut self, cx: &mut Context<'_>) {
         self.role = Role::Following { leader: None };
-        self.tick_at = now;
-        state.see_leader(None);
+        self.tick_at = cx.now;
+        cx.state.see_leader(None);
     }
 
     /// It is a candidate from now on.
@@ -247,44 +239,37 @@ impl Quorum {
     }
 
     /// It is no candidate any more.
-    pub(super) fn withdraw(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        random: &mut dyn Random,
-    ) {
+    pub(super) fn withdraw(&mut self, cx: &mut Context<'_>) {
         match self.role {
-            Role::Voting { .. } => self.give_up(state, now, random),
-            Role::PreVoting { .. } => self.lose_leader(state, now),
+            Role::Voting { .. } => self.give_up(cx),
+            Role::PreVoting { .. } => self.lose_leader(cx),
             Role::Following { .. } | Role::Leading { .. } => {}
         }
     }
 
-    pub(super) fn handle_suspected(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        node: NodeId,
-        random: &mut dyn Random,
-    ) {
-        self.silent.insert(node);
-        self.decide_pre_vote_early(state, now, random);
+    pub(super) fn handle_input(&mut self, cx: &mut Context<'_>, input: PeerInput) {
+        match input {
+            PeerInput::Message { from, message } => {
+                if let PeerMessage::Quorum(message) = message {
+                    self.handle_message(cx, from, message);
+                }
+            }
+            PeerInput::Suspected(node) => {
+                self.silent.insert(node);
+                self.decide_pre_vote_early(cx);
+            }
+            PeerInput::Alive(node) => {
+                self.silent.remove(&node);
+            }
+            // The machine asks the members themselves.
+            PeerInput::Answer { .. } | PeerInput::Persisted => {}
+        }
     }
 
-    pub(super) fn handle_alive(&mut self, node: NodeId) {
-        self.silent.remove(&node);
-    }
-
-    pub(super) fn handle_message(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        (from, message): (NodeId, QuorumMessage),
-        random: &mut dyn Random,
-    ) {
+    fn handle_message(&mut self, cx: &mut Context<'_>, from: NodeId, message: QuorumMessage) {
         self.silent.remove(&from);
         match message {
-            QuorumMessage::PreVote { round } => self.handle_pre_vote(state, now, from, round),
+            QuorumMessage::PreVote { round } => self.handle_pre_vote(cx, from, round),
             QuorumMessage::PreVoteReply {
                 round,
                 highest,
@@ -297,29 +282,40 @@ impl Quorum {
                 };
                 if round == self.round {
                     replies.insert(from, PreVoteAnswer { bound, can_lead });
-                    self.decide_pre_vote_early(state, now, random);
+                    self.decide_pre_vote_early(cx);
                 }
             }
-            QuorumMessage::RequestVote { epoch } => {
-                self.handle_request_vote(state, now, from, epoch)
-            }
-            QuorumMessage::VoteGranted { epoch } => {
-                self.handle_vote_granted(state, now, (from, epoch), random)
+            QuorumMessage::RequestVote { epoch } => self.handle_request_vote(cx, from, epoch),
+            QuorumMessage::VoteGranted { epoch: granted } => {
+                if let Role::Voting { epoch, acks, .. } = &mut self.role
+                    && *epoch == granted
+                {
+                    acks.insert(from);
+                    self.try_win(cx);
+                }
             }
             QuorumMessage::VoteRejected { epoch, highest } => {
-                self.handle_vote_rejected(state, now, epoch, highest)
+                self.handle_vote_rejected(cx, epoch, highest)
             }
             QuorumMessage::Renew { epoch, round } => {
-                self.handle_renew(state, now, (from, epoch), round);
+                self.handle_renew(cx, (from, epoch), round);
             }
-            QuorumMessage::RenewAck { epoch, round } => {
-                self.handle_renew_ack(state, now, (from, epoch, round), random);
+            QuorumMessage::RenewAck {
+                epoch,
+                round: number,
+            } => {
+                if let Role::Leading(round) = &mut self.role
+                    && (round.epoch, round.number) == (epoch, number)
+                    && round.acks.insert(from)
+                {
+                    self.count_round(cx);
+                }
             }
             QuorumMessage::Release { epoch, to } => {
-                self.handle_release(state, now, (from, epoch, to), random);
+                self.handle_release(cx, (from, epoch, to));
             }
             QuorumMessage::TransferRequest { epoch } => {
-                self.handle_transfer_request(state, now, from, epoch)
+                self.handle_transfer_request(cx, from, epoch)
             }
         }
     }

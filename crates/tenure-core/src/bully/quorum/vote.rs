@@ -5,64 +5,47 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{MAX_DEFERRALS, MAX_DOUBLINGS, PreVoteAnswer, Quorum, Role, SOONEST};
-use crate::bully::node_state::NodeState;
+use crate::Epoch;
+use crate::bully::node_state::{Context, NodeState};
 use crate::bully::settings::mutation;
-use crate::bully::{NodeId, PeerMessage, QuorumMessage};
-use crate::{Epoch, Instant, Random};
+use crate::bully::{NodeId, QuorumMessage};
 
 impl Quorum {
     /// Asks all members whether they would vote for it. Binds nobody.
-    pub(super) fn pre_vote(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        random: &mut dyn Random,
-    ) {
+    pub(super) fn pre_vote(&mut self, cx: &mut Context<'_>) {
         self.round += 1;
         self.role = Role::PreVoting {
             replies: BTreeMap::new(),
         };
-        self.tick_at = now + state.settings.timings.message_lifetime();
-        state.send_all(PeerMessage::Quorum(QuorumMessage::PreVote {
-            round: self.round,
-        }));
-        self.decide_pre_vote_early(state, now, random);
+        self.tick_at = cx.now + cx.lifetime();
+        cx.state
+            .send_all(QuorumMessage::PreVote { round: self.round });
+        self.decide_pre_vote_early(cx);
     }
 
-    pub(super) fn handle_pre_vote(
-        &self,
-        state: &mut NodeState,
-        now: Instant,
-        from: NodeId,
-        round: u64,
-    ) {
+    pub(super) fn handle_pre_vote(&self, cx: &mut Context<'_>, from: NodeId, round: u64) {
         let reply = QuorumMessage::PreVoteReply {
             round,
-            highest: state.record.highest,
-            bound: self.bound_elsewhere(state, now, from),
-            can_lead: self.connected && state.may_campaign(now),
+            highest: cx.state.record.highest,
+            bound: self.bound_elsewhere(cx, from),
+            can_lead: self.connected && cx.state.may_campaign(cx.now),
         };
-        state.send(from, PeerMessage::Quorum(reply));
+        cx.state.send(from, reply);
     }
 
     /// Ends the pre-vote as soon as no missing answer can change its outcome. A candidate does not
     /// wait for silent members. Once a majority is free, only the answers of better members matter,
     /// which may go first.
-    pub(super) fn decide_pre_vote_early(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        random: &mut dyn Random,
-    ) {
+    pub(super) fn decide_pre_vote_early(&mut self, cx: &mut Context<'_>) {
         let Role::PreVoting { replies } = &self.role else {
             return;
         };
-        let settings = state.settings.clone();
+        let settings = cx.state.settings.clone();
         let settled = |other| replies.contains_key(&other) || self.silent.contains(&other);
         let all = settings.members.others(settings.me).all(settled);
         let better = || settings.members.better(settings.me).all(settled);
-        if all || (Self::free_in(state, replies) == Some(Duration::ZERO) && better()) {
-            self.decide_pre_vote(state, now, random);
+        if all || (Self::free_in(cx.state, replies) == Some(Duration::ZERO) && better()) {
+            self.decide_pre_vote(cx);
         }
     }
 
@@ -82,19 +65,14 @@ impl Quorum {
     }
 
     /// The pre-vote is over: ask for votes, or leave it.
-    pub(super) fn decide_pre_vote(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        random: &mut dyn Random,
-    ) {
+    pub(super) fn decide_pre_vote(&mut self, cx: &mut Context<'_>) {
         let Role::PreVoting { replies } = &self.role else {
             return;
         };
-        let free_in = Self::free_in(state, replies);
+        let free_in = Self::free_in(cx.state, replies);
         self.connected = free_in.is_some();
         let free = free_in == Some(Duration::ZERO);
-        let settings = state.settings.clone();
+        let settings = cx.state.settings.clone();
         let mut better = settings.members.better(settings.me);
         // A better member that is bound for long can't lead soon.
         let lifetime = settings.timings.message_lifetime();
@@ -102,151 +80,124 @@ impl Quorum {
             |reply: &PreVoteAnswer| reply.can_lead && reply.bound.unwrap_or_default() < lifetime;
         let defers = better.any(|better| replies.get(&better).is_some_and(could));
         let defers = defers && self.deferrals < MAX_DEFERRALS;
-        if free && !defers && state.may_campaign(now) && state.outbox.is_durable() {
-            return self.request_votes(state, now);
+        if free && !defers && cx.state.may_campaign(cx.now) && cx.state.outbox.is_durable() {
+            return self.request_votes(cx);
         }
         self.deferrals += u32::from(free && defers);
         self.role = Role::Following { leader: None };
         // Promises to one leader end at nearly the same time, so it may be a matter of
         // milliseconds.
         let wait = free_in.filter(|_| !free).unwrap_or(lifetime);
-        self.tick_at = now + wait.max(lifetime / SOONEST).min(random.jitter(lifetime));
+        self.tick_at = cx.now + wait.max(lifetime / SOONEST).min(cx.random.jitter(lifetime));
     }
 
     /// Asks for votes, for an epoch greater than all that it knows of.
-    pub(in crate::bully) fn request_votes(&mut self, state: &mut NodeState, now: Instant) {
-        let Some(epoch) = state.next_epoch(now, self.known) else {
+    pub(in crate::bully) fn request_votes(&mut self, cx: &mut Context<'_>) {
+        let Some(epoch) = cx.state.next_epoch(cx.now, self.known) else {
             self.role = Role::Following { leader: None };
             return;
         };
         self.deferrals = 0;
-        self.grant(state, now, state.me(), epoch);
+        self.grant(cx, cx.state.me(), epoch);
         self.role = Role::Voting {
             epoch,
             // Before the first request leaves: the lease counts from here.
-            asked: now,
+            asked: cx.now,
             acks: BTreeSet::new(),
         };
-        self.tick_at = now + state.settings.timings.message_lifetime() * 2;
-        state.send_all(PeerMessage::Quorum(QuorumMessage::RequestVote { epoch }));
+        self.tick_at = cx.now + cx.lifetime() * 2;
+        cx.state.send_all(QuorumMessage::RequestVote { epoch });
     }
 
     /// Promises `epoch` to one member. The record is on its way to the disk before any message can
     /// mention the promise.
-    pub(super) fn grant(&mut self, state: &mut NodeState, now: Instant, to: NodeId, epoch: Epoch) {
-        state.record.highest = Some(epoch);
-        state.record.voted = Some(to);
-        let promised = state.settings.timings.term().lease_duration();
-        state.record.promised_ms = Some(crate::time::millis(promised));
-        if !mutation!(state.settings, DurablePromise) {
-            state.persist();
+    pub(super) fn grant(&mut self, cx: &mut Context<'_>, to: NodeId, epoch: Epoch) {
+        cx.state.record.highest = Some(epoch);
+        cx.state.record.voted = Some(to);
+        let promised = cx.state.settings.timings.term().lease_duration();
+        cx.state.record.promised_ms = Some(crate::time::millis(promised));
+        if !mutation!(cx.state.settings, DurablePromise) {
+            cx.state.persist();
         }
-        self.promise(state, now);
+        self.promise(cx);
     }
 
     /// All records are on disk: its own vote counts now.
-    pub(in crate::bully) fn handle_persisted(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        random: &mut dyn Random,
-    ) {
-        let me = state.me();
+    pub(in crate::bully) fn handle_persisted(&mut self, cx: &mut Context<'_>) {
+        let me = cx.state.me();
         if let Role::Voting { acks, .. } = &mut self.role
             && acks.insert(me)
         {
-            self.tick_at = now + state.settings.timings.message_lifetime() * 2;
-            self.try_win(state, now, random);
+            self.tick_at = cx.now + cx.lifetime() * 2;
+            self.try_win(cx);
         }
     }
 
     /// A vote is refused while a promise binds, and then the epoch is *not* raised: a candidate
     /// that is refused leaves no trace.
-    pub(super) fn handle_request_vote(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        from: NodeId,
-        epoch: Epoch,
-    ) {
-        let highest = state.record.highest;
-        let stale =
-            Some(epoch) < highest || (Some(epoch) == highest && state.record.voted != Some(from));
+    pub(super) fn handle_request_vote(&mut self, cx: &mut Context<'_>, from: NodeId, epoch: Epoch) {
+        let highest = cx.state.record.highest;
+        let stale = Some(epoch) < highest
+            || (Some(epoch) == highest && cx.state.record.voted != Some(from));
         let bound =
-            self.is_promised_elsewhere(state, now, from) && !mutation!(state.settings, Promise);
+            self.bound_elsewhere(cx, from).is_some() && !mutation!(cx.state.settings, Promise);
         if stale || bound {
             let rejected = QuorumMessage::VoteRejected { epoch, highest };
-            return state.send(from, PeerMessage::Quorum(rejected));
+            return cx.state.send(from, rejected);
         }
         // The same request again: its answer was lost. The promise exists already, and is on disk
         // or on its way.
         if Some(epoch) == highest {
-            self.promise(state, now);
+            self.promise(cx);
         } else {
-            self.grant(state, now, from, epoch);
+            self.grant(cx, from, epoch);
         }
         let leader = Some(from);
         if self.role != (Role::Following { leader }) {
-            self.lose_leader(state, now);
+            self.lose_leader(cx);
         }
-        state.send(
-            from,
-            PeerMessage::Quorum(QuorumMessage::VoteGranted { epoch }),
-        );
+        cx.state.send(from, QuorumMessage::VoteGranted { epoch });
     }
 
-    pub(super) fn handle_vote_granted(
-        &mut self,
-        state: &mut NodeState,
-        now: Instant,
-        (from, voted): (NodeId, Epoch),
-        random: &mut dyn Random,
-    ) {
-        if let Role::Voting { epoch, acks, .. } = &mut self.role
-            && *epoch == voted
-        {
-            acks.insert(from);
-            self.try_win(state, now, random);
-        }
-    }
-
-    fn try_win(&mut self, state: &mut NodeState, now: Instant, random: &mut dyn Random) {
+    pub(super) fn try_win(&mut self, cx: &mut Context<'_>) {
         let Role::Voting { epoch, asked, acks } = &self.role else {
             return;
         };
-        let lease = state.settings.timings.term().renew_deadline();
+        let lease = cx.state.settings.timings.term().renew_deadline();
         // Votes that come too late are of no use: the lease that they give is over.
-        let in_time = now < *asked + lease;
-        let durable = state.outbox.is_durable();
-        if acks.len() < Self::majority(state) || !in_time || !durable || !state.may_campaign(now) {
+        let in_time = cx.now < *asked + lease;
+        let durable = cx.state.outbox.is_durable();
+        if acks.len() < Self::majority(cx.state)
+            || !in_time
+            || !durable
+            || !cx.state.may_campaign(cx.now)
+        {
             return;
         }
         let (epoch, asked) = (*epoch, *asked);
-        let asked = if mutation!(state.settings, CountFromRequest) {
-            now
+        let asked = if mutation!(cx.state.settings, CountFromRequest) {
+            cx.now
         } else {
             asked
         };
         self.failures = 0;
-        state.begin(now, epoch, asked);
-        self.lead(state, now, epoch, random);
+        cx.state.begin(cx.now, epoch, asked);
+        self.lead(cx, epoch);
     }
 
     /// Too few votes: the candidate releases them, so that no member has to wait until they end.
     /// Late votes do not count, because the next vote is for another epoch.
-    pub(super) fn give_up(&mut self, state: &mut NodeState, now: Instant, random: &mut dyn Random) {
+    pub(super) fn give_up(&mut self, cx: &mut Context<'_>) {
         let Role::Voting { epoch, .. } = self.role else {
             return;
         };
-        state.send_all(PeerMessage::Quorum(QuorumMessage::Release {
-            epoch,
-            to: None,
-        }));
+        cx.state
+            .send_all(QuorumMessage::Release { epoch, to: None });
         self.promise_until = None;
         self.role = Role::Following { leader: None };
-        let lifetime = state.settings.timings.message_lifetime();
+        let lifetime = cx.lifetime();
         let most = lifetime * 2 * 2_u32.pow(self.failures.min(MAX_DOUBLINGS));
         self.failures = self.failures.saturating_add(1);
-        self.tick_at = now + lifetime / 2 + random.up_to(most);
+        self.tick_at = cx.now + lifetime / 2 + cx.random.up_to(most);
     }
 }

@@ -411,8 +411,8 @@ fn kebab_case(variant: &impl core::fmt::Debug) -> String {
 
 #[test]
 fn roles_have_the_names_of_the_states_in_the_code() {
-    use crate::bully::best_effort::Status;
-    use crate::bully::quorum::Role;
+    use crate::bully::best_effort::{Asking, Status};
+    use crate::bully::quorum::{Role, Round};
     let epoch = Epoch::new(1).unwrap();
     for role in [
         Role::Following { leader: None },
@@ -422,22 +422,18 @@ fn roles_have_the_names_of_the_states_in_the_code() {
             asked: at(0),
             acks: [].into(),
         },
-        Role::Leading {
+        Role::Leading(Round {
             epoch,
-            round: 1,
+            number: 1,
             asked: at(0),
             acks: [].into(),
             at_risk: false,
-        },
+        }),
     ] {
         assert_eq!(role.as_str(), kebab_case(&role));
     }
     for status in [
-        Status::Asking {
-            down: [].into(),
-            void: false,
-            preempt: false,
-        },
+        Status::Asking(Asking::default()),
         Status::Halting {
             acks: [].into(),
             down: [].into(),

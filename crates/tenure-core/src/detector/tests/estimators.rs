@@ -5,8 +5,7 @@ use super::*;
 const INTERVAL: Duration = millis(100);
 
 fn chen(alpha: u64, window: usize) -> Chen {
-    let alpha = millis(alpha);
-    let mut chen = Chen::new(INTERVAL, ChenOptions { alpha, window }).unwrap();
+    let mut chen = Chen::new(INTERVAL, millis(alpha), window);
     chen.begin(at(0));
     chen
 }
@@ -18,7 +17,7 @@ fn phi(window: usize, min_deviation: u64, pause: u64) -> PhiAccrual {
         min_deviation: millis(min_deviation),
         pause: millis(pause),
     };
-    let mut phi = PhiAccrual::new(INTERVAL, options).unwrap();
+    let mut phi = PhiAccrual::new(INTERVAL, options);
     phi.begin(at(0));
     phi
 }
@@ -43,10 +42,7 @@ fn chen_expects_the_next_heartbeat_after_the_mean_offset_of_the_window() {
 
 #[test]
 fn a_slow_heartbeat_delays_the_next_deadline_fully_with_a_fixed_timeout_and_hardly_with_chen() {
-    let (mut chen, mut fixed) = (
-        chen(250, 100),
-        FixedTimeout::new(INTERVAL, millis(350)).unwrap(),
-    );
+    let (mut chen, mut fixed) = (chen(250, 100), FixedTimeout::new(INTERVAL, millis(350)));
     for tick in 1..=99_u64 {
         chen.observe(at(100 * tick), tick);
         fixed.observe(at(100 * tick), tick);

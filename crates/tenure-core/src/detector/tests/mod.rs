@@ -26,15 +26,20 @@ fn group(me: NodeId, members: u32) -> Group {
 }
 
 fn push_fixed(_: Instant, group: &Group) -> Box<dyn Detector> {
-    push::<FixedTimeout>(group, millis(1500))
+    push(group, FixedTimeout::new(millis(300), millis(1500)))
 }
 
 fn push_chen(_: Instant, group: &Group) -> Box<dyn Detector> {
-    push::<Chen>(group, ChenOptions::default())
+    push(group, Chen::new(millis(300), millis(1200), Chen::WINDOW))
 }
 
-fn push<E: Estimator + 'static>(group: &Group, options: E::Options) -> Box<dyn Detector> {
-    Box::new(Push::<E>::new(group, Default::default(), Default::default(), options).unwrap())
+fn push<E: Estimator + 'static>(group: &Group, estimator: E) -> Box<dyn Detector> {
+    Box::new(Push::new(
+        group,
+        AskOptions::default(),
+        millis(300),
+        estimator,
+    ))
 }
 
 /// All outputs of a detector.

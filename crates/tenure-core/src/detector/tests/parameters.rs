@@ -10,112 +10,65 @@ fn refusal<T: fmt::Debug>(result: Result<T, OptionsError>) -> String {
 
 #[test]
 fn impossible_parameters_are_refused_with_both_numbers() {
-    let group = &group(ONE, 5);
-    let ask = AskOptions::default();
-    let asking = |ask| refusal(Pull::new(group, ask, PullOptions::default()));
-    let polling = |poll| refusal(OnDemand::new(group, ask, OnDemandOptions { poll }));
-    let pulling = |options| refusal(Pull::new(group, ask, options));
-    let chen = |options| {
-        refusal(Push::<Chen>::new(
-            group,
-            ask,
-            PushOptions::default(),
-            options,
-        ))
-    };
-    let phi = |options| {
-        refusal(Push::<PhiAccrual>::new(
-            group,
-            ask,
-            PushOptions::default(),
-            options,
-        ))
-    };
-    let fixed = |options, timeout| refusal(Push::<FixedTimeout>::new(group, ask, options, timeout));
-    let (pull, push) = (PullOptions::default(), PushOptions::default());
-    for (message, expected) in [
+    let day = MAX_DURATION;
+    for (by, interval, suspect_after, phi_threshold, expected) in [
         (
-            asking(AskOptions {
-                timeout: millis(5),
-                ..ask
-            }),
-            "ask timeout 5ms must be at least 10ms",
+            DetectBy::Push,
+            millis(5),
+            millis(500),
+            8,
+            "heartbeat_interval 5ms must be at least 10ms",
         ),
         (
-            asking(AskOptions { pings: 11, ..ask }),
-            "pings per question 11 must be 1 to 10",
+            DetectBy::Push,
+            day * 2,
+            millis(500),
+            8,
+            "heartbeat_interval 172800s must be at most 86400s",
         ),
         (
-            asking(AskOptions {
-                timeout: millis(30),
-                pings: 4,
-                confirm: millis(20),
-                ..ask
-            }),
-            "ask timeout 30ms must be at least the shortest interval per ping, 40ms",
+            DetectBy::Push,
+            day / 5,
+            millis(500),
+            8,
+            "subscription lifetime 172800s must be at most 86400s",
         ),
         (
-            asking(AskOptions {
-                confirm: millis(600),
-                ..ask
-            }),
-            "confirm timeout 600ms must be at most the ask timeout 500ms",
+            DetectBy::PushFixed,
+            millis(500),
+            day,
+            8,
+            "heartbeat timeout 86400.5s must be at most 86400s",
         ),
         (
-            polling(millis(400)),
+            DetectBy::Phi,
+            millis(300),
+            millis(500),
+            0,
+            "phi threshold 0 must be 1 to 100",
+        ),
+        (
+            DetectBy::Pull,
+            millis(10),
+            millis(2_000),
+            8,
+            "misses 200 must be 1 to 100",
+        ),
+        (
+            DetectBy::OnDemand,
+            millis(400),
+            millis(500),
+            8,
             "poll 400ms must be at least the ask timeout 500ms",
         ),
-        (
-            pulling(PullOptions {
-                timeout: millis(400),
-                ..pull
-            }),
-            "ping timeout 400ms must be at most the ping interval 300ms",
-        ),
-        (
-            pulling(PullOptions { misses: 0, ..pull }),
-            "misses 0 must be 1 to 100",
-        ),
-        (
-            fixed(push, millis(300)),
-            "heartbeat timeout 300ms must be at least the heartbeat interval and 10ms, 310ms",
-        ),
-        (
-            fixed(
-                PushOptions {
-                    lifetime: millis(900),
-                    ..push
-                },
-                millis(900),
-            ),
-            "subscription lifetime 900ms must be at least 6 heartbeat intervals, 1.8s",
-        ),
-        (
-            fixed(
-                PushOptions {
-                    interval: MAX_DURATION * 2,
-                    ..push
-                },
-                millis(900),
-            ),
-            "heartbeat interval 172800s must be at most 86400s",
-        ),
-        (
-            chen(ChenOptions {
-                window: 0,
-                ..Default::default()
-            }),
-            "window 0 must be 1 to 10000",
-        ),
-        (
-            phi(PhiOptions {
-                threshold: f64::NAN,
-                ..Default::default()
-            }),
-            "phi threshold NaN must be 1 to 100",
-        ),
     ] {
-        assert_eq!(message, expected);
+        let options = DetectionOptions {
+            by,
+            interval: Some(interval),
+            suspect_after: Some(suspect_after),
+            phi_threshold: Some(phi_threshold),
+        };
+        assert_eq!(refusal(Detection::new(&options, millis(200))), expected);
     }
 }
 

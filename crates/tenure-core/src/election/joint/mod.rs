@@ -38,20 +38,17 @@
 //! later term a smaller one. (Without a quorum the peers know only the epochs that they have heard
 //! of; the lease still goes to one candidate at a time.)
 
-mod term;
-
 #[cfg(test)]
 mod tests;
 
 use alloc::format;
+use alloc::vec::Vec;
 
 use super::{ElectionMachine, EndReason, Output, Outputs, Standing, TaskEnd, TermEvent};
 use crate::bully::{NodeId, PeerCandidate, PeerEffect, PeerInput};
 use crate::lease::LeaseId;
 use crate::lease::candidate::{Answer, LeaseCandidate, LeaseEffect, Timings};
 use crate::{CandidateId, Epoch, Instant, Random};
-
-use term::JointTerm;
 
 /// A candidate that must win a lease and an election among peers; see the [module](self).
 #[derive(Debug)]
@@ -99,6 +96,25 @@ enum Phase {
     Releasing(Next),
 }
 
+/// A term that both halves hold.
+#[derive(Debug)]
+struct JointTerm {
+    epoch: Epoch,
+    /// Why it ends; the first reason stays.
+    reason: Option<EndReason>,
+    /// Whether the renewals of each half fail.
+    at_risk: [bool; 2],
+    /// The stages of its end that the driver has been told.
+    stages: Vec<TermEvent>,
+    task_gone: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Half {
+    Lease,
+    Peers,
+}
+
 /// The step after both halves are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
@@ -135,7 +151,7 @@ impl Joint {
 
     /// Command: if the next renewal in the store is due soon, send it now.
     pub fn renew_early(&mut self, now: Instant, random: &mut dyn Random) {
-        self.lease.renew_early(now);
+        self.lease.renew_early(now, random);
         self.drain(now, random);
     }
 
@@ -145,12 +161,12 @@ impl Joint {
             if let Some(output) = self.lease.poll_output() {
                 match output {
                     Output::Effect(effect) => self.outputs.effect(JointEffect::Store(effect)),
-                    Output::Term(event) => self.handle_lease_event(now, event, random),
+                    Output::Term(event) => self.handle_event(now, Half::Lease, event, random),
                 }
             } else if let Some(output) = self.node.poll_output() {
                 match output {
                     Output::Effect(effect) => self.outputs.effect(JointEffect::Peers(effect)),
-                    Output::Term(event) => self.handle_peers_event(now, event, random),
+                    Output::Term(event) => self.handle_event(now, Half::Peers, event, random),
                 }
             } else if !self.step(now, random) {
                 return;
@@ -158,62 +174,54 @@ impl Joint {
         }
     }
 
-    /// Something has happened to the half that competes for the lease.
-    fn handle_lease_event(&mut self, now: Instant, event: TermEvent, random: &mut dyn Random) {
-        match event {
-            TermEvent::Began(epoch) => self.handle_grant(now, epoch, random),
-            TermEvent::AtRisk(at_risk) => self.at_risk(|term| &mut term.lease_at_risk, at_risk),
-            TermEvent::Cancel(reason) => {
-                if self.cancel(reason) {
-                    self.node.resign(now, reason, random);
-                }
-            }
-            TermEvent::LeaderSeen(leader) => {
-                if let Some((_, epoch)) = &leader {
-                    self.handle_holder(now, *epoch, random);
-                }
-                self.outputs.emit(TermEvent::LeaderSeen(leader));
-            }
-            event => self.handle_either_event(now, event, random),
-        }
-    }
-
-    /// Something has happened to the half that is elected among the peers.
-    fn handle_peers_event(&mut self, now: Instant, event: TermEvent, random: &mut dyn Random) {
-        match event {
-            TermEvent::Began(epoch) => {
+    /// Something has happened to one half.
+    fn handle_event(
+        &mut self,
+        now: Instant,
+        half: Half,
+        event: TermEvent,
+        random: &mut dyn Random,
+    ) {
+        match (half, event) {
+            (Half::Lease, TermEvent::Began(epoch)) => self.handle_grant(now, epoch, random),
+            (Half::Peers, TermEvent::Began(epoch)) => {
                 if let Phase::Electing { .. } = self.phase {
                     self.phase = Phase::Elected { epoch, since: now };
-                    self.lease.campaign_with(now, epoch, random);
+                    self.lease.campaign_with(now, Some(epoch), random);
                 } else {
                     self.node.task_ended(now, TaskEnd::Aborted, random);
                 }
             }
-            TermEvent::AtRisk(at_risk) => self.at_risk(|term| &mut term.peers_at_risk, at_risk),
-            TermEvent::Cancel(reason) => {
-                if self.cancel(reason) {
-                    self.lease.resign(now, reason, random);
-                } else if let Phase::Elected { .. } = self.phase {
+            (half, TermEvent::AtRisk(at_risk)) => self.handle_risk(half, at_risk),
+            (half, TermEvent::Cancel(reason)) => match (half, self.cancel(reason)) {
+                (Half::Lease, true) => self.node.resign(now, reason, random),
+                (Half::Peers, true) => self.lease.resign(now, reason, random),
+                (Half::Peers, false) if matches!(self.phase, Phase::Elected { .. }) => {
                     // No task runs yet that would have to stop before.
                     self.release_halves(now, Next::ElectAt(now), random);
                 }
+                _ => {}
+            },
+            (half, TermEvent::LeaderSeen(leader)) => {
+                if let (Half::Lease, Some((_, epoch))) = (half, &leader) {
+                    self.handle_holder(now, *epoch, random);
+                }
+                self.outputs.emit(TermEvent::LeaderSeen(leader));
             }
-            TermEvent::LeaderSeen(leader) => self.outputs.emit(TermEvent::LeaderSeen(leader)),
-            event => self.handle_either_event(now, event, random),
-        }
-    }
-
-    /// Something has happened to one half that has the same meaning for both.
-    fn handle_either_event(&mut self, now: Instant, event: TermEvent, random: &mut dyn Random) {
-        match event {
-            TermEvent::Failed(why) => {
+            (_, TermEvent::Failed(why)) => {
                 self.outputs.emit(TermEvent::Failed(why));
                 self.release_halves(now, Next::Stop, random);
             }
-            TermEvent::Abort => self.abort(),
-            TermEvent::Overrun => self.overrun(),
+            (_, stage @ (TermEvent::Abort | TermEvent::Overrun)) => {
+                if let Phase::Leading(term) = &mut self.phase
+                    && !term.stages.contains(&stage)
+                {
+                    term.stages.push(stage.clone());
+                    self.outputs.emit(stage);
+                }
+            }
             // [`Joint::step`] sees the end of a half.
-            _ => {}
+            (_, TermEvent::Ended(..) | TermEvent::Withdrawn) => {}
         }
     }
 
@@ -223,7 +231,13 @@ impl Joint {
         let led = self.node.standing(now);
         match (&self.phase, led) {
             (Phase::Elected { epoch, .. }, Standing::Leading { .. }) if *epoch == granted => {
-                self.phase = Phase::Leading(JointTerm::new(granted));
+                self.phase = Phase::Leading(JointTerm {
+                    epoch: granted,
+                    reason: None,
+                    at_risk: [false; 2],
+                    stages: Vec::new(),
+                    task_gone: false,
+                });
                 self.outputs.emit(TermEvent::Began(granted));
             }
             _ => {
@@ -250,16 +264,8 @@ impl Joint {
     /// Releases both halves, of which it leads by neither.
     fn release_halves(&mut self, now: Instant, next: Next, random: &mut dyn Random) {
         self.phase = Phase::Releasing(next);
-        if self.node.stop_by().is_some() {
-            self.node.task_ended(now, TaskEnd::Aborted, random);
-        } else {
-            self.node.resign(now, EndReason::Resigned, random);
-        }
-        if self.lease.lease_id().is_some() {
-            self.lease.task_ended(now, TaskEnd::Aborted, random);
-        } else {
-            self.lease.resign(now, EndReason::Resigned, random);
-        }
+        release(&mut self.node, now, random);
+        release(&mut self.lease, now, random);
     }
 
     /// Takes a step that is due, by time or by the end of a half; whether there was one.
@@ -282,7 +288,8 @@ impl Joint {
                 self.release_halves(now, Next::ElectAt(now + pause), random);
             }
             Phase::Leading(term) if term.task_gone && is_over => {
-                let ended = TermEvent::Ended(term.epoch, term.reason());
+                let reason = term.reason.unwrap_or(EndReason::Resigned);
+                let ended = TermEvent::Ended(term.epoch, reason);
                 self.phase = Phase::Idle;
                 self.outputs.emit(ended);
             }
@@ -299,43 +306,38 @@ impl Joint {
         true
     }
 
-    fn at_risk(&mut self, half: impl FnOnce(&mut JointTerm) -> &mut bool, at_risk: bool) {
+    fn handle_risk(&mut self, half: Half, at_risk: bool) {
         if let Phase::Leading(term) = &mut self.phase {
-            let before = term.is_at_risk();
-            *half(term) = at_risk;
-            let after = term.is_at_risk();
+            let before = term.at_risk.contains(&true);
+            term.at_risk[half as usize] = at_risk;
+            let after = term.at_risk.contains(&true);
             if before != after {
                 self.outputs.emit(TermEvent::AtRisk(after));
             }
         }
     }
 
-    /// One half has begun to end. Returns whether the other one must follow.
+    /// Begins to end the term. Returns whether it was not ending yet.
     fn cancel(&mut self, reason: EndReason) -> bool {
-        let first = match &mut self.phase {
-            Phase::Leading(term) => term.begin_ending(reason),
-            _ => false,
+        let Phase::Leading(JointTerm {
+            reason: first @ None,
+            ..
+        }) = &mut self.phase
+        else {
+            return false;
         };
-        if first {
-            self.outputs.emit(TermEvent::Cancel(reason));
-        }
-        first
+        *first = Some(reason);
+        self.outputs.emit(TermEvent::Cancel(reason));
+        true
     }
+}
 
-    fn abort(&mut self) {
-        if let Phase::Leading(term) = &mut self.phase
-            && !core::mem::replace(&mut term.aborted, true)
-        {
-            self.outputs.emit(TermEvent::Abort);
-        }
-    }
-
-    fn overrun(&mut self) {
-        if let Phase::Leading(term) = &mut self.phase
-            && !core::mem::replace(&mut term.overrun, true)
-        {
-            self.outputs.emit(TermEvent::Overrun);
-        }
+/// Releases a half, of which no task runs.
+fn release(half: &mut impl ElectionMachine, now: Instant, random: &mut dyn Random) {
+    if half.stop_by().is_some() {
+        half.task_ended(now, TaskEnd::Aborted, random);
+    } else {
+        half.resign(now, EndReason::Resigned, random);
     }
 }
 

@@ -131,7 +131,7 @@ impl Rejection {
 }
 
 /// Messages show milliseconds, not nanoseconds.
-const fn in_millis(time: Duration) -> Duration {
+fn in_millis(time: Duration) -> Duration {
     Duration::from_millis(millis(time))
 }
 
@@ -219,21 +219,12 @@ pub fn apply_as(
         } => {
             only_current(record, (*lease_id, owner), now)?;
             give_up(record, now);
-            let until = now + *within;
-            record.reserved = Some(
-                Reservation {
-                    to: to.clone(),
-                    until,
-                }
-                .into(),
-            );
+            reserve(record, to, now + *within);
             durable(Change::HandedOver)
         }
         Operation::SwitchOver { to, within } => {
             let applied = break_lease(record, Some(*within), now)?;
-            let until = now + *within + *within;
-            let to = to.clone();
-            record.reserved = Some(Reservation { to, until }.into());
+            reserve(record, to, now + *within + *within);
             durable(applied.change)
         }
         Operation::SetMetadata(lease_id, metadata) => {
@@ -265,6 +256,11 @@ fn volatile(change: Change) -> Result<Applied, Rejection> {
     })
 }
 
+fn reserve(record: &mut Record, to: &CandidateId, until: Instant) {
+    let to = to.clone();
+    record.reserved = Some(Reservation { to, until }.into());
+}
+
 fn acquire(
     record: &mut Record,
     owner: Option<&Owner>,
@@ -280,13 +276,22 @@ fn acquire(
         return match record.phase {
             // An acquire by the lease id that holds is a renewal, so that a candidate may repeat a
             // request whose answer was lost: it never competes with itself.
+            //
+            // It may also be a late duplicate of the request that began the term, so what the holder
+            // was told since stays so: metadata and lock delay are as they are, and the lease lasts as
+            // long as it would, or as long as is asked for now, whichever is longer. The remaining time
+            // counts from an earlier instant, so it is at most this duration from now.
             Phase::Leased { .. } if grant.is_of(request.lease_id, owner) => {
-                Ok(acquire_again(record, request.duration, now, rules))
+                let duration = if rules.acquire_again_may_shorten {
+                    request.duration
+                } else {
+                    request.duration.max(grant.duration)
+                };
+                Ok(restart_clock(record, Some(duration), now))
             }
             Phase::Breaking { until } if grant.is_of(request.lease_id, owner) => {
-                Err(Rejection::Breaking {
-                    remaining: until.since(now),
-                })
+                let remaining = until.since(now);
+                Err(Rejection::Breaking { remaining })
             }
             _ => {
                 // Refuse now a request that would wait and then be refused.
@@ -297,7 +302,8 @@ fn acquire(
     }
     let epoch = next_epoch(record, request, wall)?;
     grantable(record, Some(&request.holder), now)?;
-    record.phase = leased(request.duration, now);
+    let expires = request.duration.end(now);
+    record.phase = Phase::Leased { expires };
     record.grant = Some(Grant {
         lease_id: request.lease_id,
         holder: request.holder.clone(),
@@ -370,14 +376,6 @@ pub fn deletable(record: &Record, now: Instant) -> Result<(), Rejection> {
     }
 }
 
-fn leased(duration: LeaseDuration, now: Instant) -> Phase {
-    let expires = match duration {
-        LeaseDuration::Fixed(duration) => Some(now + duration),
-        LeaseDuration::Infinite => None,
-    };
-    Phase::Leased { expires }
-}
-
 fn held_by_another(record: &Record, grant: &Grant, now: Instant) -> Rejection {
     Rejection::Held {
         holder: grant.holder.clone(),
@@ -388,51 +386,22 @@ fn held_by_another(record: &Record, grant: &Grant, now: Instant) -> Rejection {
     }
 }
 
-/// The holder asks again: a renewal. It may be a late duplicate of the request that began the term, so
-/// what the holder was told since stays so: metadata and lock delay are as they are, and the lease lasts
-/// as long as it would, or as long as is asked for now, whichever is longer.
-fn acquire_again(
-    record: &mut Record,
-    asked: LeaseDuration,
-    now: Instant,
-    rules: &Rules,
-) -> Applied {
-    let Some(grant) = &record.grant else {
-        unreachable!("a held lease has a grant")
-    };
-    // The remaining time counts from an earlier instant, so it is at most this duration from now.
-    let duration = if rules.acquire_again_may_shorten {
-        asked
-    } else {
-        asked.max(grant.duration)
-    };
-    let has_changed = restart_clock(record, Some(duration), now);
-    Applied {
-        change: renewed(record),
-        durable: has_changed,
-    }
-}
-
-fn renewed(record: &Record) -> Change {
-    let Some(grant) = &record.grant else {
-        unreachable!("a held lease has a grant")
-    };
-    Change::Renewed(grant.epoch)
-}
-
-/// Counts the duration from `now` again, and returns whether the duration has changed. A changed
-/// duration must be durable: a longer one because the holder relies on it, a shorter one because
-/// others do. A lease that was shortened from infinite must not be infinite again after a restart,
-/// when its holder may be gone.
-fn restart_clock(record: &mut Record, duration: Option<LeaseDuration>, now: Instant) -> bool {
+/// Renews the term: counts the duration from `now` again. A changed duration must be durable: a longer
+/// one because the holder relies on it, a shorter one because others do. A lease that was shortened
+/// from infinite must not be infinite again after a restart, when its holder may be gone.
+fn restart_clock(record: &mut Record, duration: Option<LeaseDuration>, now: Instant) -> Applied {
     let Some(grant) = &mut record.grant else {
         unreachable!("a held lease has a grant")
     };
     let duration = duration.unwrap_or(grant.duration);
-    let has_changed = duration != grant.duration;
+    let durable = duration != grant.duration;
     grant.duration = duration;
-    record.phase = leased(duration, now);
-    has_changed
+    let expires = duration.end(now);
+    record.phase = Phase::Leased { expires };
+    Applied {
+        change: Change::Renewed(grant.epoch),
+        durable,
+    }
 }
 
 /// A lease id, and the principal that sent it.
@@ -440,10 +409,8 @@ type Claim<'a> = (LeaseId, Option<&'a Owner>);
 
 /// Whether this is the owner of the lease, or was the last one.
 fn is_current(record: &Record, (lease_id, owner): Claim<'_>) -> bool {
-    record
-        .grant
-        .as_ref()
-        .is_some_and(|grant| grant.is_of(lease_id, owner))
+    let grant = record.grant.as_ref();
+    grant.is_some_and(|grant| grant.is_of(lease_id, owner))
 }
 
 fn renew(
@@ -453,32 +420,17 @@ fn renew(
     now: Instant,
     rules: &Rules,
 ) -> Result<Applied, Rejection> {
-    if !is_current(record, claim) {
-        return Err(Rejection::IdMismatch);
-    }
-    match record.phase {
-        Phase::Available => Err(Rejection::IdMismatch),
-        Phase::Leased { .. } => {
-            let durable = restart_clock(record, duration, now);
-            Ok(Applied {
-                change: renewed(record),
-                durable,
-            })
-        }
+    match only_current(record, claim, now) {
+        Ok(()) => Ok(restart_clock(record, duration, now)),
         // The lease was not granted since, so this epoch is still the greatest and fences as before.
-        Phase::Expired if rules.renew_after_expiry => {
-            restart_clock(record, duration, now);
+        Err(Rejection::Expired) if rules.renew_after_expiry => {
+            let renewed = restart_clock(record, duration, now);
             record.barred_until = None;
             record.retired.retain(|&(id, _)| id != claim.0);
-            durable(renewed(record))
+            durable(renewed.change)
         }
-        Phase::Expired => Err(Rejection::Expired),
-        Phase::Breaking { until } => Err(Rejection::Broken {
-            remaining: until.since(now),
-        }),
-        Phase::Broken => Err(Rejection::Broken {
-            remaining: Duration::ZERO,
-        }),
+        Err(Rejection::Breaking { remaining }) => Err(Rejection::Broken { remaining }),
+        Err(rejection) => Err(rejection),
     }
 }
 
@@ -489,25 +441,15 @@ fn change(
     now: Instant,
 ) -> Result<Applied, Rejection> {
     match record.phase {
-        Phase::Leased { .. } => {}
-        Phase::Breaking { until } if is_current(record, claim) => {
-            return Err(Rejection::Breaking {
-                remaining: until.since(now),
-            });
-        }
-        Phase::Breaking { .. } => return Err(Rejection::IdMismatch),
         Phase::Available | Phase::Broken | Phase::Expired => return Err(Rejection::NotHeld),
-    }
-    let (lease_id, owner) = claim;
-    if is_current(record, (proposed, owner)) {
         // A repeated request.
-        return volatile(Change::Changed);
-    }
-    if !is_current(record, claim) {
-        return Err(Rejection::IdMismatch);
+        Phase::Leased { .. } if is_current(record, (proposed, claim.1)) => {
+            return volatile(Change::Changed);
+        }
+        Phase::Leased { .. } | Phase::Breaking { .. } => only_current(record, claim, now)?,
     }
     // From now on only the new id proves that its owner holds the lease.
-    record.retire(lease_id, now);
+    record.retire(claim.0, now);
     record.retired.retain(|&(id, _)| id != proposed);
     if let Some(grant) = &mut record.grant {
         grant.lease_id = proposed;
@@ -565,7 +507,7 @@ fn break_lease(
     }
 }
 
-/// Refuses unless this is the owner of the lease and no break is in progress.
+/// Refuses unless `lease_id` holds the lease and no break is in progress.
 fn only_current(record: &Record, claim: Claim<'_>, now: Instant) -> Result<(), Rejection> {
     if !is_current(record, claim) {
         return Err(Rejection::IdMismatch);

@@ -4,20 +4,20 @@ use alloc::format;
 use core::time::Duration;
 
 use super::Timings;
-use super::machine::{Next, Outbox, Pending};
+use super::machine::{Context, Next, Pending};
 use super::message::{Answer, LeaseEffect, Request};
 use super::release::Release;
-use super::term::LeaseTerm;
+use super::term::{LeaseTerm, MIN_ATTEMPT};
 use crate::election::{CampaignFailure, TermEvent};
 use crate::lease::LeaseId;
-use crate::{Epoch, Instant, Random};
+use crate::{Epoch, Instant};
 
 /// A campaign: a lease id, and requests for the lease until it is granted.
 #[derive(Debug)]
 pub(super) struct Campaign {
     lease_id: LeaseId,
     min_epoch: Option<Epoch>,
-    pending: Pending,
+    pub(super) pending: Pending,
     failures: u32,
     /// Whether the store may know the lease id.
     asked: bool,
@@ -41,35 +41,28 @@ impl Campaign {
         }
     }
 
-    pub(super) const fn due(&self) -> Option<Instant> {
-        self.pending.due()
-    }
-
-    pub(super) fn handle_timeout(&mut self, now: Instant, timings: &Timings, outbox: &mut Outbox) {
-        if self.pending.due().is_some_and(|due| now >= due) {
-            self.acquire(now, timings, outbox);
+    pub(super) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        if self.pending.due().is_some_and(|due| cx.now >= due) {
+            self.acquire(cx);
         }
     }
 
-    fn acquire(&mut self, now: Instant, timings: &Timings, outbox: &mut Outbox) {
+    fn acquire(&mut self, cx: &mut Context<'_>) {
         self.asked = true;
-        let wait = self.acquire_wait(timings);
+        let wait = self.acquire_wait(cx.timings);
         let request = Request::Acquire {
             lease_id: self.lease_id,
             wait,
             min_epoch: self.min_epoch,
         };
-        self.pending = outbox.send(now, request, wait + timings.renew_interval());
+        self.pending = cx.send(request, wait + cx.timings.renew_interval());
     }
 
     pub(super) fn handle_answer(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_>,
         attempt: u64,
         answer: Answer,
-        timings: &Timings,
-        outbox: &mut Outbox,
-        random: &mut dyn Random,
     ) -> Next {
         let Some(sent) = self.pending.answered(attempt) else {
             return Next::Stay;
@@ -79,36 +72,31 @@ impl Campaign {
             // the candidate knows only when the request was sent. Before the first renewal is due
             // that is good enough. After that it asks again: the same id renews, and that request
             // is young.
-            Answer::Held(_) if now.since(sent) >= timings.renew_interval() => {
+            Answer::Held(_) if cx.now.since(sent) >= cx.timings.renew_interval() => {
                 if !self.granted_late {
                     // The store answers again, so earlier doubts no longer count.
                     self.granted_late = true;
                     self.in_doubt_since = None;
                 }
-                if self.replace_doubtful_id(now, timings, outbox, random) {
-                    self.retry_later(now, timings, random);
+                if self.replace_doubtful_id(cx) {
+                    self.retry_later(cx);
                 } else {
-                    self.acquire(now, timings, outbox);
+                    self.acquire(cx);
                 }
             }
             Answer::Held(epoch) => {
-                return Next::Lead(LeaseTerm::new(
-                    self.lease_id,
-                    epoch,
-                    (sent, now),
-                    timings,
-                    random,
-                ));
+                return Next::Lead(LeaseTerm::new(cx, self.lease_id, epoch, sent));
             }
-            Answer::HeldByAnother { holder, epoch } => {
+            Answer::HeldByAnother(leader) => {
                 self.failures = 0;
                 self.end_doubt();
-                outbox.emit(TermEvent::LeaderSeen(holder.zip(epoch)));
-                if now.since(sent) >= self.acquire_wait(timings) / 2 {
-                    self.acquire(now, timings, outbox);
+                cx.outputs.emit(TermEvent::LeaderSeen(leader));
+                if cx.now.since(sent) >= self.acquire_wait(cx.timings) / 2 {
+                    self.acquire(cx);
                 } else {
                     // The store did not keep the request waiting: ask again from time to time.
-                    self.pending = Pending::At(now + random.jitter(timings.renew_interval() / 5));
+                    let pause = cx.random.jitter(cx.timings.renew_interval() / 5);
+                    self.pending = Pending::At(cx.now + pause);
                 }
             }
             Answer::IdRetired
@@ -117,24 +105,26 @@ impl Campaign {
             | Answer::Superseded
             | Answer::Released => {
                 // This id can't win any more; a fresh one can.
-                self.change_id(random);
-                self.retry_later(now, timings, random);
+                self.change_id(cx);
+                self.retry_later(cx);
             }
             Answer::Unknown(why) => {
                 // The store may have granted the lease: keep the id, and don't compete with
                 // oneself.
-                self.replace_doubtful_id(now, timings, outbox, random);
-                let delay = self.retry_later(now, timings, random);
-                outbox.effect(LeaseEffect::Retrying(format!(
+                self.replace_doubtful_id(cx);
+                let delay = self.retry_later(cx);
+                cx.outputs.effect(LeaseEffect::Retrying(format!(
                     "acquire: {why}; trying again in {delay:.1?}"
                 )));
             }
             Answer::Refused(why) => {
-                outbox.emit(TermEvent::Failed(CampaignFailure::Refused(why)));
+                let failure = CampaignFailure::Refused(why);
+                cx.outputs.emit(TermEvent::Failed(failure));
                 return Next::Abandon;
             }
             Answer::Denied(why) => {
-                outbox.emit(TermEvent::Failed(CampaignFailure::Denied(why)));
+                cx.outputs
+                    .emit(TermEvent::Failed(CampaignFailure::Denied(why)));
                 return Next::Abandon;
             }
         }
@@ -147,15 +137,9 @@ impl Campaign {
     /// in time, nobody could lead for as long as that goes on. So the lease is released, or expires
     /// if the release does not get through, and other candidates have their turn. No term has begun
     /// under the id, and none ever will.
-    fn replace_doubtful_id(
-        &mut self,
-        now: Instant,
-        timings: &Timings,
-        outbox: &mut Outbox,
-        random: &mut dyn Random,
-    ) -> bool {
-        let since = *self.in_doubt_since.get_or_insert(now);
-        if now.since(since) < timings.lease_duration() {
+    fn replace_doubtful_id(&mut self, cx: &mut Context<'_>) -> bool {
+        let since = *self.in_doubt_since.get_or_insert(cx.now);
+        if cx.now.since(since) < cx.timings.lease_duration() {
             return false;
         }
         // The answer is not awaited.
@@ -163,13 +147,13 @@ impl Campaign {
             lease_id: self.lease_id,
             reason: None,
         };
-        outbox.send(now, release, timings.renew_interval() / 3);
-        self.change_id(random);
+        cx.send(release, cx.timings.renew_interval() / 3);
+        self.change_id(cx);
         true
     }
 
-    fn change_id(&mut self, random: &mut dyn Random) {
-        self.lease_id = random.lease_id();
+    fn change_id(&mut self, cx: &mut Context<'_>) {
+        self.lease_id = cx.random.lease_id();
         self.asked = false;
         self.end_doubt();
     }
@@ -179,25 +163,23 @@ impl Campaign {
         self.granted_late = false;
     }
 
-    fn retry_later(
-        &mut self,
-        now: Instant,
-        timings: &Timings,
-        random: &mut dyn Random,
-    ) -> Duration {
+    fn retry_later(&mut self, cx: &mut Context<'_>) -> Duration {
         self.failures += 1;
-        let delay = retry_delay(self.failures, timings, random);
-        self.pending = Pending::At(now + delay);
+        let delay = retry_delay(self.failures, cx);
+        self.pending = Pending::At(cx.now + delay);
         delay
     }
 
     /// Gives the campaign up. The store may have granted the lease, or be about to, while the
     /// candidate does not know it: then nobody would lead for a whole lease duration, so the lease
     /// is released.
-    pub(super) fn withdraw(&self, now: Instant, timings: &Timings) -> Next {
+    pub(super) fn withdraw(&self, cx: &Context<'_>) -> Next {
         if self.asked {
-            let asked = self.pending.sent();
-            Next::Release(Release::of_campaign(self.lease_id, asked, now, timings))
+            let sent = self.pending.sent();
+            Next::Release(Release {
+                stray_until: sent.map(|sent| sent + MIN_ATTEMPT),
+                ..Release::new(cx, self.lease_id, None)
+            })
         } else {
             Next::Withdrawn
         }
@@ -216,8 +198,9 @@ impl Campaign {
 
 /// The delay before the next attempt after this many failures in a row: a twentieth of the renew
 /// interval, doubled each time up to half of it, with jitter.
-pub(super) fn retry_delay(failures: u32, timings: &Timings, random: &mut dyn Random) -> Duration {
-    let first = timings.renew_interval() / 20;
+pub(super) fn retry_delay(failures: u32, cx: &mut Context<'_>) -> Duration {
+    let interval = cx.timings.renew_interval();
+    let first = interval / 20;
     let doubled = first * 2_u32.saturating_pow(failures.saturating_sub(1).min(8));
-    random.jitter(doubled.min(timings.renew_interval() / 2))
+    cx.random.jitter(doubled.min(interval / 2))
 }

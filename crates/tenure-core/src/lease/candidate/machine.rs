@@ -16,7 +16,9 @@ use crate::{CandidateId, Epoch, Instant, Random};
 pub struct LeaseCandidate {
     timings: Timings,
     phase: Phase,
-    outbox: Outbox,
+    outputs: Outputs<LeaseEffect>,
+    /// The number of the last request.
+    attempts: u64,
     /// No campaign begins before this.
     cooldown_until: Instant,
 }
@@ -31,11 +33,14 @@ enum Phase {
     Releasing(Release),
 }
 
-/// Outputs not yet polled, and the numbers of requests.
-#[derive(Debug, Default)]
-pub(super) struct Outbox {
-    pub(super) outputs: Outputs<LeaseEffect>,
-    attempts: u64,
+/// One call of the machine, as its phases see it: the arguments of the caller, and the part of the
+/// candidate that outlives the phase.
+pub(super) struct Context<'a> {
+    pub(super) now: Instant,
+    pub(super) random: &'a mut dyn Random,
+    pub(super) timings: &'a Timings,
+    pub(super) outputs: &'a mut Outputs<LeaseEffect>,
+    attempts: &'a mut u64,
 }
 
 /// The one request of a phase: in flight, or to be sent at an instant.
@@ -45,26 +50,18 @@ pub(super) enum Pending {
     At(Instant),
 }
 
-impl Outbox {
-    pub(super) fn effect(&mut self, effect: LeaseEffect) {
-        self.outputs.effect(effect);
-    }
-
-    pub(super) fn emit(&mut self, event: TermEvent) {
-        self.outputs.emit(event);
-    }
-
+impl Context<'_> {
     /// Sends `request` now: `now` is before the first byte leaves, so it is what durations count
     /// from.
-    pub(super) fn send(&mut self, now: Instant, request: Request, timeout: Duration) -> Pending {
-        self.attempts += 1;
-        let attempt = self.attempts;
-        self.effect(LeaseEffect::Send {
+    pub(super) fn send(&mut self, request: Request, timeout: Duration) -> Pending {
+        *self.attempts += 1;
+        let (attempt, sent) = (*self.attempts, self.now);
+        self.outputs.effect(LeaseEffect::Send {
             attempt,
             request,
             timeout,
         });
-        Pending::InFlight { attempt, sent: now }
+        Pending::InFlight { attempt, sent }
     }
 }
 
@@ -115,18 +112,15 @@ impl LeaseCandidate {
         Self {
             timings,
             phase: Phase::Idle,
-            outbox: Outbox::default(),
+            outputs: Outputs::default(),
+            attempts: 0,
             cooldown_until: Instant::default(),
         }
     }
 
-    /// Command: like [`campaign`](ElectionMachine::campaign), for a term with this epoch, or with a
-    /// greater one if the lease has had this one.
-    pub fn campaign_with(&mut self, now: Instant, epoch: Epoch, random: &mut dyn Random) {
-        self.campaign_from(now, Some(epoch), random);
-    }
-
-    fn campaign_from(&mut self, now: Instant, epoch: Option<Epoch>, random: &mut dyn Random) {
+    /// Command: like [`campaign`](ElectionMachine::campaign). With `epoch`, the term has this epoch, or
+    /// a greater one if the lease has had this one.
+    pub fn campaign_with(&mut self, now: Instant, epoch: Option<Epoch>, random: &mut dyn Random) {
         if matches!(self.phase, Phase::Idle) {
             let start = self.cooldown_until.max(now);
             let campaign = Campaign::new(start, random.lease_id(), epoch);
@@ -137,26 +131,41 @@ impl LeaseCandidate {
 
     /// Command: if the next renewal is due soon, send it now. For a driver that sends another
     /// renewal to the same store anyway, so that one request may carry both.
-    pub fn renew_early(&mut self, now: Instant) {
-        if let Phase::Leading(term) = &mut self.phase {
-            term.renew_early(now, &self.timings, &mut self.outbox);
+    pub fn renew_early(&mut self, now: Instant, random: &mut dyn Random) {
+        if let (Phase::Leading(term), mut cx) = self.parts(now, random) {
+            term.renew_early(&mut cx);
         }
     }
 
     /// The lease id of the current term: the holder's secret.
     #[must_use]
-    pub fn lease_id(&self) -> Option<LeaseId> {
+    pub const fn lease_id(&self) -> Option<LeaseId> {
         match &self.phase {
-            Phase::Leading(term) => Some(term.lease_id()),
-            Phase::Idle | Phase::Campaigning(_) | Phase::Releasing(_) => None,
+            Phase::Leading(term) => Some(term.lease_id),
+            _ => None,
         }
+    }
+
+    fn parts<'a>(
+        &'a mut self,
+        now: Instant,
+        random: &'a mut dyn Random,
+    ) -> (&'a mut Phase, Context<'a>) {
+        let context = Context {
+            now,
+            random,
+            timings: &self.timings,
+            outputs: &mut self.outputs,
+            attempts: &mut self.attempts,
+        };
+        (&mut self.phase, context)
     }
 
     fn transition(&mut self, next: Next, now: Instant, random: &mut dyn Random) {
         match next {
             Next::Stay => {}
             Next::Lead(term) => {
-                self.outbox.emit(TermEvent::Began(term.epoch()));
+                self.outputs.emit(TermEvent::Began(term.term.epoch));
                 self.phase = Phase::Leading(term);
             }
             Next::Release(release) => {
@@ -168,11 +177,11 @@ impl LeaseCandidate {
                 if reason.calls_for_cool_down() {
                     self.cooldown_until = now + self.timings.cool_down();
                 }
-                self.outbox.emit(TermEvent::Ended(epoch, reason));
+                self.outputs.emit(TermEvent::Ended(epoch, reason));
             }
             Next::Withdrawn => {
                 self.phase = Phase::Idle;
-                self.outbox.emit(TermEvent::Withdrawn);
+                self.outputs.emit(TermEvent::Withdrawn);
             }
             Next::Abandon => self.phase = Phase::Idle,
         }
@@ -189,16 +198,17 @@ impl ElectionMachine for LeaseCandidate {
     /// The campaign has a fresh lease id. After a term that calls for a cool-down it begins when the
     /// cool-down is over.
     fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
-        self.campaign_from(now, None, random);
+        self.campaign_with(now, None, random);
     }
 
     /// A leader renews until its task is gone, and releases then.
     fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random) {
-        let next = match &mut self.phase {
+        let (phase, cx) = self.parts(now, random);
+        let next = match phase {
             Phase::Idle | Phase::Releasing(_) => Next::Stay,
-            Phase::Campaigning(campaign) => campaign.withdraw(now, &self.timings),
-            Phase::Leading(term) => {
-                term.resign(now, reason, &self.timings, &mut self.outbox);
+            Phase::Campaigning(campaign) => campaign.withdraw(&cx),
+            Phase::Leading(it) => {
+                it.term.resign(now, reason, cx.timings, cx.outputs);
                 Next::Stay
             }
         };
@@ -206,16 +216,16 @@ impl ElectionMachine for LeaseCandidate {
     }
 
     fn hand_over(&mut self, now: Instant, to: CandidateId) {
-        if let Phase::Leading(term) = &mut self.phase {
-            term.hand_over(now, to, &mut self.outbox);
+        if let Phase::Leading(it) = &mut self.phase {
+            it.term.hand_over(now, to, &mut self.outputs);
         }
     }
 
     fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
         // Time first: a task that stops because the term has passed has not ended the term.
         self.handle_timeout(now, random);
-        if let Phase::Leading(term) = &mut self.phase {
-            let next = term.task_ended(now, end, &self.timings, &mut self.outbox);
+        if let (Phase::Leading(term), mut cx) = self.parts(now, random) {
+            let next = term.task_ended(&mut cx, end);
             self.transition(next, now, random);
         }
     }
@@ -228,54 +238,50 @@ impl ElectionMachine for LeaseCandidate {
     ) {
         // Time first: an answer must not prolong what time has ended before it came.
         self.handle_timeout(now, random);
-        let (timings, outbox) = (&self.timings, &mut self.outbox);
-        let next = match &mut self.phase {
+        let (phase, mut cx) = self.parts(now, random);
+        let next = match phase {
             Phase::Idle => Next::Stay,
-            Phase::Campaigning(campaign) => {
-                campaign.handle_answer(now, attempt, answer, timings, outbox, random)
-            }
+            Phase::Campaigning(campaign) => campaign.handle_answer(&mut cx, attempt, answer),
             Phase::Leading(term) => {
-                term.handle_answer(now, attempt, answer, timings, outbox, random);
+                term.handle_answer(&mut cx, attempt, answer);
                 Next::Stay
             }
-            Phase::Releasing(release) => {
-                release.handle_answer(now, attempt, &answer, timings, random)
-            }
+            Phase::Releasing(release) => release.handle_answer(&mut cx, attempt, &answer),
         };
         self.transition(next, now, random);
     }
 
     fn handle_progress(&mut self, at: Instant) {
-        if let Phase::Leading(term) = &mut self.phase {
-            term.handle_progress(at);
+        if let Phase::Leading(it) = &mut self.phase {
+            it.term.handle_progress(at);
         }
     }
 
     fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
-        let (timings, outbox) = (&self.timings, &mut self.outbox);
-        let next = match &mut self.phase {
+        let (phase, mut cx) = self.parts(now, random);
+        let next = match phase {
             Phase::Idle => Next::Stay,
             Phase::Campaigning(campaign) => {
-                campaign.handle_timeout(now, timings, outbox);
+                campaign.handle_timeout(&mut cx);
                 Next::Stay
             }
             Phase::Leading(term) => {
-                term.handle_timeout(now, timings, outbox);
+                term.handle_timeout(&mut cx);
                 Next::Stay
             }
-            Phase::Releasing(release) => release.handle_timeout(now, timings, outbox),
+            Phase::Releasing(release) => release.handle_timeout(&mut cx),
         };
         self.transition(next, now, random);
     }
 
     fn poll_output(&mut self) -> Option<Output<LeaseEffect>> {
-        self.outbox.outputs.poll()
+        self.outputs.poll()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Idle => None,
-            Phase::Campaigning(campaign) => campaign.due(),
+            Phase::Campaigning(campaign) => campaign.pending.due(),
             Phase::Leading(term) => Some(term.poll_timeout(&self.timings)),
             Phase::Releasing(release) => Some(release.due()),
         }
@@ -285,15 +291,15 @@ impl ElectionMachine for LeaseCandidate {
         match &self.phase {
             Phase::Idle => Standing::Idle,
             Phase::Campaigning(_) => Standing::Campaigning,
-            Phase::Leading(term) => term.standing(now, &self.timings),
+            Phase::Leading(it) => it.term.standing(now, &self.timings),
             Phase::Releasing(_) => Standing::Ending,
         }
     }
 
     fn stop_by(&self) -> Option<Instant> {
         match &self.phase {
-            Phase::Leading(term) => Some(term.abort_at(&self.timings)),
-            Phase::Idle | Phase::Campaigning(_) | Phase::Releasing(_) => None,
+            Phase::Leading(it) => Some(it.term.abort_at(&self.timings)),
+            _ => None,
         }
     }
 }

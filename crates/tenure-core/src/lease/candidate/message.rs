@@ -49,12 +49,9 @@ pub enum Answer {
     /// The lease is released.
     Released,
     /// Another candidate holds the lease, or it can't be granted yet.
-    HeldByAnother {
-        /// The holder, if there is one.
-        holder: Option<CandidateId>,
-        /// The holder's epoch, if there is a holder.
-        epoch: Option<Epoch>,
-    },
+    ///
+    /// With the holder and its epoch, if both are known.
+    HeldByAnother(Option<(CandidateId, Epoch)>),
     /// The term of this lease id has ended before: ask with a fresh one.
     IdRetired,
     /// The lease was broken, and this lease id holds it for `remaining`.
@@ -82,14 +79,12 @@ impl From<Result<Change, Rejection>> for Answer {
         match result {
             Ok(Change::Granted(epoch) | Change::Renewed(epoch)) => Self::Held(epoch),
             Ok(_) => Self::Released,
-            Err(Rejection::Held { holder, epoch, .. }) => Self::HeldByAnother {
-                holder: Some(holder),
-                epoch: Some(epoch),
-            },
-            Err(Rejection::LockDelay { .. } | Rejection::Reserved { .. }) => Self::HeldByAnother {
-                holder: None,
-                epoch: None,
-            },
+            Err(Rejection::Held { holder, epoch, .. }) => {
+                Self::HeldByAnother(Some((holder, epoch)))
+            }
+            Err(Rejection::LockDelay { .. } | Rejection::Reserved { .. }) => {
+                Self::HeldByAnother(None)
+            }
             Err(Rejection::IdRetired) => Self::IdRetired,
             Err(Rejection::Breaking { remaining } | Rejection::Broken { remaining }) => {
                 Self::Broken { remaining }

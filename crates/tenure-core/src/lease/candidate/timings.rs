@@ -1,5 +1,7 @@
 //! The timeline of a term, valid by construction.
 
+use alloc::format;
+use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 
@@ -14,7 +16,18 @@ pub const MIN_RENEW_INTERVAL: Duration = Duration::from_millis(100);
 pub const TICK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The options of a user; omitted ones follow from the lease duration.
+///
+/// ```
+/// use core::time::Duration;
+/// use tenure_core::lease::candidate::{Timings, TimingsOptions};
+///
+/// let mut options = TimingsOptions::default();
+/// options.lease_duration = Some(Duration::from_secs(6));
+/// assert_eq!(Timings::new(&options)?.renew_interval(), Duration::from_secs(2));
+/// # Ok::<(), tenure_core::lease::candidate::TimingsError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TimingsOptions {
     /// How long the store keeps the lease without a renewal. Default 15 s. Longer: fewer requests
     /// and longer outages of the store are survived; shorter: another leader sooner after a crash.
@@ -67,15 +80,7 @@ const DEFAULT_COOL_DOWN: Duration = Duration::from_secs(5);
 impl Default for Timings {
     /// 15 s lease, renewed every 5 s, given up after 10 s, stopped after 14 s.
     fn default() -> Self {
-        let lease = DEFAULT_LEASE_DURATION;
-        Self {
-            lease_duration: lease,
-            renew_interval: lease / 3,
-            renew_deadline: lease * 2 / 3,
-            stop_grace: lease * 4 / 15,
-            cool_down: DEFAULT_COOL_DOWN,
-            progress_deadline: None,
-        }
+        Self::new(&TimingsOptions::default()).expect("the defaults are consistent")
     }
 }
 
@@ -88,7 +93,8 @@ impl Timings {
     pub fn new(options: &TimingsOptions) -> Result<Self, TimingsError> {
         let lease = options.lease_duration.unwrap_or(DEFAULT_LEASE_DURATION);
         if !Rules::NATIVE.allows(LeaseDuration::Fixed(lease)) {
-            return Err(TimingsError::LeaseDuration { lease });
+            let error = format!("lease duration {lease:?} must be 1s to 24h");
+            return Err(TimingsError::LeaseDuration(error));
         }
         let grace = options.stop_grace.unwrap_or(lease * 4 / 15);
         let deadline = options
@@ -99,32 +105,34 @@ impl Timings {
         let hard_stop = deadline.saturating_add(grace);
         let latest = lease - lease / 50;
         if grace >= latest {
-            return Err(TimingsError::StopGrace { grace, lease });
+            return Err(TimingsError::StopGrace(format!(
+                "stop grace {grace:?} must be below the lease duration {lease:?} by more than 2 %"
+            )));
         }
         if hard_stop > latest {
-            return Err(TimingsError::HardStop {
-                deadline,
-                grace,
-                hard_stop,
-                lease,
-                latest,
-            });
+            return Err(TimingsError::HardStop(format!(
+                "renew deadline {deadline:?} plus stop grace {grace:?} is {hard_stop:?} and must be at \
+                 most {latest:?}, the lease duration {lease:?} less 2 % for clocks that drift"
+            )));
         }
         if interval < MIN_RENEW_INTERVAL {
-            return Err(TimingsError::RenewInterval {
-                interval,
-                deadline,
-                grace,
-            });
+            return Err(TimingsError::RenewInterval(format!(
+                "renew interval {interval:?} must be at least {MIN_RENEW_INTERVAL:?} (renew deadline \
+                 {deadline:?}, stop grace {grace:?})"
+            )));
         }
         // Room for the jitter of a tenth, and for one more attempt after a lost one.
         if interval.saturating_mul(3) / 2 > deadline {
-            return Err(TimingsError::RenewDeadline { interval, deadline });
+            return Err(TimingsError::RenewDeadline(format!(
+                "renew interval {interval:?} must be at most two thirds of the renew deadline {deadline:?}"
+            )));
         }
         if let Some(progress) = options.progress_deadline
             && progress < TICK_INTERVAL
         {
-            return Err(TimingsError::ProgressDeadline { progress });
+            return Err(TimingsError::ProgressDeadline(format!(
+                "progress deadline {progress:?} must be at least {TICK_INTERVAL:?}"
+            )));
         }
         let cool_down = options.cool_down.unwrap_or(DEFAULT_COOL_DOWN);
         Ok(Self {
@@ -137,16 +145,16 @@ impl Timings {
         })
     }
 
-    /// Timings that need not be possible, for models in which time is a handful of ticks.
-    #[cfg(test)]
-    pub(crate) const fn unchecked(lease_duration: Duration, renew_deadline: Duration) -> Self {
-        Self {
-            lease_duration,
-            renew_interval: Duration::ZERO,
-            renew_deadline,
-            stop_grace: Duration::ZERO,
-            cool_down: Duration::ZERO,
-            progress_deadline: None,
+    /// The options that these timings follow from, with all derived values filled in.
+    #[must_use]
+    pub const fn options(&self) -> TimingsOptions {
+        TimingsOptions {
+            lease_duration: Some(self.lease_duration),
+            renew_interval: Some(self.renew_interval),
+            renew_deadline: Some(self.renew_deadline),
+            stop_grace: Some(self.stop_grace),
+            cool_down: Some(self.cool_down),
+            progress_deadline: self.progress_deadline,
         }
     }
 
@@ -238,70 +246,28 @@ impl fmt::Display for Timings {
     }
 }
 
-/// Why timings can't hold together. The user must change one of the two numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why timings can't hold together. The text has the numbers; the user must change one of them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimingsError {
     /// The store would refuse the lease duration.
-    #[error("lease duration {lease:?} must be 1s to 24h")]
-    LeaseDuration {
-        /// The configured value.
-        lease: Duration,
-    },
+    #[error("{0}")]
+    LeaseDuration(String),
     /// The task may take longer to stop than the lease lasts.
-    #[error("stop grace {grace:?} must be below the lease duration {lease:?} by more than 2 %")]
-    StopGrace {
-        /// The configured or derived value.
-        grace: Duration,
-        /// The configured or derived value.
-        lease: Duration,
-    },
+    #[error("{0}")]
+    StopGrace(String),
     /// The task would be aborted after another candidate may lead.
-    #[error(
-        "renew deadline {deadline:?} plus stop grace {grace:?} is {hard_stop:?} and must be at most \
-         {latest:?}, the lease duration {lease:?} less 2 % for clocks that drift"
-    )]
-    HardStop {
-        /// The configured or derived value.
-        deadline: Duration,
-        /// The configured or derived value.
-        grace: Duration,
-        /// Their sum.
-        hard_stop: Duration,
-        /// The configured or derived value.
-        lease: Duration,
-        /// The greatest sum that is possible.
-        latest: Duration,
-    },
+    #[error("{0}")]
+    HardStop(String),
     /// Renewals would follow each other faster than a busy machine wakes its threads.
-    #[error(
-        "renew interval {interval:?} must be at least {MIN_RENEW_INTERVAL:?} (renew deadline \
-         {deadline:?}, stop grace {grace:?})"
-    )]
-    RenewInterval {
-        /// The configured or derived value.
-        interval: Duration,
-        /// The configured or derived value.
-        deadline: Duration,
-        /// The configured or derived value.
-        grace: Duration,
-    },
+    #[error("{0}")]
+    RenewInterval(String),
     /// A task can't show progress faster than it is checked.
-    #[error("progress deadline {progress:?} must be at least {TICK_INTERVAL:?}")]
-    ProgressDeadline {
-        /// The configured value.
-        progress: Duration,
-    },
+    #[error("{0}")]
+    ProgressDeadline(String),
     /// One lost renewal would end the term.
-    #[error(
-        "renew interval {interval:?} must be at most two thirds of the renew deadline {deadline:?}"
-    )]
-    RenewDeadline {
-        /// The configured or derived value.
-        interval: Duration,
-        /// The configured or derived value.
-        deadline: Duration,
-    },
+    #[error("{0}")]
+    RenewDeadline(String),
 }
 
 #[cfg(test)]
@@ -403,6 +369,20 @@ mod tests {
                 numbers.iter().all(|number| error.contains(number)),
                 "{error}"
             );
+        }
+    }
+
+    impl Timings {
+        /// Timings that need not be possible, for models in which time is a handful of ticks.
+        pub(crate) const fn unchecked(lease_duration: Duration, renew_deadline: Duration) -> Self {
+            Self {
+                lease_duration,
+                renew_interval: Duration::ZERO,
+                renew_deadline,
+                stop_grace: Duration::ZERO,
+                cool_down: Duration::ZERO,
+                progress_deadline: None,
+            }
         }
     }
 

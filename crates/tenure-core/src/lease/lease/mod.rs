@@ -31,23 +31,7 @@ pub type RequestNumber = u64;
 pub struct Lease<W> {
     record: Record,
     /// `None` while no request waits, which is the common case: it costs one pointer.
-    contention: Option<Box<Contention<W>>>,
-}
-
-#[derive(Clone, Debug)]
-struct Contention<W> {
-    queue: Queue<W>,
-    /// The waiting request that was granted last, until the next change of the lease.
-    unconfirmed: Option<RequestNumber>,
-}
-
-impl<W> Default for Contention<W> {
-    fn default() -> Self {
-        Self {
-            queue: Queue::default(),
-            unconfirmed: None,
-        }
-    }
+    queue: Option<Box<Queue<W>>>,
 }
 
 /// The step that [`Lease::poll`] has taken.
@@ -68,7 +52,7 @@ impl<W> From<Record> for Lease<W> {
     fn from(record: Record) -> Self {
         Self {
             record,
-            contention: None,
+            queue: None,
         }
     }
 }
@@ -97,14 +81,14 @@ impl<W> Lease<W> {
     /// The number of waiting requests.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.contention.as_ref().map_or(0, |it| it.queue.len())
+        self.queue.as_ref().map_or(0, |queue| queue.waiting.len())
     }
 
     /// Whether a request of this principal waits under this lease id.
     #[must_use]
     pub fn is_waiting(&self, lease_id: LeaseId, owner: Option<&Owner>) -> bool {
-        let contention = self.contention.as_ref();
-        contention.is_some_and(|it| it.queue.has(lease_id, owner))
+        let queue = self.queue.as_ref();
+        queue.is_some_and(|queue| queue.has(lease_id, owner))
     }
 
     /// Whether [`poll`](Self::poll) may change the lease at `now`. It is a cheap check for callers
@@ -130,22 +114,20 @@ impl<W> Lease<W> {
             self.confirm();
             return Some(Due::Ended(lapse));
         }
-        let contention = self.contention.as_mut()?;
+        let queue = self.queue.as_mut()?;
         if self.record.held(now).is_some() {
             return None;
         }
         let (mut granted, mut is_barred) = (None, false);
         let record = &mut self.record;
-        let to = contention.queue.take_first(|waiting| {
+        let to = queue.take_first(|waiting| {
             if is_barred || is_gone(&waiting.reply_to) {
                 return false;
             }
             let acquire = Operation::Acquire(waiting.request.clone(), wall);
-            match apply_as(waiting.owner.as_ref(), record, &acquire, now, rules) {
-                Ok(Applied {
-                    change: Change::Granted(epoch),
-                    ..
-                }) => granted = Some(epoch),
+            let applied = apply_as(waiting.owner.as_ref(), record, &acquire, now, rules);
+            match applied.map(|applied| applied.change) {
+                Ok(Change::Granted(epoch)) => granted = Some(epoch),
                 // Not possible: the lease was free, so this was not a renewal.
                 Ok(_) => {}
                 // A lock delay applies to all requests; other refusals only to this one.
@@ -153,7 +135,7 @@ impl<W> Lease<W> {
             }
             granted.is_some()
         })?;
-        contention.unconfirmed = Some(to.number);
+        queue.unconfirmed = Some(to.number);
         granted.map(|epoch| Due::Granted { to, epoch })
     }
 
@@ -196,25 +178,23 @@ impl<W> Lease<W> {
     /// that already waits replaces the earlier request, which is returned, and keeps its position if
     /// the priority is the same.
     pub fn wait(&mut self, priority: Priority, waiting: Waiting<W>) -> Option<Waiting<W>> {
-        let contention = self.contention.get_or_insert_default();
-        contention.queue.join(priority, waiting)
+        let queue = self.queue.get_or_insert_default();
+        queue.join(priority, waiting)
     }
 
     /// Removes the request with this number from the queue. Returns `None` if it does not wait: it was
     /// granted, or a later request with the same lease id has replaced it.
     pub fn leave(&mut self, lease_id: LeaseId, number: RequestNumber) -> Option<Waiting<W>> {
-        let contention = self.contention.as_mut()?;
-        let left = contention
-            .queue
-            .leave(lease_id, |waiting| waiting.number == number);
+        let queue = self.queue.as_mut()?;
+        let left = queue.leave(lease_id, |waiting| waiting.number == number);
         self.drop_idle();
         left
     }
 
     /// Removes every request for which `is_gone` returns `true` from the queue.
     pub fn drop_where(&mut self, is_gone: impl FnMut(&Waiting<W>) -> bool) {
-        if let Some(contention) = &mut self.contention {
-            contention.queue.drop_where(is_gone);
+        if let Some(queue) = &mut self.queue {
+            queue.drop_where(is_gone);
             self.drop_idle();
         }
     }
@@ -231,7 +211,7 @@ impl<W> Lease<W> {
     ///
     /// The lease id is retired, so that a delayed copy of the request is not granted.
     pub fn give_back(&mut self, number: RequestNumber, now: Instant) -> Option<Applied> {
-        let unconfirmed = self.contention.as_ref()?.unconfirmed;
+        let unconfirmed = self.queue.as_ref()?.unconfirmed;
         let grant = self.record.held(now)?;
         let (lease_id, owner) = (grant.lease_id, grant.owner.clone());
         if unconfirmed != Some(number) {
@@ -257,16 +237,15 @@ impl<W> Lease<W> {
 
     /// Notes a change of the lease after the last grant: that grant can no longer be given back.
     fn confirm(&mut self) {
-        if let Some(contention) = &mut self.contention {
-            contention.unconfirmed = None;
+        if let Some(queue) = &mut self.queue {
+            queue.unconfirmed = None;
             self.drop_idle();
         }
     }
 
     /// Frees the queue when it is empty and no grant can be given back.
     fn drop_idle(&mut self) {
-        let is_idle = |it: &mut Box<Contention<W>>| it.queue.is_empty() && it.unconfirmed.is_none();
-        drop(self.contention.take_if(is_idle));
+        drop(self.queue.take_if(|queue| queue.is_idle()));
     }
 }
 

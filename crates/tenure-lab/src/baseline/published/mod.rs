@@ -7,90 +7,50 @@ mod tests;
 
 pub use machine::{Published, PublishedInput, PublishedMessage, PublishedStatus};
 
-use tenure_core::bully::Membership;
+use tenure_core::bully::{Member, Membership};
 use tenure_core::detector::Verdict;
-use tenure_core::{Incarnation, Instant, NodeId};
+use tenure_core::{Instant, NodeId};
 
-use super::node::{BaselineNode, DetectorNotice, jittered};
-use super::{BaselineMember, BaselineTimings};
-use crate::sim::{
-    Context, DurableState, LeadershipClaim, Payload, Process, ProcessEffect, ProcessInput,
-};
+use super::Baseline;
+use super::node::{BaselineNode, DetectorNotice};
+use crate::sim::{Context, DurableState, Payload};
 
-/// A member.
+/// A member. The number of its start is on disk before its first message leaves.
 #[derive(Debug)]
 pub struct PublishedMember {
     node: BaselineNode,
-    incarnation: Incarnation,
     machine: Published,
-    /// The number of its start is on disk before its first message leaves.
-    durable: bool,
-    held: Vec<(NodeId, Payload)>,
     poll_at: Instant,
 }
 
+fn members(node: &BaselineNode) -> Membership {
+    let member = |&id| Member { id, priority: 0 };
+    let members = Membership::of_any_size(node.members.iter().map(member));
+    members.expect("one member or more")
+}
+
 impl PublishedMember {
-    /// A member that recovers.
-    pub fn start(
-        me: NodeId,
-        members: Membership,
-        timings: BaselineTimings,
-        stable: Option<&DurableState>,
-        context: &mut Context<'_>,
-    ) -> Self {
-        let starts = match stable {
-            Some(DurableState::Starts(starts)) => starts + 1,
-            _ => 1,
-        };
-        context.emit(ProcessEffect::Write(DurableState::Starts(starts)));
-        let incarnation = Incarnation(starts);
-        let all = members.iter().collect();
-        let mut member = Self {
-            node: BaselineNode::new(me, all, timings, incarnation),
-            incarnation,
-            machine: Published::recovered(me, members, starts),
-            durable: false,
-            held: Vec::new(),
-            poll_at: context.now + jittered(context, timings.poll),
-        };
-        member.go_on(context, None);
-        member
+    pub(super) fn new(node: BaselineNode) -> Self {
+        Self {
+            machine: Published::recovered(node.me, members(&node), node.incarnation.0),
+            poll_at: Instant::from_nanos(0),
+            node,
+        }
     }
 
-    /// A member that has a leader, and looks at it after a poll's time.
-    pub(crate) fn settled(
-        me: NodeId,
-        members: Membership,
-        timings: BaselineTimings,
-        leader: NodeId,
-        context: &mut Context<'_>,
-    ) -> Self {
-        let incarnation = Incarnation(1);
-        let all = members.iter().collect();
-        let mut member = Self {
-            node: BaselineNode::new(me, all, timings, incarnation),
-            incarnation,
-            machine: Published::settled(me, members, leader),
-            durable: true,
-            held: Vec::new(),
-            poll_at: context.now + jittered(context, timings.poll),
-        };
-        member.go_on(context, None);
-        member
-    }
-
-    /// One event, and whatever the detector has to say at once.
-    fn go_on(&mut self, context: &mut Context<'_>, input: Option<PublishedInput>) {
+    /// Handles an input, and the reports that the detector has at once.
+    fn drain(&mut self, context: &mut Context<'_>, input: Option<PublishedInput>) {
         let mut next = input;
         loop {
             if let Some(input) = next.take() {
+                let incarnation = self.node.incarnation;
                 for (to, message) in self.machine.handle(input) {
-                    self.send(context, to, Payload::Published(self.incarnation, message));
+                    let payload = Payload::Published(incarnation, message);
+                    self.node.send(context, to, payload);
                 }
             }
             self.node.set_leader(context, self.machine.leader());
-            let asked: Vec<NodeId> = self.machine.asked().collect();
-            for node in asked {
+            for node in self.machine.asked() {
                 if !self.node.is_asked(node) {
                     self.node.ask(context, node);
                 }
@@ -104,55 +64,54 @@ impl PublishedMember {
             }
         }
     }
-
-    fn send(&mut self, context: &mut Context<'_>, to: NodeId, payload: Payload) {
-        if self.durable {
-            context.send(to, payload);
-        } else {
-            self.held.push((to, payload));
-        }
-    }
 }
 
-impl Process for PublishedMember {
-    fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
-        if matches!(input, ProcessInput::Written) && !self.durable {
-            self.durable = true;
-            for (to, payload) in std::mem::take(&mut self.held) {
-                context.send(to, payload);
-            }
-        }
-        let event = match self.node.handle(context, input) {
+impl Baseline for PublishedMember {
+    fn node(&self) -> &BaselineNode {
+        &self.node
+    }
+
+    fn node_mut(&mut self) -> &mut BaselineNode {
+        &mut self.node
+    }
+
+    fn start(&mut self, context: &mut Context<'_>) {
+        let starts = self.node.incarnation.0;
+        self.node.write(context, DurableState::Starts(starts));
+        self.poll_at = self.node.next_poll(context);
+        self.drain(context, None);
+    }
+
+    fn settle(&mut self, context: &mut Context<'_>, leader: NodeId) {
+        self.machine = Published::settled(self.node.me, members(&self.node), leader);
+        self.poll_at = self.node.next_poll(context);
+        self.drain(context, None);
+    }
+
+    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Payload)>) {
+        let input = match message {
             Some((from, Payload::Published(incarnation, message))) => {
                 self.node.heard(context, from, incarnation);
                 Some(PublishedInput::Message(from, message))
             }
             _ => None,
         };
-        self.go_on(context, event);
+        self.drain(context, input);
         if context.now >= self.poll_at {
-            let poll = self.node.timings.poll;
-            self.poll_at = context.now + jittered(context, poll);
-            self.go_on(context, Some(PublishedInput::Poll));
+            self.poll_at = self.node.next_poll(context);
+            self.drain(context, Some(PublishedInput::Poll));
         }
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        let due = self.node.due();
-        Some(due.map_or(self.poll_at, |due| due.min(self.poll_at)))
+    fn due(&self) -> Option<Instant> {
+        Some(self.poll_at)
     }
 
-    fn claim(&self, _now: Instant) -> Option<LeadershipClaim> {
-        self.node.claim()
-    }
-}
-
-impl BaselineMember for PublishedMember {
-    /// It has asked about its leader, and the answer is here.
+    /// The member has asked about its leader, and the answer is that the leader is down.
     fn elect(&mut self, context: &mut Context<'_>) {
         if let Some(leader) = self.machine.leader() {
             self.machine.handle(PublishedInput::Poll);
-            self.go_on(context, Some(PublishedInput::Answer(leader, Verdict::Down)));
+            self.drain(context, Some(PublishedInput::Answer(leader, Verdict::Down)));
         }
     }
 
@@ -160,6 +119,6 @@ impl BaselineMember for PublishedMember {
         for &node in nodes {
             self.node.ask(context, node);
         }
-        self.go_on(context, None);
+        self.drain(context, None);
     }
 }

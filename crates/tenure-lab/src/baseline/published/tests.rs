@@ -12,7 +12,7 @@ use tenure_core::detector::Verdict;
 
 use super::{Published, PublishedInput, PublishedMessage};
 
-/// What may go wrong, and how often. Messages keep their order, and the detector reports a node as
+/// The faults that may happen, and how often. Messages keep their order, and the detector reports a node as
 /// down only when no message is under way.
 #[derive(Clone, Debug)]
 struct Environment {

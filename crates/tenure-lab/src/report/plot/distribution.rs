@@ -1,4 +1,4 @@
-//! How long there was no leader, run by run.
+//! The time without a leader in each run.
 
 use kuva::plot::{BoxPlot, LinePlot};
 use kuva::render::layout::Layout;
@@ -6,13 +6,13 @@ use kuva::render::plots::Plot;
 
 use super::{WIDTH, colour, draw, label};
 
-/// At most so many runs get a dot each. Of more, so many are shown that are as far apart in rank.
+/// The largest number of dots. Of more runs this number is shown, at equal distances in rank.
 const DOTS: usize = 40;
 
-/// An axis is at least about so long, in seconds: what is shorter is as good as nothing.
+/// The least length of an axis, in seconds. Shorter times are negligible.
 const SHORTEST: f64 = 0.9;
 
-/// One box for each contestant: its place, its name and its times, in seconds.
+/// One box for each contestant, given by its place in the key, its name and its times in seconds.
 pub(in crate::report) fn distribution(of: &[(usize, &str, &[f64])], about: &str) -> String {
     let boxes = BoxPlot::new()
         .with_horizontal(true)
@@ -21,7 +21,7 @@ pub(in crate::report) fn distribution(of: &[(usize, &str, &[f64])], about: &str)
         .with_overlay_size(2.5)
         .with_overlay_color("var(--dots)")
         .with_group_colors(of.iter().rev().map(|(place, ..)| colour(*place)));
-    // The first one is to be at the top, where the axis ends.
+    // The axis ends at the top, so the first contestant comes last.
     let boxes = of.iter().rev().fold(boxes, |boxes, (_, name, times)| {
         boxes.with_group(label(name), thinned(times))
     });
@@ -36,7 +36,7 @@ pub(in crate::report) fn distribution(of: &[(usize, &str, &[f64])], about: &str)
         .with_x_axis_max(end)
         .with_x_tick_step(step)
         .with_x_label("longest time without a leader in a run, in seconds");
-    // kuva draws no lines across an axis of names.
+    // kuva draws no grid lines across an axis of names.
     let height = of.len() as f64 + 0.5;
     let steps = (1..).map(|line| f64::from(line) * step);
     let lines = steps.take_while(|at| *at <= end).map(|at| {
@@ -46,13 +46,13 @@ pub(in crate::report) fn distribution(of: &[(usize, &str, &[f64])], about: &str)
     draw(lines.chain([boxes]).collect(), layout, about)
 }
 
-/// Where an axis from zero ends, and the steps on it: at most eight.
+/// The end of an axis from zero, and the length of its steps: at most eight steps.
 fn scale(longest: f64) -> (f64, f64) {
     let step = super::step(longest * 1.03, 8.0);
     ((longest * 1.03 / step).ceil().max(1.0) * step, step)
 }
 
-/// With least and greatest, and the same median within a rank.
+/// At most [`DOTS`] times, with the least and the greatest, and with the same median within a rank.
 fn thinned(times: &[f64]) -> Vec<f64> {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,7 +1,7 @@
 //! Plots, drawn by kuva as SVG that takes its colours from the page.
 
 mod distribution;
-mod growth;
+mod lines;
 mod papers;
 mod timeline;
 mod trade_off;
@@ -18,27 +18,26 @@ use kuva::render::theme::Theme;
 use super::page::escape;
 
 pub(super) use distribution::distribution;
-pub(super) use growth::{Count, growth};
+pub(super) use lines::{Series, lines};
 pub(super) use papers::papers;
 pub(super) use timeline::timeline;
 pub(super) use trade_off::trade_off;
 
-/// How wide plots are, in the page's pixels.
+/// The width of plots, in pixels of the page.
 const WIDTH: f64 = 880.0;
 
-/// How many colours the page has for contestants.
+/// The number of colours that the page has for contestants.
 const COLOURS: usize = 8;
 
-/// The longest name that is drawn: a configuration file may lie deep.
+/// The longest name that is drawn, in characters: paths of configuration files may be long.
 const LONGEST: usize = 28;
 
-/// The colour of the contestant at this place. They come again where there are more contestants than
-/// colours.
+/// The colour of the contestant at this place. With more contestants than colours, colours repeat.
 fn colour(place: usize) -> String {
     format!("var(--c{})", place % COLOURS)
 }
 
-/// The shapes of dots, so that a reader need not tell colours apart.
+/// The shapes of dots, for readers who cannot distinguish the colours.
 const SHAPES: [(MarkerShape, char); COLOURS] = [
     (MarkerShape::Circle, '●'),
     (MarkerShape::Square, '■'),
@@ -50,12 +49,12 @@ const SHAPES: [(MarkerShape, char); COLOURS] = [
     (MarkerShape::Plus, '+'),
 ];
 
-/// The shape of this one's dots. When colours come again, shapes don't come with them.
+/// The shape of the dots of the contestant at this place. A repeated colour has another shape.
 fn shape(place: usize) -> (MarkerShape, char) {
     SHAPES[(place + place / COLOURS) % COLOURS]
 }
 
-/// Which colour and shape is whose.
+/// The key: the colour and the shape of each contestant.
 pub(super) fn key<'a>(of: impl IntoIterator<Item = (usize, &'a str)>) -> String {
     let items = of.into_iter().map(|(place, name)| {
         let (colour, (_, shape), name) = (colour(place), shape(place), escape(name));
@@ -64,8 +63,8 @@ pub(super) fn key<'a>(of: impl IntoIterator<Item = (usize, &'a str)>) -> String 
     format!("<ul class=\"key\">{}</ul>", items.collect::<String>())
 }
 
-/// Both axes by powers, and no longer than these points need; there are no powers without any. None of them
-/// may be zero.
+/// Makes both axes logarithmic, and no longer than these points need. No coordinate may be zero. Without
+/// points the axes stay linear.
 fn by_powers(layout: Layout, points: &[(f64, f64)]) -> Layout {
     let of_axis = |of: fn(&(f64, f64)) -> f64| {
         let values = points.iter().map(of);
@@ -74,7 +73,7 @@ fn by_powers(layout: Layout, points: &[(f64, f64)]) -> Layout {
             round(least, false),
             round(values.fold(least, f64::max), true),
         );
-        // On a long axis kuva marks nothing but powers of ten, and each of its ends is to have a mark.
+        // On a long axis kuva marks only powers of ten, and both ends should have a mark.
         let (first, last) = (low.log10().floor(), high.log10().ceil());
         Some(match last - first > 3.0 {
             true => (10_f64.powf(first), 10_f64.powf(last)),
@@ -95,7 +94,7 @@ fn by_powers(layout: Layout, points: &[(f64, f64)]) -> Layout {
         .with_y_axis_max(high)
 }
 
-/// The nearest of .., 1, 2, 5, 10, .. that is above this; or below.
+/// The nearest number of .., 1, 2, 5, 10, .. above this one, or below it.
 fn round(value: f64, up: bool) -> f64 {
     let power = 10_f64.powi(value.log10().floor() as i32);
     let ladder = [0.5, 1.0, 2.0, 5.0, 10.0].map(|it| it * power);
@@ -105,14 +104,15 @@ fn round(value: f64, up: bool) -> f64 {
     found.unwrap_or(value)
 }
 
-/// The steps on an axis of this length, of which there are at most so many.
+/// The length of the steps on an axis of this length, with at most `most` steps.
 fn step(length: f64, most: f64) -> f64 {
     let steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0];
     let mut fit = steps.into_iter().filter(|step| length <= most * step);
     fit.next().unwrap_or(50.0)
 }
 
-/// A name as it is drawn: its end if it is too long, and with no sign that kuva reads as mathematics.
+/// A name as it is drawn: shortened to its end if it is too long, without characters that kuva reads as
+/// mathematics.
 fn label(name: &str) -> String {
     let length = name.chars().count();
     let shown: String = if length > LONGEST {
@@ -149,7 +149,7 @@ fn draw(plots: Vec<Plot>, layout: Layout, about: &str) -> String {
     let inner = svg.split_once('>').map_or("", |(_, inner)| inner);
     let (width, height) = (scene.width, scene.height);
     let about = escape(about);
-    // Inside of HTML an SVG needs no namespace; a size to fit into it does need.
+    // An SVG inside HTML needs no namespace, but a size.
     format!(
         "<svg role=\"img\" aria-label=\"{about}\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          fill=\"var(--text)\" font-family=\"system-ui, sans-serif\">{inner}"
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_by_powers_end_just_outside_of_what_is_shown() {
+    fn logarithmic_axes_end_just_outside_the_points() {
         for (value, below, above) in [(3.0, 2.0, 5.0), (0.84, 0.5, 1.0), (1.0, 0.5, 2.0)] {
             assert_eq!((round(value, false), round(value, true)), (below, above));
         }

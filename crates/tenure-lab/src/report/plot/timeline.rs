@@ -7,24 +7,15 @@ use kuva::render::plots::Plot;
 use super::{WIDTH, draw, label, step};
 use crate::report::{LaneState, Span, Timeline};
 
-/// The appearance of a state: its colour, thickness and label.
-fn look(state: LaneState) -> (&'static str, f64, &'static str) {
-    match state {
-        LaneState::Up => ("var(--up)", 2.0, "up"),
-        LaneState::Leads => ("var(--leads)", 10.0, "leads"),
-        LaneState::Still => ("var(--still)", 6.0, "stands still"),
-        LaneState::Acts => ("var(--acts)", 2.5, "its task acts"),
-    }
-}
-
-const STATES: [LaneState; 4] = [
-    LaneState::Up,
-    LaneState::Leads,
-    LaneState::Still,
-    LaneState::Acts,
+/// The states, each with its colour, thickness and label. Later ones are drawn over earlier ones.
+const STATES: [(LaneState, &str, f64, &str); 4] = [
+    (LaneState::Up, "var(--up)", 2.0, "up"),
+    (LaneState::Leads, "var(--leads)", 10.0, "leads"),
+    (LaneState::Frozen, "var(--still)", 6.0, "frozen"),
+    (LaneState::Acts, "var(--acts)", 2.5, "task running"),
 ];
 
-/// How much higher one machine is than the next, and a contestant than the one above, in pixels.
+/// The distance between two hosts, and the additional distance between two contestants, in pixels.
 const PITCH: f64 = 14.0;
 const GAP: f64 = 10.0;
 
@@ -33,10 +24,11 @@ const BEFORE: f64 = 10.0;
 const AFTER: f64 = 90.0;
 const FROM_START: f64 = 30.0;
 
-/// A break as long as a dot is wide, as a part of what is shown: shorter ones are not drawn.
+/// The shortest break that is drawn, as a fraction of the shown time: the width of a dot.
 const BREAK: f64 = 0.005;
 
-/// When it did that, without breaks below so many seconds, of which there may be thousands.
+/// The spans of this state. Spans with less than `shortest` seconds between them are joined: there may
+/// be thousands.
 fn joined(spans: &[Span], state: LaneState, shortest: f64) -> Vec<(f64, f64)> {
     let mut joined: Vec<(f64, f64)> = Vec::new();
     for span in spans.iter().filter(|span| span.state == state) {
@@ -48,8 +40,8 @@ fn joined(spans: &[Span], state: LaneState, shortest: f64) -> Vec<(f64, f64)> {
     joined
 }
 
-/// Some contestants' runs below each other. Time counts from each one's first fault; all is so much longer
-/// than in the simulation.
+/// The runs of some contestants, one below the other. Time counts from the first fault of each run, and
+/// is `scale` times as long as in the simulation.
 pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], scale: f64, about: &str) -> String {
     let has_faults = of.iter().any(|(_, run)| !run.faults.is_empty());
     let zero = |run: &Timeline| run.faults.first().copied().unwrap_or_default();
@@ -57,7 +49,7 @@ pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], scale: f64, about: &
         true => (-BEFORE * scale, AFTER * scale),
         false => (0.0, FROM_START * scale),
     };
-    // Real processes are not looked at for longer than is needed.
+    // Live runs end as soon as possible.
     let ends = of.iter().flat_map(|(_, run)| {
         let spans = run.lanes.iter().flat_map(|lane| &lane.spans);
         spans.map(|span| span.to - zero(run))
@@ -70,7 +62,7 @@ pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], scale: f64, about: &
         .sum();
     let mut plots = Vec::new();
     let (mut names, mut places) = (Vec::new(), Vec::new());
-    // From the top down.
+    // From top to bottom.
     let mut y = height;
     for (name, run) in of {
         let top = y - PITCH / 2.0;
@@ -85,8 +77,7 @@ pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], scale: f64, about: &
                 _ => node,
             });
             places.push(y);
-            for state in STATES {
-                let (colour, thick, _) = look(state);
+            for (state, colour, thick, _) in STATES {
                 for (since, until) in joined(&lane.spans, state, shortest) {
                     let (since, until) =
                         ((since - zero(run)).max(from), (until - zero(run)).min(to));
@@ -101,15 +92,15 @@ pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], scale: f64, about: &
         y -= GAP;
         let faults = run.faults.iter().map(|fault| fault - zero(run));
         for fault in faults.filter(|fault| (from..=to).contains(fault)) {
-            // Real processes have theirs at times of their own.
+            // In live runs the faults of each contestant have times of their own.
             let line = LinePlot::new().with_data([(fault, top), (fault, y + GAP - PITCH / 2.0)]);
             let line = line.with_color("var(--fault)").with_stroke_width(1.0);
             plots.push(Plot::from(line.with_dashed()));
         }
     }
-    let legend = STATES.map(|state| LegendEntry {
-        label: look(state).2.into(),
-        color: look(state).0.into(),
+    let legend = STATES.map(|(_, colour, _, label)| LegendEntry {
+        label: label.into(),
+        color: colour.into(),
         shape: LegendShape::Rect,
         dasharray: None,
     });

@@ -4,24 +4,62 @@
 //! slip from one column into the next. A number is a column with its bytes from the lowest to the last that
 //! is not zero.
 
-/// Appends a column.
-pub(crate) fn put(to: &mut Vec<u8>, column: Option<&[u8]>) {
-    put_varint(to, column.map_or(0, |bytes| bytes.len() as u64 + 1));
-    to.extend_from_slice(column.unwrap_or_default());
+use std::borrow::Cow;
+
+use tenure_core::lease::LeaseId;
+
+use crate::model::LeaseKey;
+
+/// The value of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Column<'a> {
+    Null,
+    Number(u64),
+    Text(Cow<'a, str>),
+    Bytes(&'a [u8]),
+    /// The bytes of lease ids, one after the other.
+    Ids(&'a [LeaseId]),
+    /// A text that ends the row, so that it is encoded without its length.
+    LastText(&'a str),
 }
 
-/// Appends a column with a text.
-pub(crate) fn put_text(to: &mut Vec<u8>, text: &str) {
-    put(to, Some(text.as_bytes()));
+impl From<u64> for Column<'_> {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
 }
 
-/// Appends a column with a number.
-pub(crate) fn put_number(to: &mut Vec<u8>, number: Option<u64>) {
-    let Some(number) = number else {
-        return put(to, None);
-    };
-    let len = 8 - number.leading_zeros() as usize / 8;
-    put(to, Some(&number.to_le_bytes()[..len]));
+impl<'a> From<&'a str> for Column<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl<'a, T: Into<Self>> From<Option<T>> for Column<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// Appends columns.
+pub(crate) fn put(to: &mut Vec<u8>, columns: &[Column<'_>]) {
+    for column in columns {
+        match column {
+            Column::Null => put_varint(to, 0),
+            Column::Number(number) => {
+                let len = 8 - number.leading_zeros() as usize / 8;
+                put_bytes(to, &number.to_le_bytes()[..len]);
+            }
+            Column::Text(text) => put_bytes(to, text.as_bytes()),
+            Column::Bytes(bytes) => put_bytes(to, bytes),
+            Column::Ids(ids) => {
+                put_varint(to, 16 * ids.len() as u64 + 1);
+                ids.iter()
+                    .for_each(|id| to.extend_from_slice(&id.to_bytes()));
+            }
+            Column::LastText(text) => to.extend_from_slice(text.as_bytes()),
+        }
+    }
 }
 
 /// Appends a column that `write` writes.
@@ -32,6 +70,11 @@ pub(crate) fn put_nested(to: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     put_varint(to, (end - start) as u64 + 1);
     let len = to.len() - end;
     to[start..].rotate_right(len);
+}
+
+fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(to, bytes.len() as u64 + 1);
+    to.extend_from_slice(bytes);
 }
 
 fn put_varint(to: &mut Vec<u8>, mut number: u64) {
@@ -46,48 +89,64 @@ fn put_varint(to: &mut Vec<u8>, mut number: u64) {
 #[derive(Clone, Debug)]
 pub(crate) struct Columns<'a>(pub(crate) &'a [u8]);
 
-/// The bytes are not the columns that the caller asked for.
+/// The bytes are not the columns that the caller asked for: the value of this one is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DecodeError;
+pub(crate) struct DecodeError(pub(crate) &'static str);
 
 impl<'a> Columns<'a> {
-    pub(crate) fn optional_bytes(&mut self) -> Result<Option<&'a [u8]>, DecodeError> {
-        let Some(len) = self.varint()?.checked_sub(1) else {
-            return Ok(None);
-        };
-        let len = usize::try_from(len).map_err(|_| DecodeError)?;
-        let (column, rest) = self.0.split_at_checked(len).ok_or(DecodeError)?;
-        self.0 = rest;
-        Ok(Some(column))
+    pub(crate) fn optional_bytes(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<&'a [u8]>, DecodeError> {
+        self.next().ok_or(DecodeError(name))
     }
 
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
-        self.optional_bytes()?.ok_or(DecodeError)
+    pub(crate) fn bytes(&mut self, name: &'static str) -> Result<&'a [u8], DecodeError> {
+        self.next().flatten().ok_or(DecodeError(name))
     }
 
-    pub(crate) fn optional_text(&mut self) -> Result<Option<&'a str>, DecodeError> {
-        let text = self.optional_bytes()?.map(str::from_utf8);
-        text.transpose().map_err(|_| DecodeError)
+    pub(crate) fn optional_text(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<&'a str>, DecodeError> {
+        let text = self.optional_bytes(name)?.map(str::from_utf8);
+        text.transpose().map_err(|_| DecodeError(name))
     }
 
-    pub(crate) fn text(&mut self) -> Result<&'a str, DecodeError> {
-        self.optional_text()?.ok_or(DecodeError)
+    pub(crate) fn text(&mut self, name: &'static str) -> Result<&'a str, DecodeError> {
+        self.optional_text(name)?.ok_or(DecodeError(name))
     }
 
-    pub(crate) fn optional_number(&mut self) -> Result<Option<u64>, DecodeError> {
-        let Some(bytes) = self.optional_bytes()? else {
+    pub(crate) fn optional_number(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<u64>, DecodeError> {
+        let Some(bytes) = self.optional_bytes(name)? else {
             return Ok(None);
         };
         if bytes.len() > 8 || bytes.last() == Some(&0) {
-            return Err(DecodeError);
+            return Err(DecodeError(name));
         }
         let mut number = [0; 8];
         number[..bytes.len()].copy_from_slice(bytes);
         Ok(Some(u64::from_le_bytes(number)))
     }
 
-    pub(crate) fn number(&mut self) -> Result<u64, DecodeError> {
-        self.optional_number()?.ok_or(DecodeError)
+    pub(crate) fn number(&mut self, name: &'static str) -> Result<u64, DecodeError> {
+        self.optional_number(name)?.ok_or(DecodeError(name))
+    }
+
+    /// The namespace and the name of a lease.
+    pub(crate) fn key(&mut self) -> Result<LeaseKey, DecodeError> {
+        let key = LeaseKey::of_path(self.text("namespace")?, self.text("lease")?);
+        key.ok_or(DecodeError("name"))
+    }
+
+    /// The lease ids of [`Column::Ids`].
+    pub(crate) fn ids(&mut self, name: &'static str) -> Result<Vec<LeaseId>, DecodeError> {
+        let (ids, rest) = self.bytes(name)?.as_chunks();
+        let ids = ids.iter().copied().map(LeaseId::from_bytes).collect();
+        rest.is_empty().then_some(ids).ok_or(DecodeError(name))
     }
 
     /// Whether no column is left.
@@ -96,25 +155,29 @@ impl<'a> Columns<'a> {
     }
 
     /// No column is left.
-    pub(crate) const fn end(&self) -> Result<(), DecodeError> {
-        if self.is_empty() {
-            Ok(())
-        } else {
-            Err(DecodeError)
-        }
+    pub(crate) fn end(&self) -> Result<(), DecodeError> {
+        self.is_empty().then_some(()).ok_or(DecodeError("end"))
     }
 
-    fn varint(&mut self) -> Result<u64, DecodeError> {
+    fn next(&mut self) -> Option<Option<&'a [u8]>> {
+        let Some(len) = self.varint()?.checked_sub(1) else {
+            return Some(None);
+        };
+        let (column, rest) = self.0.split_at_checked(usize::try_from(len).ok()?)?;
+        self.0 = rest;
+        Some(Some(column))
+    }
+
+    fn varint(&mut self) -> Option<u64> {
         let mut number = 0;
         for shift in (0..63).step_by(7) {
-            let (byte, rest) = self.0.split_first().ok_or(DecodeError)?;
-            self.0 = rest;
+            let byte = *self.0.split_off_first()?;
             number |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
-                return Ok(number);
+                return Some(number);
             }
         }
-        Err(DecodeError)
+        None
     }
 }
 
@@ -124,36 +187,39 @@ mod tests {
 
     #[test]
     fn columns_are_read_as_they_were_put_and_other_bytes_are_refused() {
+        const ERROR: DecodeError = DecodeError("x");
         let long = "x".repeat(200);
         let mut bytes = Vec::new();
-        put_text(&mut bytes, "ä");
-        put(&mut bytes, None);
+        put(&mut bytes, &["ä".into(), Column::Null]);
         for number in [0, 7, 0x1_0000, u64::MAX] {
-            put_number(&mut bytes, Some(number));
+            put(&mut bytes, &[number.into()]);
         }
-        put_number(&mut bytes, None);
-        put_nested(&mut bytes, |to| put_text(to, &long));
-        put_text(&mut bytes, "");
+        put(&mut bytes, &[Column::from(None::<u64>)]);
+        put_nested(&mut bytes, |to| put(to, &[long.as_str().into()]));
+        put(&mut bytes, &["".into()]);
         let mut columns = Columns(&bytes);
-        assert_eq!(columns.text(), Ok("ä"));
-        assert_eq!(columns.optional_text(), Ok(None));
+        assert_eq!(columns.text("x"), Ok("ä"));
+        assert_eq!(columns.optional_text("x"), Ok(None));
         for number in [0, 7, 0x1_0000, u64::MAX] {
-            assert_eq!(columns.number(), Ok(number));
+            assert_eq!(columns.number("x"), Ok(number));
         }
-        assert_eq!(columns.optional_number(), Ok(None));
-        let mut nested = Columns(columns.bytes().unwrap());
-        assert_eq!((nested.text(), nested.end()), (Ok(long.as_str()), Ok(())));
-        assert_eq!(columns.end(), Err(DecodeError));
-        assert_eq!(columns.bytes(), Ok(b"".as_slice()));
+        assert_eq!(columns.optional_number("x"), Ok(None));
+        let mut nested = Columns(columns.bytes("x").unwrap());
+        assert_eq!(
+            (nested.text("x"), nested.end()),
+            (Ok(long.as_str()), Ok(()))
+        );
+        assert!(columns.end().is_err());
+        assert_eq!(columns.bytes("x"), Ok(b"".as_slice()));
         assert_eq!(columns.end(), Ok(()));
-        assert_eq!(columns.optional_bytes(), Err(DecodeError));
+        assert_eq!(columns.optional_bytes("x"), Err(ERROR));
 
-        assert_eq!(Columns(&bytes[..2]).text(), Err(DecodeError), "cut off");
-        assert_eq!(Columns(&[0]).bytes(), Err(DecodeError), "null");
-        assert_eq!(Columns(&[0xff; 9]).bytes(), Err(DecodeError), "too long");
-        assert_eq!(Columns(&[0xff; 20]).bytes(), Err(DecodeError), "no length");
-        assert_eq!(Columns(&[2, 0xff]).text(), Err(DecodeError), "no text");
-        assert_eq!(Columns(&[3, 7, 0]).number(), Err(DecodeError), "two forms");
-        assert_eq!(Columns(&[10; 11]).number(), Err(DecodeError), "nine bytes");
+        assert_eq!(Columns(&bytes[..2]).text("x"), Err(ERROR), "cut off");
+        assert_eq!(Columns(&[0]).bytes("x"), Err(ERROR), "null");
+        assert_eq!(Columns(&[0xff; 9]).bytes("x"), Err(ERROR), "too long");
+        assert_eq!(Columns(&[0xff; 20]).bytes("x"), Err(ERROR), "no length");
+        assert_eq!(Columns(&[2, 0xff]).text("x"), Err(ERROR), "no text");
+        assert_eq!(Columns(&[3, 7, 0]).number("x"), Err(ERROR), "two forms");
+        assert_eq!(Columns(&[10; 11]).number("x"), Err(ERROR), "nine bytes");
     }
 }

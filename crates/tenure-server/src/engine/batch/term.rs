@@ -3,61 +3,85 @@
 use tenure_core::lease::{Owner, TermEnd};
 use tenure_core::{Epoch, UnixMillis};
 
-use super::codec::{self, Columns, DecodeError};
+use super::codec::{Column, Columns, DecodeError};
 use crate::model::TermRecord;
 
-/// Appends all columns of a term.
-pub(super) fn encode(term: &TermRecord, to: &mut Vec<u8>) {
-    let end = term.ended.map(|(end, _)| end.as_str());
-    let owner = term.owner.as_ref().map(Owner::as_str);
-    for text in [
-        Some(term.holder.as_str()),
-        owner,
-        end,
-        term.reason.as_deref(),
-    ] {
-        codec::put(to, text.map(str::as_bytes));
-    }
-    let ended_at = term.ended.map(|(_, at)| at.get());
-    for number in [Some(term.epoch.get()), Some(term.began_at.get()), ended_at] {
-        codec::put_number(to, number);
-    }
+/// Epoch, holder, when the term began and ended in milliseconds, how it ended, why, and its owner.
+pub(crate) type TermFields = (
+    Epoch,
+    String,
+    u64,
+    Option<u64>,
+    Option<TermEnd>,
+    Option<Box<str>>,
+    Option<String>,
+);
+
+/// The columns of a term.
+pub(super) fn columns(term: &TermRecord) -> [Column<'_>; 7] {
+    [
+        term.holder.as_str().into(),
+        term.owner.as_ref().map(Owner::as_str).into(),
+        term.ended.map(|(end, _)| end.as_str()).into(),
+        term.reason.as_deref().into(),
+        term.epoch.get().into(),
+        term.began_at.get().into(),
+        term.ended.map(|(_, at)| at.get()).into(),
+    ]
 }
 
-/// Reads the columns that [`encode`] appended, and nothing after them.
-pub(super) fn decode(mut columns: Columns<'_>) -> Result<TermRecord, DecodeError> {
-    let holder = columns.text()?.parse().map_err(|_| DecodeError)?;
-    let owner = columns.optional_text()?.map(Owner::new);
-    let (end, reason) = (columns.optional_text()?, columns.optional_text()?);
-    let epoch = Epoch::new(columns.number()?).ok_or(DecodeError)?;
-    let began_at = UnixMillis::new(columns.number()?);
-    let ended = match (end, columns.optional_number()?) {
-        (None, None) => None,
-        (Some(end), Some(at)) => Some((end_of(end).ok_or(DecodeError)?, UnixMillis::new(at))),
-        _ => return Err(DecodeError),
+/// Reads the columns of [`columns`].
+pub(super) fn decode(columns: &mut Columns<'_>) -> Result<TermRecord, DecodeError> {
+    let holder = columns.text("holder")?.to_owned();
+    let owner = columns.optional_text("owner")?.map(ToOwned::to_owned);
+    let end = match columns.optional_text("end")? {
+        Some(name) => Some(end_of(name).ok_or(DecodeError("end"))?),
+        None => None,
     };
-    columns.end()?;
-    Ok(TermRecord {
-        epoch,
-        holder,
-        owner,
-        began_at,
-        ended,
-        reason: reason.map(Into::into),
-    })
+    let reason = columns.optional_text("reason")?.map(Into::into);
+    let epoch = Epoch::new(columns.number("epoch")?).ok_or(DecodeError("epoch"))?;
+    let began_at = columns.number("began_at")?;
+    let ended_at = columns.optional_number("ended_at")?;
+    let fields = (epoch, holder, began_at, ended_at, end, reason, owner);
+    record(fields).ok_or(DecodeError("term"))
 }
 
-/// The end of a term that has this name.
-pub(crate) fn end_of(name: &str) -> Option<TermEnd> {
+fn end_of(name: &str) -> Option<TermEnd> {
     TermEnd::ALL.into_iter().find(|end| end.as_str() == name)
+}
+
+/// The fields of a term.
+pub(crate) fn fields(term: &TermRecord) -> TermFields {
+    let (end, ended_at) = term.ended.map(|(end, at)| (end, at.get())).unzip();
+    let (holder, reason) = (term.holder.to_string(), term.reason.clone());
+    let owner = term.owner.as_ref().map(|owner| owner.as_str().to_owned());
+    let began_at = term.began_at.get();
+    (term.epoch, holder, began_at, ended_at, end, reason, owner)
+}
+
+/// The term with these fields, if they are valid.
+pub(crate) fn record(
+    (epoch, holder, began_at, ended_at, end, reason, owner): TermFields,
+) -> Option<TermRecord> {
+    if end.is_some() != ended_at.is_some() {
+        return None;
+    }
+    Some(TermRecord {
+        epoch,
+        holder: holder.parse().ok()?,
+        owner: owner.map(Owner::new),
+        began_at: UnixMillis::new(began_at),
+        ended: end.zip(ended_at.map(UnixMillis::new)),
+        reason,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::codec::put;
     use super::*;
 
-    #[test]
-    fn a_term_is_decoded_as_it_was_encoded() {
+    fn terms() -> impl Iterator<Item = TermRecord> {
         let running = TermRecord {
             epoch: Epoch::MAX,
             holder: "a-1".parse().unwrap(),
@@ -71,13 +95,29 @@ mod tests {
             reason: Some("\"ä\n".into()),
             ..running.clone()
         });
-        for term in ended.into_iter().chain([running]) {
+        ended.into_iter().chain([running])
+    }
+
+    #[test]
+    fn a_term_is_decoded_as_it_was_encoded() {
+        for term in terms() {
             let mut bytes = Vec::new();
-            encode(&term, &mut bytes);
-            assert_eq!(decode(Columns(&bytes)), Ok(term));
-            assert_eq!(decode(Columns(&bytes[1..])), Err(DecodeError));
-            bytes.push(0);
-            assert_eq!(decode(Columns(&bytes)), Err(DecodeError));
+            put(&mut bytes, &columns(&term));
+            let mut read = Columns(&bytes);
+            assert_eq!((decode(&mut read), read.end()), (Ok(term), Ok(())));
+            assert!(decode(&mut Columns(&bytes[1..])).is_err());
+        }
+    }
+
+    #[test]
+    fn a_term_is_read_from_json_as_it_was_written() {
+        for term in terms() {
+            let json = serde_json::to_string(&fields(&term)).unwrap();
+            let read: TermFields = serde_json::from_str(&json).unwrap();
+            assert_eq!(record(read), Some(term.clone()));
+            let mut half = fields(&term);
+            half.3 = if half.3.is_some() { None } else { Some(1) };
+            assert_eq!(record(half), None);
         }
     }
 }

@@ -19,14 +19,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rusqlite::Transaction;
+use rusqlite::{OptionalExtension, Transaction};
 use tenure_core::lease::{LeaseId, Stored};
 
-use super::PAGE;
-use super::schema::Meta;
-use super::{checkpoint, deleted, term_rows};
-use crate::engine::batch::{DeletedLease, LeaseFields, Outcome, bytes_of};
-use crate::model::{Content, LeaseChange, LeaseKey, TermRecord};
+use super::schema::{DELETE_LEASE, Meta, SELECT_LEASE_CRC, WRITE_LEASE};
+use super::{batch_log, deleted, rows, term_rows};
+use crate::engine::Batch;
+use crate::engine::batch::columns;
+use crate::model::{Content, LeaseKey, TermRecord};
 
 /// Slices begin at so many changes, or bytes of them. The more there are, the more of them are of one lease,
 /// which is written once; but a start reads them all.
@@ -38,8 +38,8 @@ pub(super) const BEGIN_AT: Size = Size {
 /// Slices begin when a change is this old: half of the second by which the tables may be behind the log.
 const MAX_AGE: Duration = Duration::from_millis(500);
 
-/// How many rows of leases and terms a slice writes or deletes at most, unless one lease has more; and how
-/// many batches it deletes. A row takes some 15 us with its share of the pages, so a slice takes about a
+/// A slice ends with the lease with which it has written or deleted so many rows of leases and terms. It deletes
+/// at most so many batches. A row takes some 15 us with its share of the pages, so a slice takes about a
 /// millisecond, and there are few enough of them that their `fsync`s don't count.
 pub(super) const SLICE: usize = 64;
 
@@ -60,13 +60,15 @@ pub(super) struct Backlog {
     /// The leases in the order of their first changes.
     order: VecDeque<LeaseKey>,
     batches: VecDeque<PendingBatch>,
-    size: Size,
+    pub(super) size: Size,
     /// The size at which slices begin.
     begin_at: Size,
     /// The age at which slices begin.
     pub(super) max_age: Duration,
     /// Slices go on until the tables contain this revision.
     drain_to: u64,
+    /// The first slice after a start forgets old terms: the store may remember fewer than it did.
+    pub(super) is_first: bool,
 }
 
 /// A batch that was committed.
@@ -79,11 +81,11 @@ struct PendingBatch {
 }
 
 /// The changes of a lease since its version in the tables.
-#[derive(Debug)]
-struct PendingLease {
-    /// The first revision that the tables lack.
+#[derive(Debug, Default)]
+pub(super) struct PendingLease {
+    /// The revision of the first batch with a change that the tables lack.
     first: u64,
-    /// `None` if it was deleted, or only its terms changed.
+    /// `None` if it was deleted.
     lease: Option<(Arc<Stored>, u64)>,
     /// The tables have a lease that was deleted since, and these were the ids of its ended terms.
     deletion: Option<Vec<LeaseId>>,
@@ -109,33 +111,42 @@ impl Default for Backlog {
             begin_at: BEGIN_AT,
             max_age: MAX_AGE,
             drain_to: 0,
+            is_first: false,
         }
     }
 }
 
 impl Backlog {
-    /// These changes were committed at this time, in a batch of so many bytes.
-    pub(super) fn add(&mut self, changes: &[&LeaseChange], bytes: usize, committed_at: Instant) {
-        let Some(last) = changes.last() else {
-            return;
-        };
-        for change in changes {
-            if let Some(pending) = self.leases.get_mut(&change.key) {
-                pending.add(change);
-                continue;
-            }
-            let mut pending = PendingLease::since(change.revision);
-            pending.add(change);
-            self.order.push_back(change.key.clone());
-            self.leases.insert(change.key.clone(), pending);
+    /// A batch has this change, and is added after it.
+    pub(super) fn add_change(
+        &mut self,
+        batch: &Batch,
+        key: &LeaseKey,
+        revision: u64,
+        content: &Content,
+        term: Option<&TermRecord>,
+    ) {
+        if let Some(pending) = self.leases.get_mut(key) {
+            return pending.add(revision, content, term);
         }
+        let mut pending = PendingLease {
+            first: batch.revision,
+            ..PendingLease::default()
+        };
+        pending.add(revision, content, term);
+        self.order.push_back(key.clone());
+        self.leases.insert(key.clone(), pending);
+    }
+
+    /// A batch with so many changes was committed at this time.
+    pub(super) fn add_batch(&mut self, batch: &Batch, changes: usize, committed_at: Instant) {
         let size = Size {
-            changes: changes.len(),
-            bytes,
+            changes,
+            bytes: batch.changes.len(),
         };
         self.size.add(size);
         self.batches.push_back(PendingBatch {
-            revision: last.revision,
+            revision: batch.revision,
             size,
             committed_at,
         });
@@ -144,14 +155,6 @@ impl Backlog {
     /// Whether the tables contain everything.
     pub(super) fn is_empty(&self) -> bool {
         self.batches.is_empty()
-    }
-
-    /// The tables contain everything.
-    pub(super) fn clear(&mut self) {
-        *self = Self {
-            max_age: self.max_age,
-            ..Self::default()
-        };
     }
 
     /// How many slices follow the last commit.
@@ -186,37 +189,39 @@ impl Backlog {
         }
     }
 
-    /// Writes the first leases.
+    /// Writes the first leases, until it has written so many rows.
     pub(super) fn write_slice(
         &self,
         transaction: &Transaction<'_>,
         meta: &mut Meta,
         most_terms: usize,
+        most_rows: usize,
     ) -> rusqlite::Result<Slice> {
         let mut slice = Slice::default();
-        // The first change that the tables lack after this slice.
+        if self.is_first {
+            term_rows::forget_old(transaction, meta, most_terms)?;
+        }
+        // The first batch with a change that the tables lack after this slice.
         let mut first_left = u64::MAX;
         for key in &self.order {
             let Some(pending) = self.leases.get(key) else {
                 continue;
             };
-            if slice.leases > 0 && slice.rows + pending.most_rows(most_terms) > SLICE {
+            if slice.rows >= most_rows {
                 first_left = pending.first;
                 break;
             }
-            let names = (key.namespace(), key.lease());
-            let outcome = pending.outcome(key);
-            slice.rows += checkpoint::apply(outcome, transaction, meta, names, most_terms)?;
-            slice.rows += pending.insert_deletion(transaction, meta, names)?;
+            slice.rows += pending.write(transaction, meta, key, most_terms)?;
             slice.leases += 1;
         }
         let batches = self.batches.iter();
         let done = batches.take_while(|batch| batch.revision < first_left);
-        for batch in done.take(SLICE) {
+        for batch in done.take(most_rows) {
             slice.batches += 1;
             meta.revision = batch.revision;
         }
-        checkpoint::finish(transaction, meta)?;
+        batch_log::delete_up_to(transaction, meta.revision)?;
+        meta.write(transaction)?;
         Ok(slice)
     }
 
@@ -230,11 +235,7 @@ impl Backlog {
             self.size.bytes -= batch.size.bytes;
         }
         self.begin_at = BEGIN_AT;
-    }
-
-    #[cfg(test)]
-    pub(super) const fn size(&self) -> Size {
-        self.size
+        self.is_first = false;
     }
 }
 
@@ -250,78 +251,58 @@ impl Size {
 }
 
 impl PendingLease {
-    const fn since(first: u64) -> Self {
-        Self {
-            first,
-            lease: None,
-            deletion: None,
-            terms: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, change: &LeaseChange) {
-        match &change.content {
-            Content::Lease(stored) => self.lease = Some((Arc::clone(stored), change.revision)),
+    pub(super) fn add(&mut self, revision: u64, content: &Content, term: Option<&TermRecord>) {
+        match content {
+            Content::Lease(stored) => self.lease = Some((Arc::clone(stored), revision)),
             Content::Deleted(deleted) => {
                 *self = Self {
+                    first: self.first,
                     deletion: Some(deleted.retired.clone()),
-                    ..Self::since(self.first)
+                    ..Self::default()
                 }
             }
         }
-        self.terms.extend(change.term.as_deref().cloned());
+        if let Some(term) = term {
+            term.clone().add_to(&mut self.terms);
+        }
     }
 
-    /// How many rows it takes at most: its own, the segments that its terms fill and those at the ends, and
-    /// as many that are forgotten for them.
-    fn most_rows(&self, most_terms: usize) -> usize {
-        let segments = |terms: usize| match terms.min(most_terms) {
-            0 => 0,
-            terms => terms.div_ceil(term_rows::SEGMENT) + 1,
-        };
-        let deleted = if self.deletion.is_some() {
-            most_terms
-        } else {
-            0
-        };
-        let metadata = self.lease.as_ref().map_or(0, |(stored, _)| {
-            let texts = stored.metadata.iter();
-            texts.map(|(key, value)| key.len() + value.len()).sum()
-        });
-        1 + metadata / PAGE + segments(deleted) + 2 * segments(self.terms.len())
+    /// The terms that have changed, oldest first; and whether all earlier ones were deleted.
+    pub(super) fn into_terms(self) -> (Vec<TermRecord>, bool) {
+        (self.terms, self.deletion.is_some())
     }
 
-    /// Keeps the lease ids of a lease that was deleted. A lease that was made again has them in its own row.
-    /// If a start finds the same deletion in a batch, it has two rows, which is harmless.
-    fn insert_deletion(
+    /// Writes the lease and its terms. Returns how many rows were written or deleted.
+    fn write(
         &self,
         transaction: &Transaction<'_>,
         meta: &mut Meta,
-        (namespace, lease): (&str, &str),
+        key: &LeaseKey,
+        most_terms: usize,
     ) -> rusqlite::Result<usize> {
-        let (None, Some(ids)) = (&self.lease, &self.deletion) else {
-            return Ok(0);
-        };
-        let deletion = DeletedLease {
-            namespace,
-            lease,
-            last: None,
-            retired: &bytes_of(ids),
-        };
-        deleted::insert(transaction, meta, &[deletion])
-    }
-
-    fn outcome<'a>(&'a self, key: &'a LeaseKey) -> Outcome<'a> {
-        let mut outcome = match self.deletion {
-            Some(_) => Outcome::deleted(),
-            None => Outcome::default(),
-        };
-        if let Some((stored, revision)) = &self.lease {
-            outcome.change_to(LeaseFields::of(key, stored, &stored.retired, *revision));
+        let names = [key.namespace(), key.lease()];
+        let mut select = transaction.prepare_cached(SELECT_LEASE_CRC)?;
+        if let Some(crc) = select.query_row(names, |row| row.get(0)).optional()? {
+            meta.remove(crc);
         }
-        for term in &self.terms {
-            outcome.record(term.clone());
+        let mut written = 0;
+        if self.deletion.is_some() {
+            written += term_rows::delete(transaction, meta, key)?;
         }
-        outcome
+        match (&self.lease, &self.deletion) {
+            (Some((stored, revision)), _) => {
+                let columns = columns(key, stored, &stored.retired, *revision);
+                written += rows::write(transaction, meta, WRITE_LEASE, &columns)?;
+            }
+            (None, deletion) => {
+                written += transaction.prepare_cached(DELETE_LEASE)?.execute(names)?;
+                // A lease that was made again has the ids in its own row. If a start finds the same deletion in
+                // a batch, it has two rows, which is harmless.
+                let ids = deletion.as_deref().unwrap_or_default();
+                deleted::insert(transaction, meta, key, ids)?;
+            }
+        }
+        written += term_rows::write(transaction, meta, key, &self.terms, most_terms)?;
+        Ok(written)
     }
 }

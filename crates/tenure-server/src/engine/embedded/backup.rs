@@ -1,18 +1,17 @@
 //! A copy of a store's folder, also while a store uses it.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::backup::{Backup, StepResult};
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode};
 use tenure_core::lease::{LeaseDuration, StoredState};
 
+use super::check::Checked;
 use super::folder::Folder;
-use super::schema::Meta;
-use super::{check, checkpoint, schema};
+use super::{check, schema};
 use crate::engine::{Loaded, OpenError, wal};
 
 /// The contents of a backup.
@@ -108,15 +107,20 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
         .tempfile_in(&target)
         .map_err(failed)?;
     let not_written = |error: rusqlite::Error| failed(io::Error::other(error));
-    copy_pages(&folder.database(), copy.path()).map_err(|error| match error {
-        CopyError::Read(error) => schema::broken(&folder.database(), &error).into(),
-        CopyError::Write(error) => not_written(error),
+    let database = folder.database();
+    let not_read = |error| BackupError::from(schema::broken(&database, &error));
+    let store = schema::connect_to_read(&database).map_err(not_read)?;
+    copy_pages(&store, copy.path()).map_err(|error| match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::DatabaseBusy) => {
+            not_read(error)
+        }
+        _ => not_written(error),
     })?;
     let checked = {
         let connection = schema::connect_to_copy(copy.path()).map_err(not_written)?;
-        let mut checked = check::load(&connection, &folder.database())?;
+        let mut checked = check::load(&connection, &database)?;
         // For people who read the copy.
-        apply_batches(&connection, &mut checked.meta).map_err(not_written)?;
+        apply_batches(&connection, &mut checked).map_err(not_written)?;
         checked
     };
     // The copy includes changes that only the log has.
@@ -145,20 +149,16 @@ fn folder_of_store(data_dir: &Path) -> Result<Folder, BackupError> {
             path: data_dir.into(),
         });
     }
-    check_log(data_dir, &folder.database())?;
+    check_log(&folder)?;
     Ok(folder)
 }
 
-/// Checks the write-ahead log of a database in a store's data directory: SQLite would silently drop the
+/// Checks the write-ahead log of a store's database: SQLite would silently drop the
 /// commits after damage. A store that runs has checked it at its start, and writes to it all the time; if
 /// none runs, none can start during the check.
-///
-/// # Errors
-///
-/// [`OpenError::Damaged`], or the log cannot be read.
-pub fn check_log(data_dir: &Path, database: &Path) -> Result<(), OpenError> {
-    match Folder::peek(data_dir).keep_out()? {
-        Some(_lock) => wal::check(database),
+fn check_log(folder: &Folder) -> Result<(), OpenError> {
+    match folder.keep_out()? {
+        Some(_lock) => wal::check(&folder.database()),
         None => Ok(()),
     }
 }
@@ -185,47 +185,26 @@ fn target_folder(file: &Path, store: &Folder) -> Result<PathBuf, BackupError> {
 /// The connection to the store's database only reads, so it never moves the log: checkpoints are the
 /// store's own, which must not miss the errors of their fsyncs. While it reads, the log only grows.
 /// So this writes without an fsync, which takes the least time; the caller makes it durable.
-fn copy_pages(database: &Path, copy: &Path) -> Result<(), CopyError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connect = || {
-        let store = Connection::open_with_flags(database, flags)?;
-        store.busy_timeout(Duration::from_secs(5))?;
-        Ok(store)
-    };
-    let store = connect().map_err(CopyError::Read)?;
-    let mut copied = Connection::open(copy).map_err(CopyError::Write)?;
-    copied
-        .execute_batch("PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF;")
-        .map_err(CopyError::Write)?;
-    let backup = Backup::new(&store, &mut copied).map_err(CopyError::Write)?;
+fn copy_pages(store: &Connection, copy: &Path) -> rusqlite::Result<()> {
+    let mut copied = Connection::open(copy)?;
+    copied.execute_batch("PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF;")?;
     // All pages in one step, which is one transaction: in several, each commit of the store would
     // begin the copy anew.
-    match backup.step(-1) {
-        Ok(StepResult::Done) => Ok(()),
-        Ok(_) => Err(CopyError::Read(rusqlite::Error::SqliteFailure(
+    match Backup::new(store, &mut copied)?.step(-1)? {
+        StepResult::Done => Ok(()),
+        _ => Err(rusqlite::Error::SqliteFailure(
             rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY),
             None,
-        ))),
-        Err(error) => Err(match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => CopyError::Read(error),
-            _ => CopyError::Write(error),
-        }),
+        )),
     }
 }
 
-/// Brings the tables of the copy up to its batches.
-pub(super) fn apply_batches(copy: &Connection, meta: &mut Meta) -> rusqlite::Result<()> {
+/// Brings the tables of the copy up to its batches. No term is forgotten here.
+pub(super) fn apply_batches(copy: &Connection, checked: &mut Checked) -> rusqlite::Result<()> {
     let transaction = copy.unchecked_transaction()?;
-    // No term is forgotten here.
-    let most_terms = u32::MAX as usize;
-    checkpoint::apply_all(&transaction, meta, most_terms, &BTreeSet::new())?;
+    let Checked { meta, backlog, .. } = checked;
+    backlog.write_slice(&transaction, meta, u32::MAX as usize, usize::MAX)?;
     transaction.commit()
-}
-
-/// Which side of a copy failed.
-enum CopyError {
-    Read(rusqlite::Error),
-    Write(rusqlite::Error),
 }
 
 impl Contents {

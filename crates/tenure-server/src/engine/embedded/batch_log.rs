@@ -3,8 +3,9 @@
 //! An append writes one row with the whole batch: a page or two for one change, and for many changes no more
 //! than their bytes. Updating the tables instead would write a page per lease and one per term.
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, params};
 
+use super::schema::corrupt;
 use crate::engine::Batch;
 
 /// `previous` is the revision that the batch follows.
@@ -30,8 +31,8 @@ const SELECT: &str =
 const DELETE_UP_TO: &str = "DELETE FROM batches WHERE revision <= ?1";
 
 /// Appends a batch. Returns whether it follows the last one; if not, nothing was written.
-pub(super) fn append(transaction: &Transaction<'_>, batch: &Batch) -> rusqlite::Result<bool> {
-    let mut append = transaction.prepare_cached(APPEND)?;
+pub(super) fn append(connection: &Connection, batch: &Batch) -> rusqlite::Result<bool> {
+    let mut append = connection.prepare_cached(APPEND)?;
     let rows = append.execute(params![
         batch.revision,
         batch.previous,
@@ -42,29 +43,28 @@ pub(super) fn append(transaction: &Transaction<'_>, batch: &Batch) -> rusqlite::
 }
 
 /// All batches that follow this revision, in order. Each matches its checksum.
-pub(super) fn read(connection: &Connection, after: u64) -> Result<Vec<Batch>, String> {
-    let text = |error: rusqlite::Error| error.to_string();
-    let mut batches = Vec::new();
-    let mut select = connection.prepare_cached(SELECT).map_err(text)?;
-    let mut rows = select.query([after]).map_err(text)?;
-    while let Some(row) = rows.next().map_err(text)? {
-        let read = || {
-            let batch = Batch {
-                revision: row.get(0)?,
-                previous: row.get(1)?,
-                changes: row.get(2)?,
-            };
-            rusqlite::Result::Ok((batch, row.get(3)?))
+pub(super) fn read(connection: &Connection, after: u64) -> rusqlite::Result<Vec<Batch>> {
+    let mut select = connection.prepare_cached(SELECT)?;
+    let batches = select.query_and_then([after], |row| {
+        let batch = Batch {
+            revision: row.get(0)?,
+            previous: row.get(1)?,
+            changes: row.get(2)?,
         };
-        let (batch, crc) = read().map_err(text)?;
-        batches.push(batch.checked(crc)?);
-    }
-    Ok(batches)
+        match batch.crc() == row.get::<_, u32>(3)? {
+            true => Ok(batch),
+            false => Err(corrupt(format!(
+                "the batch up to revision {} does not match its checksum",
+                batch.revision
+            ))),
+        }
+    })?;
+    batches.collect()
 }
 
 /// Deletes the batches up to this revision.
-pub(super) fn delete_up_to(transaction: &Transaction<'_>, revision: u64) -> rusqlite::Result<()> {
-    let mut delete = transaction.prepare_cached(DELETE_UP_TO)?;
+pub(super) fn delete_up_to(connection: &Connection, revision: u64) -> rusqlite::Result<()> {
+    let mut delete = connection.prepare_cached(DELETE_UP_TO)?;
     delete.execute([revision])?;
     Ok(())
 }

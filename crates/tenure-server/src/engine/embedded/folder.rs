@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::running;
+use super::{PAGE, running};
 use crate::engine::{OpenError, wal};
 
 /// The format of the folder that this version writes and knows.
@@ -33,39 +33,26 @@ pub(super) struct Folder {
 impl Folder {
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
         let path = path.to_owned();
-        match fs::metadata(&path) {
-            Ok(metadata) if !metadata.is_dir() => return Err(OpenError::NotAFolder { path }),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // A reader of the lease ids in it could take over leases.
-                let mut builder = DirBuilder::new();
-                builder.recursive(true).mode(0o700);
-                builder.create(&path).map_err(OpenError::io(&path))?;
-            }
-            Err(error) => return Err(OpenError::Io { path, error }),
+        if path.exists() && !path.is_dir() {
+            return Err(OpenError::NotAFolder { path });
         }
+        // A reader of the lease ids in it could take over leases.
+        let mut builder = DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(&path);
+        made.map_err(OpenError::io(&path))?;
         let lock = path.join("lock");
-        let file = private(OpenOptions::new().write(true).create(true).truncate(false))
-            .open(&lock)
-            .map_err(OpenError::io(&lock))?;
+        let file = private().open(&lock).map_err(OpenError::io(&lock))?;
         let started = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => {
-                    return Ok(Self {
-                        path,
-                        _lock: Some(file),
-                    });
-                }
-                Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_PATIENCE => {
-                    thread::sleep(Duration::from_millis(20));
-                }
-                Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { path }),
-                Err(TryLockError::Error(error)) => {
-                    return Err(OpenError::Io { path: lock, error });
-                }
+        while !try_lock(&file, &lock)? {
+            if started.elapsed() >= LOCK_PATIENCE {
+                return Err(OpenError::InUse { path });
             }
+            thread::sleep(Duration::from_millis(20));
         }
+        Ok(Self {
+            path,
+            _lock: Some(file),
+        })
     }
 
     /// The folder of a store. It is not made, locked or changed.
@@ -80,11 +67,7 @@ impl Folder {
     pub(super) fn keep_out(&self) -> Result<Option<File>, OpenError> {
         let lock = self.path.join("lock");
         let file = File::open(&lock).map_err(OpenError::io(&lock))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(OpenError::Io { path: lock, error }),
-        }
+        Ok(try_lock(&file, &lock)?.then_some(file))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -103,10 +86,9 @@ impl Folder {
     /// No restore has ended halfway here: its files must not pass for a new store.
     pub(super) fn check_not_restoring(&self) -> Result<(), OpenError> {
         let path = self.restoring();
-        match fs::symlink_metadata(&path) {
-            Ok(_) => Err(OpenError::RestoreCutShort { path }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(OpenError::Io { path, error }),
+        match fs::exists(&path).map_err(OpenError::io(&path))? {
+            true => Err(OpenError::RestoreCutShort { path }),
+            false => Ok(()),
         }
     }
 
@@ -114,17 +96,13 @@ impl Folder {
     /// may be of a restore that ended halfway.
     pub(super) fn trace_of_a_store(&self) -> Option<PathBuf> {
         let database = self.database();
-        let is_restoring = self.restoring().exists();
-        let marker = (!is_restoring).then(|| self.marker());
-        [
-            Some(wal::log_of(&database)),
-            Some(running::path_in(&self.path)),
-            marker,
-            Some(database),
-        ]
-        .into_iter()
-        .flatten()
-        .find(|path| fs::symlink_metadata(path).is_ok())
+        let running = running::path_in(&self.path);
+        let mut traces = vec![wal::log_of(&database), running];
+        if !self.restoring().exists() {
+            traces.push(self.marker());
+        }
+        let mut traces = traces.into_iter().chain([database]);
+        traces.find(|path| fs::symlink_metadata(path).is_ok())
     }
 
     /// Makes the names in the folder durable.
@@ -139,21 +117,9 @@ impl Folder {
     /// Whether the folder has a marker of this format; `false` if no store was ever completely made here.
     pub(super) fn is_marked(&self) -> Result<bool, OpenError> {
         let marker = self.marker();
-        let mut text = Vec::new();
-        match File::open(&marker) {
-            Ok(file) => file
-                .take(1024)
-                .read_to_end(&mut text)
-                .map_err(OpenError::io(&marker))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => {
-                return Err(OpenError::Io {
-                    path: marker,
-                    error,
-                });
-            }
+        let Some(text) = read_if_exists(&marker)? else {
+            return Ok(false);
         };
-        let text = String::from_utf8_lossy(&text);
         let format = text.trim_end().strip_prefix(MARK);
         match format.and_then(|number| number.trim().parse().ok()) {
             Some(FORMAT) => Ok(true),
@@ -174,8 +140,7 @@ impl Folder {
         let marker = self.marker();
         let new = self.path.join("FORMAT.new");
         let write = || {
-            let mut file =
-                private(OpenOptions::new().write(true).create(true).truncate(true)).open(&new)?;
+            let mut file = private().truncate(true).open(&new)?;
             writeln!(file, "{MARK} {FORMAT}")?;
             file.sync_all()?;
             // At a power cut the folder has the old marker or the new one.
@@ -188,10 +153,8 @@ impl Folder {
     /// The least revision of a database that was not closed; `None` if it was closed.
     pub(super) fn began(&self) -> Result<Option<u64>, OpenError> {
         let path = running::path_in(&self.path);
-        let text = match fs::read(&path) {
-            Ok(bytes) => String::from_utf8(bytes).unwrap_or_default(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(OpenError::Io { path, error }),
+        let Some(text) = read_if_exists(&path)? else {
+            return Ok(None);
         };
         let revision = match text.trim_end().split_once(' ') {
             Some((revision, sum)) if sum == checksum(revision) => revision,
@@ -239,15 +202,20 @@ impl Folder {
         }
     }
 
-    fn log_is_empty(&self) -> bool {
-        let log = self.path.join("leases.db-wal");
-        fs::metadata(log).map_or(true, |log| log.len() == 0)
-    }
-
     /// The folder had a database: a missing, empty or foreign file must not pass for a new one, or every lease
     /// would be free at once.
     pub(super) fn check_database(&self) -> Result<(), OpenError> {
-        check_file(&self.database(), self.log_is_empty())
+        let log = fs::metadata(self.path.join("leases.db-wal"));
+        check_file(&self.database(), log.map_or(true, |log| log.len() == 0))
+    }
+}
+
+/// Whether the file is locked now.
+fn try_lock(file: &File, path: &Path) -> Result<bool, OpenError> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(OpenError::io(path)(error)),
     }
 }
 
@@ -257,16 +225,14 @@ pub(super) fn check_file(path: &Path, log_is_empty: bool) -> Result<(), OpenErro
     let path = path.to_owned();
     let read = || -> io::Result<_> {
         let mut file = File::open(&path)?;
-        let mut start = [0; MAGIC.len() + 2];
+        let mut start = [0; MAGIC.len()];
         file.read_exact(&mut start)?;
         Ok((start, file.metadata()?.len()))
     };
     let detail = match read() {
-        Ok((start, _)) if !start.starts_with(MAGIC) => "it is not an SQLite database",
+        Ok((start, _)) if start != *MAGIC => "it is not an SQLite database",
         // SQLite takes a page of which the end is missing for one that ends with zeros.
-        Ok((start, len)) if len % page_size(start) != 0 && log_is_empty => {
-            "its last page is cut off"
-        }
+        Ok((_, len)) if len % PAGE as u64 != 0 && log_is_empty => "its last page is cut off",
         Ok(_) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => "it is missing",
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => "it is empty or cut off",
@@ -278,13 +244,12 @@ pub(super) fn check_file(path: &Path, log_is_empty: bool) -> Result<(), OpenErro
     })
 }
 
-/// The size of a page, from bytes 16 and 17 of the database; 1 stands for 64 KiB.
-fn page_size(start: [u8; MAGIC.len() + 2]) -> u64 {
-    match u16::from_be_bytes([start[MAGIC.len()], start[MAGIC.len() + 1]]) {
-        // SQLite says what is wrong with it.
-        0 => 1,
-        1 => 65_536,
-        size => size.into(),
+/// The text in a file, if there is one.
+fn read_if_exists(path: &Path) -> Result<Option<String>, OpenError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(String::from_utf8(bytes).unwrap_or_default())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(OpenError::io(path)(error)),
     }
 }
 
@@ -293,7 +258,9 @@ pub(super) fn checksum(number: &str) -> String {
     format!("{:08x}", crc32fast::hash(number.as_bytes()))
 }
 
-/// Readable by its owner only.
-pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-    options.mode(0o600)
+/// For a file that is made if it is missing, and that only its owner can read.
+pub(super) fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    options
 }

@@ -8,7 +8,8 @@
 //!                       a lost write-ahead log is noticed
 //!   RUNNING.new         the next RUNNING, opened ahead
 //!   leases.db           the batches of the log; one row per lease, rows with its ended terms, one row for
-//!                       each of the last leases that were deleted, one row about all of these
+//!                       each of the last leases that were deleted, one row per document, one row about all
+//!                       of these
 //!   leases.db-wal       SQLite's write-ahead log: what was committed and is not in leases.db yet
 //!   leases.db.restoring while a backup is restored: until it is complete and gets the name leases.db
 //! ```
@@ -24,44 +25,42 @@ mod backlog;
 mod backup;
 mod batch_log;
 mod check;
-mod checkpoint;
 mod deleted;
+mod documents;
 mod folder;
-mod lease_rows;
 mod restore;
+mod rows;
 mod running;
 mod schema;
 mod term_reader;
 mod term_rows;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
-use rusqlite::{Connection, ErrorCode, Transaction};
+use rusqlite::{Connection, ErrorCode};
 use tracing::{error, warn};
 
-use self::backlog::Backlog;
+use self::backlog::{Backlog, SLICE};
+use self::check::Checked;
 use self::folder::Folder;
 use self::running::Running;
 use self::schema::Meta;
 use self::term_reader::TermReader;
 use super::wal::{self, Checkpoint};
 use super::{AppendError, Batch, Load, Loaded, Log, OpenError, Progress, TermHistory};
-use crate::model::{Content, LeaseChange, LeaseKey};
+use crate::model::{ChangeSet, Content};
 
-pub use backup::{BackupError, Contents, Existing};
-pub use backup::{backup, check_log};
-pub use restore::restore;
-pub use restore::{RestoreError, Restored};
+pub use backup::{BackupError, Contents, Existing, backup};
+pub use restore::{RestoreError, Restored, restore};
 
 /// After so many pages the write-ahead log is moved into the database: it stays at some 10 or 20 MB, and a
 /// start has little to read. A page that was written several times meanwhile is moved once.
 const CHECKPOINT_AFTER_PAGES: usize = 4_000;
 
-/// The size of a page, for such estimates.
+/// The size of a page: SQLite's own, which no setting here changes.
 const PAGE: usize = 4_096;
 
 /// The database, open for writing.
@@ -71,11 +70,8 @@ pub(super) struct Embedded {
     connection: Connection,
     /// The row about all tables.
     meta: Meta,
-    /// The changes that this process appended and the tables lack.
+    /// The changes that the tables lack.
     backlog: Backlog,
-    /// The tables lack batches that the start found, and these leases have more terms than the store
-    /// remembers.
-    behind_at_start: Option<BTreeSet<LeaseKey>>,
     /// How many pages the write-ahead log may have.
     wal_pages: usize,
     /// A transaction failed half way and may have left frames behind the end of the write-ahead log.
@@ -110,15 +106,15 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<Embedded, Open
         }
         schema::create(&database)?;
     }
-    let connection = schema::connect(&database)?;
-    let reader = TermReader::open(&database)?;
+    let broken = |error: rusqlite::Error| schema::broken(&database, &error);
+    let connection = schema::connect(&database).map_err(broken)?;
+    let reader = TermReader::over(schema::connect_to_read(&database).map_err(broken)?);
     let running = Running::open(folder.path()).map_err(OpenError::io(folder.path()))?;
     Ok(Embedded {
         database,
         connection,
         meta: Meta::default(),
         backlog: Backlog::default(),
-        behind_at_start: None,
         wal_pages: 0,
         has_leftovers: false,
         wal_is_new: false,
@@ -132,78 +128,87 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<Embedded, Open
 }
 
 impl Log for Embedded {
-    fn load_tables(&mut self) -> Result<Loaded, OpenError> {
-        let checked = check::load_tables(&self.connection, &self.database, self.max_history)?;
-        self.meta = checked.meta;
-        self.behind_at_start = Some(checked.over_limit);
-        Ok(checked.loaded)
-    }
-
-    fn read_batches(&mut self, after: u64) -> Result<Vec<Batch>, OpenError> {
-        let batches = batch_log::read(&self.connection, after);
-        batches.map_err(|detail| self.damaged(detail))
-    }
-
-    fn damaged(&self, detail: String) -> OpenError {
-        let path = self.database.clone();
-        OpenError::Damaged { path, detail }
-    }
-
-    fn begin(&mut self, loaded: &Loaded, revision: u64) -> Result<(), OpenError> {
+    fn load(&mut self) -> Result<Loaded, OpenError> {
+        let Checked {
+            loaded,
+            meta,
+            backlog,
+        } = check::load(&self.connection, &self.database)?;
+        (self.meta, self.backlog) = (meta, backlog);
         if !self.is_marked && !loaded.leases.is_empty() {
             return Err(self.folder.marker_is_missing());
         }
         self.folder.check_revision(self.began, loaded.revision)?;
+        Ok(loaded)
+    }
+
+    fn begin(&mut self, last: u64, revision: u64) -> Result<(), OpenError> {
         // The write-ahead log begins again with other salts, so that a tail that a power cut tore is not
         // read again.
-        self.empty_wal()?;
+        let is_empty = wal::checkpoint(&self.connection, Checkpoint::Truncate);
+        if !is_empty.map_err(|error| self.failed(&error))? {
+            // New frames could precede frames that a power cut tore, which would then look damaged.
+            return Err(self.failed(&"another program reads it, end that first"));
+        }
         if !self.is_marked {
             self.folder.mark()?;
         }
         // From now on the write-ahead log has something in it.
-        let batch = Batch::empty(loaded.revision, revision);
-        let begun = self.insert(&batch).map_err(|error| self.failed(&error));
-        begun?;
+        let batch = Batch {
+            previous: last,
+            revision,
+            changes: Vec::new(),
+        };
+        let begun = self.append(&batch, &[]);
+        begun.map_err(|error| self.failed(&error))?;
         let written = self.running.write(revision);
         written.map_err(OpenError::io(self.folder.path()))?;
-        self.apply_all().map_err(|error| self.failed(&error))?;
-        Ok(())
+        let written = self.write_slice(usize::MAX);
+        written.map(|_| ()).map_err(|error| self.failed(&error))
     }
 
-    fn append(&mut self, batch: &Batch, changes: &[&LeaseChange]) -> Result<(), AppendError> {
-        self.insert(batch)?;
+    fn append(&mut self, batch: &Batch, sets: &[ChangeSet]) -> Result<(), AppendError> {
+        let pages = self.insert(batch, sets)?;
         if self.wal_is_new {
             // The commit itself is durable. If this fails it is tried again with the next one.
             self.wal_is_new = !self.running.try_write(batch.revision);
         }
-        for change in changes {
+        let mut count = 0;
+        for change in sets.iter().flat_map(|set| &set.changes) {
             if let Content::Deleted(deleted) = &change.content {
                 self.meta.floor = self.meta.floor.max(deleted.last);
             }
+            let (key, term) = (&change.key, change.term.as_deref());
+            self.backlog
+                .add_change(batch, key, change.revision, &change.content, term);
+            count += 1;
         }
-        let bytes = batch.changes.len();
-        self.backlog.add(changes, bytes, Instant::now());
+        // A batch without changes of leases needs slices, too: they delete it.
+        count += sets.iter().map(|set| set.documents.len()).sum::<usize>();
+        self.backlog.add_batch(batch, count, Instant::now());
         // The pages of the row, a page at each end, and one or two of the tree.
-        self.wal_pages += bytes / PAGE + 3;
+        self.wal_pages += pages + batch.changes.len() / PAGE + 3;
         Ok(())
     }
 
     fn checkpoint(&mut self, load: Load) -> Result<Progress, AppendError> {
-        match load {
-            Load::Idle => self.checkpoint_idle(),
-            Load::Busy => {
-                self.checkpoint_busy()?;
-                Ok(match self.backlog.is_empty() {
-                    true => Progress::Done,
-                    false => Progress::More,
-                })
-            }
+        let (mut slices, mut has_room) = (0, true);
+        while has_room && self.needs_slice(load, slices) {
+            has_room = self.write_slice(SLICE)?;
+            slices += 1;
         }
+        if self.wal_pages >= CHECKPOINT_AFTER_PAGES {
+            self.move_wal()?;
+        }
+        Ok(match has_room && !self.backlog.is_empty() {
+            true => Progress::More,
+            false => Progress::Done,
+        })
     }
 
     fn close(&mut self) -> Result<(), AppendError> {
         self.reader.close();
-        let closed = self.apply_all().and_then(|_| {
+        let closed = self.write_slice(usize::MAX).and_then(|_| {
             wal::checkpoint(&self.connection, Checkpoint::Truncate)
                 .map_err(|error| classify(&error))
         });
@@ -229,57 +234,65 @@ impl Log for Embedded {
 }
 
 impl Embedded {
-    /// Appends a batch, unless another store has appended since the last one.
-    fn insert(&mut self, batch: &Batch) -> Result<(), AppendError> {
-        match self.transact(|transaction| batch_log::append(transaction, batch))? {
-            true => Ok(()),
-            false => Err(AppendError::NotOwner(format!(
+    /// Appends a batch and writes documents, unless another store has appended since the last batch. Returns
+    /// how many pages the documents take at most.
+    fn insert(&mut self, batch: &Batch, sets: &[ChangeSet]) -> Result<usize, AppendError> {
+        let mut meta = self.meta.clone();
+        let appended = self.transact(|connection| {
+            if sets.iter().all(|set| set.documents.is_empty()) {
+                return Ok(batch_log::append(connection, batch)?.then_some(0));
+            }
+            let transaction = connection.unchecked_transaction()?;
+            if !batch_log::append(&transaction, batch)? {
+                return Ok(None);
+            }
+            let pages = documents::write(&transaction, &mut meta, sets)?;
+            meta.write(&transaction)?;
+            transaction.commit()?;
+            Ok(Some(pages))
+        })?;
+        let Some(pages) = appended else {
+            return Err(AppendError::NotOwner(format!(
                 "{} has changes after revision {} that this store did not make",
                 self.database.display(),
                 batch.previous
-            ))),
+            )));
+        };
+        self.meta = meta;
+        Ok(pages)
+    }
+
+    /// Whether a slice follows, after so many.
+    fn needs_slice(&mut self, load: Load, slices: usize) -> bool {
+        match load {
+            Load::Idle => slices == 0 && !self.backlog.is_empty(),
+            Load::Busy => {
+                let is_due = slices < self.backlog.slices_due() || self.backlog.is_over_limit();
+                is_due && self.backlog.needs_slice(Instant::now())
+            }
         }
     }
 
-    fn checkpoint_busy(&mut self) -> Result<(), AppendError> {
-        let (mut slices, due) = (0, self.backlog.slices_due());
-        // A slice that failed is put off, so this ends.
-        while self.backlog.needs_slice(Instant::now())
-            && (slices < due || self.backlog.is_over_limit())
-        {
-            self.write_slice()?;
-            slices += 1;
-        }
-        if self.wal_pages < CHECKPOINT_AFTER_PAGES {
-            return Ok(());
-        }
+    /// Moves the write-ahead log into the database, as far as no other program reads it.
+    fn move_wal(&mut self) -> Result<(), AppendError> {
         self.wal_pages = 0;
         self.wal_is_new = true;
-        match wal::checkpoint(&self.connection, Checkpoint::Passive)
-            .map_err(|error| classify(&error))
-        {
-            Ok(_) => Ok(()),
+        let moved = wal::checkpoint(&self.connection, Checkpoint::Passive);
+        match moved.map_err(|error| classify(&error)) {
             // The write-ahead log has everything; it grows until this works.
             Err(error) if error.is_transient() => {
                 warn!(%error, "the write-ahead log was not moved into the database");
                 Ok(())
             }
             // The next fsync of the database file would not report one that failed.
-            Err(error) => Err(error),
+            moved => moved.map(|_| ()),
         }
     }
 
-    fn checkpoint_idle(&mut self) -> Result<Progress, AppendError> {
-        if self.backlog.is_empty() || !self.write_slice()? || self.backlog.is_empty() {
-            return Ok(Progress::Done);
-        }
-        Ok(Progress::More)
-    }
-
-    /// Does `work` in one transaction: all of it is durable then, or nothing has changed.
+    /// Does `work`, which is one transaction: all of it is durable then, or nothing has changed.
     fn transact<T>(
         &mut self,
-        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, AppendError> {
         if self.has_leftovers {
             // So that frames of the failed transaction never stand behind good ones, where they would look
@@ -294,33 +307,27 @@ impl Embedded {
             self.has_leftovers = false;
             self.wal_is_new = true;
         }
-        let run = |connection: &mut Connection| {
-            let transaction = connection.transaction()?;
-            let done = work(&transaction)?;
-            transaction.commit()?;
-            Ok(done)
-        };
-        match run(&mut self.connection) {
-            Ok(done) => Ok(done),
-            Err(error) => {
-                self.has_leftovers = true;
-                self.roll_back()?;
-                Err(classify(&error))
+        work(&self.connection).map_err(|error| {
+            self.has_leftovers = true;
+            // The transaction must be gone, or nothing may be written.
+            match self.connection.is_autocommit() {
+                true => classify(&error),
+                false => AppendError::Unknown(error.to_string()),
             }
-        }
+        })
     }
 
-    /// Writes the first leases of the backlog. Returns whether it did: if there is no room now, the batches
-    /// have everything.
-    fn write_slice(&mut self) -> Result<bool, AppendError> {
-        // The backlog lacks the batches that the start found, and a slice must not delete them.
-        if self.behind_at_start.is_some() {
-            return self.apply_all();
-        }
+    /// Writes the first leases of the backlog, with at most so many rows. Returns whether it did: if there is no
+    /// room now, the batches have everything.
+    fn write_slice(&mut self, most_rows: usize) -> Result<bool, AppendError> {
         let backlog = std::mem::take(&mut self.backlog);
         let (most, mut meta) = (self.max_history, self.meta.clone());
-        let written =
-            self.transact(|transaction| backlog.write_slice(transaction, &mut meta, most));
+        let written = self.transact(|connection| {
+            let transaction = connection.unchecked_transaction()?;
+            let slice = backlog.write_slice(&transaction, &mut meta, most, most_rows)?;
+            transaction.commit()?;
+            Ok(slice)
+        });
         self.backlog = backlog;
         match written {
             Ok(slice) => {
@@ -329,58 +336,13 @@ impl Embedded {
                 self.wal_pages += slice.rows;
                 Ok(true)
             }
-            Err(error) => self.put_off(error),
-        }
-    }
-
-    /// Applies all batches, also those that the start found, in one transaction.
-    fn apply_all(&mut self) -> Result<bool, AppendError> {
-        let over_limit = self.behind_at_start.take().unwrap_or_default();
-        let (most, mut meta) = (self.max_history, self.meta.clone());
-        let applied = self.transact(|transaction| {
-            checkpoint::apply_all(transaction, &mut meta, most, &over_limit)
-        });
-        match applied {
-            Ok(rows) => {
-                self.backlog.clear();
-                self.meta = meta;
-                self.wal_pages += rows;
-                Ok(true)
+            // Tried again later, unless the store must end.
+            Err(error) if error.is_transient() => {
+                warn!(%error, "the tables were not brought up to the log; tried again later");
+                self.backlog.put_off(Instant::now());
+                Ok(false)
             }
-            Err(error) => {
-                self.behind_at_start = Some(over_limit);
-                self.put_off(error)
-            }
-        }
-    }
-
-    /// The tables were not brought up to the batches: tried again later, unless the store must end.
-    fn put_off(&mut self, error: AppendError) -> Result<bool, AppendError> {
-        if !error.is_transient() {
-            return Err(error);
-        }
-        warn!(%error, "the tables were not brought up to the log; tried again later");
-        self.backlog.put_off(Instant::now());
-        Ok(false)
-    }
-
-    /// After an error the transaction must be gone, or nothing may be written.
-    fn roll_back(&self) -> Result<(), AppendError> {
-        if !self.connection.is_autocommit() {
-            self.connection
-                .execute_batch("ROLLBACK")
-                .map_err(|error| AppendError::Unknown(error.to_string()))?;
-        }
-        Ok(())
-    }
-
-    /// Empties the write-ahead log while no other program uses the database.
-    fn empty_wal(&self) -> Result<(), OpenError> {
-        let is_empty = wal::checkpoint(&self.connection, Checkpoint::Truncate);
-        match is_empty.map_err(|error| self.failed(&error))? {
-            true => Ok(()),
-            // New frames could precede frames that a power cut tore, which would then look damaged.
-            false => Err(self.failed(&"another program reads it, end that first")),
+            Err(error) => Err(error),
         }
     }
 
@@ -394,19 +356,21 @@ impl Embedded {
 
 /// Classifies an error. One that is not known to be harmless leaves the outcome unknown.
 fn classify(error: &rusqlite::Error) -> AppendError {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => AppendError::DiskFull(error.to_string()),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            AppendError::Busy(error.to_string())
-        }
+    let detail = error.to_string();
+    match error.sqlite_error() {
+        Some(error) if error.code == ErrorCode::DiskFull => AppendError::DiskFull(detail),
         // The index of the write-ahead log could not grow. It is made again whenever it is missing, so
         // nothing was written that matters.
-        _ if error.sqlite_error().map(|error| error.extended_code)
-            == Some(SQLITE_IOERR_SHMSIZE) =>
+        Some(error) if error.extended_code == SQLITE_IOERR_SHMSIZE => AppendError::DiskFull(detail),
+        Some(error)
+            if matches!(
+                error.code,
+                ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked
+            ) =>
         {
-            AppendError::DiskFull(error.to_string())
+            AppendError::Busy(detail)
         }
-        _ => AppendError::Unknown(error.to_string()),
+        _ => AppendError::Unknown(detail),
     }
 }
 

@@ -3,15 +3,16 @@
 //! The backup lacks what the store granted after it was taken, and no other candidate may be granted that
 //! again: epochs and revisions go on from far above.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use tenure_core::{Epoch, UnixMillis};
 
 use super::backup::Contents;
+use super::check::Checked;
 use super::folder::{Folder, check_file, private};
-use super::schema::{self, Meta, UPDATE_META};
+use super::schema::{self, Meta};
 use super::{backup, check};
 use crate::clock;
 use crate::engine::{OpenError, wal};
@@ -137,12 +138,11 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
 fn copy(mut backup: File, folder: &Folder) -> Result<(), RestoreError> {
     let path = folder.restoring();
     let mut write = || {
-        let mut options = OpenOptions::new();
-        let mut copy = private(options.write(true).create(true).truncate(true)).open(&path)?;
+        let mut copy = private().truncate(true).open(&path)?;
         // The directory entry is durable before any content.
         folder.sync()?;
         // Journals that an interrupted restore left behind do not belong to this copy.
-        for left in [with_suffix(&path, "-journal"), wal::log_of(&path)] {
+        for left in [wal::with_suffix(&path, "-journal"), wal::log_of(&path)] {
             match fs::remove_file(left) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -152,12 +152,6 @@ fn copy(mut backup: File, folder: &Folder) -> Result<(), RestoreError> {
         copy.sync_all()
     };
     Ok(write().map_err(OpenError::io(&path))?)
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push(suffix);
-    path.into()
 }
 
 /// Why this is no backup to restore from.
@@ -172,9 +166,9 @@ fn refused(error: OpenError) -> RestoreError {
 fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
     let broken = |error: rusqlite::Error| refused(schema::broken(backup, &error));
     let connection = schema::connect_to_copy(copy).map_err(broken)?;
-    let checked = check::load(&connection, backup).map_err(refused)?;
-    let (loaded, mut meta) = (checked.loaded, checked.meta);
-    backup::apply_batches(&connection, &mut meta).map_err(broken)?;
+    let mut checked = check::load(&connection, backup).map_err(refused)?;
+    backup::apply_batches(&connection, &mut checked).map_err(broken)?;
+    let Checked { loaded, meta, .. } = checked;
     let contents = Contents::of(&loaded, copy).map_err(OpenError::io(copy))?;
     let last = loaded.last_epoch();
     let floor = far_above(last, clock::wall()).ok_or_else(|| RestoreError::EpochsUsedUp {
@@ -186,8 +180,7 @@ fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
         floor: Some(floor),
         ..meta
     };
-    let write = || raised.write(&mut connection.prepare_cached(UPDATE_META)?);
-    write().map_err(broken)?;
+    raised.write(&connection).map_err(broken)?;
     Ok(Restored {
         contents,
         epochs_above: floor.get(),

@@ -1,6 +1,6 @@
 //! The file `RUNNING`: the least revision of a database that is open.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -41,13 +41,14 @@ impl Running {
             None => self.create()?,
         };
         let text = format!("{revision} {}\n", checksum(&revision.to_string()));
-        let written = next
-            .set_len(0)
-            .and_then(|()| next.write_all_at(text.as_bytes(), 0))
-            .and_then(|()| next.sync_all())
+        let write = || {
+            next.set_len(0)?;
+            next.write_all_at(text.as_bytes(), 0)?;
+            next.sync_all()?;
             // At a power cut the folder has the old file or the new one.
-            .and_then(|()| fs::rename(&self.new, &self.path));
-        if let Err(error) = written {
+            fs::rename(&self.new, &self.path)
+        };
+        if let Err(error) = write() {
             self.next = Some(next);
             return Err(error);
         }
@@ -82,7 +83,7 @@ impl Running {
     }
 
     fn create(&self) -> io::Result<File> {
-        private(OpenOptions::new().write(true).create(true).truncate(true)).open(&self.new)
+        private().truncate(true).open(&self.new)
     }
 }
 

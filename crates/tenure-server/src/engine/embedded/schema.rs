@@ -1,15 +1,14 @@
 //! The tables, and how to connect to them.
 
-use std::fs::OpenOptions;
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{CachedStatement, Connection, OpenFlags, params};
+use rusqlite::{Connection, OpenFlags, params};
 use tenure_core::Epoch;
 
 use super::folder::{FORMAT, private};
-use super::{batch_log, deleted, term_rows};
+use super::{batch_log, deleted, documents, term_rows};
 use crate::engine::OpenError;
 
 /// "tenr": the application id in the header of the database.
@@ -78,35 +77,34 @@ const VIEWS: &str = "
     FROM all_terms ORDER BY namespace, lease, epoch;
 ";
 
-/// For files that another program may have changed.
-const CAREFUL: &str = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;";
-
 /// How long to wait while others use the database.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub(super) const SELECT_BEFORE: &str =
-    "SELECT crc, revision, retired FROM lease_rows WHERE namespace = ?1 AND lease = ?2";
+/// The columns of `lease_rows` in the order of `batch::columns`, and the checksum over them.
+macro_rules! lease_columns {
+    () => {
+        "namespace, lease, state, holder, owner, metadata, reserved_for, lease_id, retired, epoch, \
+         granted_at_ms, duration_ms, break_ms, lock_delay_ms, reserved_ms, revision, crc"
+    };
+}
 
-pub(super) const DELETE: &str = "DELETE FROM lease_rows WHERE namespace = ?1 AND lease = ?2";
+pub(super) const SELECT_LEASES: &str = concat!("SELECT ", lease_columns!(), " FROM lease_rows");
 
-pub(super) const UPSERT: &str = "
-    INSERT INTO lease_rows (namespace, lease, state, holder, epoch, granted_at_ms, duration_ms, lease_id,
-        break_ms, lock_delay_ms, metadata, reserved_for, reserved_ms, retired, revision, crc, owner)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
-    ON CONFLICT (namespace, lease) DO UPDATE SET state = ?3, holder = ?4, epoch = ?5,
-        granted_at_ms = ?6, duration_ms = ?7, lease_id = ?8, break_ms = ?9, lock_delay_ms = ?10,
-        metadata = ?11, reserved_for = ?12, reserved_ms = ?13, retired = ?14, revision = ?15,
-        crc = ?16, owner = ?17";
+pub(super) const WRITE_LEASE: &str = concat!(
+    "INSERT OR REPLACE INTO lease_rows (",
+    lease_columns!(),
+    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"
+);
 
-pub(super) const SELECT_ALL: &str = "
-    SELECT namespace, lease, state, holder, epoch, granted_at_ms, duration_ms, lease_id, break_ms,
-        lock_delay_ms, metadata, reserved_for, reserved_ms, retired, revision, crc, owner
-    FROM lease_rows";
+pub(super) const SELECT_LEASE_CRC: &str =
+    "SELECT crc FROM lease_rows WHERE namespace = ?1 AND lease = ?2";
+
+pub(super) const DELETE_LEASE: &str = "DELETE FROM lease_rows WHERE namespace = ?1 AND lease = ?2";
 
 pub(super) const SELECT_META: &str =
     "SELECT revision, floor, row_count, digest, crc FROM meta WHERE id = 1";
 
-pub(super) const UPDATE_META: &str = "
+const UPDATE_META: &str = "
     INSERT OR REPLACE INTO meta (id, revision, floor, row_count, digest, crc)
     VALUES (1, ?1, ?2, ?3, ?4, ?5)";
 
@@ -125,16 +123,16 @@ pub(super) struct Meta {
 }
 
 impl Meta {
-    /// A row was replaced, inserted or deleted.
-    pub(super) fn account(&mut self, old: Option<u32>, new: Option<u32>) {
-        if let Some(crc) = old {
-            self.digest ^= crc;
-            self.row_count = self.row_count.saturating_sub(1);
-        }
-        if let Some(crc) = new {
-            self.digest ^= crc;
-            self.row_count += 1;
-        }
+    /// A row was inserted.
+    pub(super) const fn add(&mut self, crc: u32) {
+        self.digest ^= crc;
+        self.row_count += 1;
+    }
+
+    /// A row was deleted, or is to be replaced.
+    pub(super) const fn remove(&mut self, crc: u32) {
+        self.digest ^= crc;
+        self.row_count = self.row_count.saturating_sub(1);
     }
 
     pub(super) fn crc(&self) -> u32 {
@@ -147,15 +145,11 @@ impl Meta {
         hasher.finalize()
     }
 
-    pub(super) fn write(&self, update: &mut CachedStatement<'_>) -> rusqlite::Result<()> {
+    pub(super) fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut update = connection.prepare_cached(UPDATE_META)?;
         let floor = self.floor.map(Epoch::get);
-        update.execute(params![
-            self.revision,
-            floor,
-            self.row_count,
-            self.digest,
-            self.crc()
-        ])?;
+        let (rows, crc) = (self.row_count, self.crc());
+        update.execute(params![self.revision, floor, rows, self.digest, crc])?;
         Ok(())
     }
 }
@@ -165,11 +159,9 @@ impl Meta {
 /// A start that ended here has left an empty database or none, and no marker; then it is made again. A
 /// database with tables is never changed.
 pub(super) fn create(path: &Path) -> Result<(), OpenError> {
-    private(OpenOptions::new().write(true).create(true).truncate(false))
-        .open(path)
-        .map_err(OpenError::io(path))?;
-    let connection = connect(path)?;
-    let run = || -> rusqlite::Result<bool> {
+    private().open(path).map_err(OpenError::io(path))?;
+    let make = || -> rusqlite::Result<bool> {
+        let connection = connect(path)?;
         let tables: u32 =
             connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         if tables > 0 {
@@ -177,19 +169,24 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
             return Ok(owner == APPLICATION_ID);
         }
         let transaction = connection.unchecked_transaction()?;
-        transaction.execute_batch(TABLES)?;
-        transaction.execute_batch(term_rows::TABLE)?;
-        transaction.execute_batch(batch_log::TABLE)?;
-        transaction.execute_batch(deleted::TABLE)?;
-        transaction.execute_batch(VIEWS)?;
+        for sql in [
+            TABLES,
+            term_rows::TABLE,
+            batch_log::TABLE,
+            deleted::TABLE,
+            documents::TABLE,
+            VIEWS,
+        ] {
+            transaction.execute_batch(sql)?;
+        }
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
-        Meta::default().write(&mut transaction.prepare_cached(UPDATE_META)?)?;
+        Meta::default().write(&transaction)?;
         transaction.commit()?;
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(true)
     };
-    match run() {
+    match make() {
         Ok(true) => Ok(()),
         Ok(false) => Err(OpenError::Database {
             path: path.into(),
@@ -200,88 +197,85 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
 }
 
 /// Connects for reading while another connection writes.
-pub(super) fn connect_to_read(path: &Path) -> Result<Connection, OpenError> {
-    let run = || -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags)?;
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        connection.busy_timeout(PATIENCE)?;
-        connection.execute_batch(CAREFUL)?;
-        // The first read opens the log. Later the process may have no file left for it.
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
-        Ok(connection)
-    };
-    run().map_err(|error| broken(path, &error))
+pub(super) fn connect_to_read(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    // The first read opens the log. Later the process may have no file left for it.
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    Ok(connection)
 }
 
 /// Connects for writing, with everything set for durability.
-pub(super) fn connect(path: &Path) -> Result<Connection, OpenError> {
-    let run = || -> rusqlite::Result<Connection> {
-        // The file is there; one that vanishes in between must not be made anew.
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags)?;
-        // A store that refuses the file leaves it as it is, also when it closes it.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        connection.busy_timeout(PATIENCE)?;
-        let mode: String =
-            connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
-        if mode != "wal" {
-            return Err(rusqlite::Error::InvalidQuery);
-        }
-        connection.execute_batch(
-            "PRAGMA wal_autocheckpoint = 0;
-             PRAGMA synchronous = FULL;
-             PRAGMA temp_store = MEMORY;
-             -- Room for what a checkpoint changes, in KiB.
-             PRAGMA cache_size = -8192;",
-        )?;
-        // A statement is prepared once, and not anew for each number that it is given.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        connection.execute_batch(CAREFUL)?;
-        Ok(connection)
-    };
-    run().map_err(|error| broken(path, &error))
+pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    // The file is there; one that vanishes in between must not be made anew.
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    set_journal_mode(&connection, "wal")?;
+    connection.execute_batch(
+        "PRAGMA wal_autocheckpoint = 0;
+         -- Room for what a checkpoint changes, in KiB.
+         PRAGMA cache_size = -8192;",
+    )?;
+    // A statement is prepared once, and not anew for each number that it is given.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(connection)
 }
 
 /// Connects to a copy that no store uses: one file, without a log.
 pub(super) fn connect_to_copy(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    set_journal_mode(&connection, "delete")?;
+    Ok(connection)
+}
+
+fn open(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
+    // A store that refuses the file leaves it as it is, also when it closes it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.busy_timeout(PATIENCE)?;
+    // Another program may have changed the file.
     connection.execute_batch(
-        "PRAGMA synchronous = FULL;
+        "PRAGMA trusted_schema = OFF;
+         PRAGMA cell_size_check = ON;
+         PRAGMA synchronous = FULL;
          PRAGMA temp_store = MEMORY;",
     )?;
-    connection.execute_batch(CAREFUL)?;
-    let mode: String =
-        connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))?;
-    if mode != "delete" {
-        return Err(rusqlite::Error::InvalidQuery);
-    }
     Ok(connection)
+}
+
+fn set_journal_mode(connection: &Connection, mode: &str) -> rusqlite::Result<()> {
+    let set = format!("PRAGMA journal_mode = {mode}");
+    let is: String = connection.query_row(&set, [], |row| row.get(0))?;
+    match is == mode {
+        true => Ok(()),
+        false => Err(rusqlite::Error::InvalidQuery),
+    }
 }
 
 /// An error while opening. It is damage if the database says so.
 pub(super) fn broken(path: &Path, error: &rusqlite::Error) -> OpenError {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-    let path = path.to_owned();
-    let detail = error.to_string();
-    // The statements are right for tables that a store made. If one is wrong, these are other tables.
-    let is_other = match error {
-        rusqlite::Error::SqlInputError { .. } => true,
-        // The same, if SQLite does not say where.
-        error => error
-            .sqlite_error()
-            .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_ERROR),
+    let (path, detail) = (path.to_owned(), error.to_string());
+    let is_damage = match error {
+        // The statements are right for tables that a store made. If one is wrong, or a value has another type,
+        // these are other tables.
+        rusqlite::Error::SqlInputError { .. }
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::FromSqlConversionFailure(..) => true,
+        // A wrong statement is also an `SQLITE_ERROR`, if SQLite does not say where it is wrong.
+        error => error.sqlite_error().is_some_and(|error| {
+            matches!(error.code, DatabaseCorrupt | NotADatabase)
+                || error.extended_code == rusqlite::ffi::SQLITE_ERROR
+        }),
     };
-    match error.sqlite_error_code() {
-        Some(DatabaseCorrupt | NotADatabase) => OpenError::Damaged { path, detail },
-        _ if is_other => OpenError::Damaged { path, detail },
-        _ => OpenError::Database { path, detail },
+    match is_damage {
+        true => OpenError::Damaged { path, detail },
+        false => OpenError::Database { path, detail },
     }
 }
 
 /// A row that is not as a store wrote it.
-pub(super) fn corrupt(detail: String) -> rusqlite::Error {
+pub(super) fn corrupt(detail: impl Into<String>) -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-    rusqlite::Error::SqliteFailure(code, Some(detail))
+    rusqlite::Error::SqliteFailure(code, Some(detail.into()))
 }

@@ -1,4 +1,4 @@
-//! The request path: what every request passes, in this order, whatever it asks for.
+//! The request path: the checks of every request, in this order.
 //!
 //! ```text
 //! connection -> head -> guard -> limit of connections -+-> fast path (renewals)
@@ -16,21 +16,22 @@ use std::any::Any;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
+use axum::Router;
 use axum::body::Body;
+use axum::extract::Request;
+use axum::http::HeaderValue;
 use axum::http::header::{CONNECTION, EXPECT};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Request};
 use axum::response::{IntoResponse, Response};
-use axum::{BoxError, Router};
 use futures_util::FutureExt;
 use tenure_core::wire::{Code, Problem};
 use tower_service::Service as _;
 use tracing::error;
 
 use super::auditor::ClientAddress;
-use super::drain::{DrainOnDrop, Rest};
+use super::drain::DrainOnDrop;
 use super::head::check_head;
 use super::problem::ProblemResponse;
 use super::protocol::Protocol;
@@ -38,12 +39,13 @@ use super::{fast_path, routes};
 use crate::Store;
 use crate::access::Access;
 use crate::audit::Audit;
+use crate::overflow::OverflowPermit;
 use crate::panics;
 
 /// Answers the requests of all connections.
 #[derive(Debug)]
 pub(crate) struct HttpService {
-    store: Store,
+    pub(crate) store: Store,
     access: Access,
     audit: Audit,
     routes: Router,
@@ -51,22 +53,16 @@ pub(crate) struct HttpService {
 }
 
 /// The connection that a request comes over.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Source {
     /// Where it comes from, if that is known.
     pub(crate) client: Option<IpAddr>,
-    pub(crate) load: Load,
-}
-
-/// Whether a connection is within the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Load {
-    Within,
-    /// It may renew leases, because a holder keeps its lease however many others connect, and ask
-    /// for signs of life, because a busy store must not be killed.
-    Over,
-    /// The same, because its address has as many connections as it may have.
-    OverForAddress,
+    /// The permit of a connection over the limit. It may renew leases, because a holder keeps its
+    /// lease however many others connect, and ask for signs of life, because a busy store must not
+    /// be killed.
+    pub(crate) over: Option<Arc<OverflowPermit>>,
+    /// Whether it is over the limit of its address, and not of the store.
+    pub(crate) is_over_for_address: bool,
 }
 
 impl HttpService {
@@ -85,56 +81,44 @@ impl HttpService {
         }
     }
 
-    pub(crate) const fn store(&self) -> &Store {
-        &self.store
-    }
-
-    /// Whether requests need to know where they come from.
-    pub(crate) fn needs_client(&self) -> bool {
-        self.protocol.is_some() || self.access.is_guarded()
-    }
-
     /// Answers a request. The only caller of the handlers.
-    pub(crate) async fn serve_request<B>(&self, source: Source, request: Request<B>) -> Response
-    where
-        B: Rest,
-        B::Error: Into<BoxError>,
-    {
+    pub(crate) async fn serve_request(&self, source: &Source, request: Request) -> Response {
         let (head, body) = request.into_parts();
         let protocol = self.protocol_of(&head);
         let answer = self.check_and_handle(source, protocol, head, body);
-        match AssertUnwindSafe(answer).catch_unwind().await {
-            Ok(response) => response,
-            Err(panic) => refuse(protocol, None, panicked(&*panic)),
+        let answer = AssertUnwindSafe(answer).catch_unwind().await;
+        let mut response = answer.unwrap_or_else(|panic| refuse(protocol, None, panicked(&*panic)));
+        if source.over.is_some() {
+            close_after(&mut response);
         }
+        response
     }
 
-    async fn check_and_handle<B>(
+    async fn check_and_handle(
         &self,
-        source: Source,
+        source: &Source,
         protocol: Option<&dyn Protocol>,
         mut head: Parts,
-        body: B,
-    ) -> Response
-    where
-        B: Rest,
-        B::Error: Into<BoxError>,
-    {
+        body: Body,
+    ) -> Response {
         if let Err(problem) = check_head(&head, self.store.limits().max_header_bytes) {
             let is_malformed = problem.code == Code::Malformed;
             let mut response = refuse(protocol, Some(&head), problem);
             if is_malformed {
                 // The head may not say where its request ends, so nothing after it is read.
-                let close = HeaderValue::from_static("close");
-                response.headers_mut().insert(CONNECTION, close);
+                close_after(&mut response);
             }
             return response;
         }
-        let expects_continue = head.headers.contains_key(EXPECT);
-        let body = DrainOnDrop::new(body, self.drain_time(source.load), expects_continue);
+        let body = DrainOnDrop {
+            body: Some(body),
+            until: Instant::now() + self.store.limits().request_time,
+            expects_continue: head.headers.contains_key(EXPECT),
+            over: source.over.clone(),
+        };
         if let Some(protocol) = protocol {
             let checked = guard::admit_foreign(&self.access, &head)
-                .and_then(|()| self.check_load(source.load, Some(protocol), &head));
+                .and_then(|()| self.check_load(source, Some(protocol), &head));
             if let Err(problem) = checked {
                 return protocol.refuse(Some(&head), problem);
             }
@@ -143,23 +127,22 @@ impl HttpService {
         }
         let admitted = guard::admit(&self.access, &self.audit, &head, source.client);
         let admitted = admitted.and_then(|caller| {
-            self.check_load(source.load, None, &head)?;
+            self.check_load(source, None, &head)?;
             Ok(caller)
         });
         let caller = match admitted {
             Ok(caller) => caller,
-            Err(problem) => return refuse(None, Some(&head), problem),
+            Err(problem) => return ProblemResponse(problem).into_response(),
         };
         if let Some(key) = fast_path::renewal(&head) {
-            return fast_path::renew(&self.store, &caller, &key, head, body).await;
+            let request = Request::from_parts(head, body);
+            let renewed = fast_path::renew(&self.store, &caller, &key, request).await;
+            return renewed.into_response();
         }
         head.extensions.insert(caller);
         head.extensions.insert(ClientAddress(source.client));
-        let Ok(response) = self
-            .routes
-            .clone()
-            .call(Request::from_parts(head, body))
-            .await;
+        let request = Request::from_parts(head, Body::new(body));
+        let Ok(response) = self.routes.clone().call(request).await;
         response
     }
 
@@ -169,22 +152,13 @@ impl HttpService {
         (!routes::is_native(head.uri.path())).then_some(protocol)
     }
 
-    /// How long the rest of a body is read after a refusal. Over the limit it is not read at all:
-    /// the connection is there for one request, and must not be held by a body that never comes.
-    fn drain_time(&self, load: Load) -> Duration {
-        match load {
-            Load::Within => self.store.limits().request_time,
-            Load::Over | Load::OverForAddress => Duration::ZERO,
-        }
-    }
-
     fn check_load(
         &self,
-        load: Load,
+        source: &Source,
         protocol: Option<&dyn Protocol>,
         head: &Parts,
     ) -> Result<(), Problem> {
-        let is_served = load == Load::Within
+        let is_served = source.over.is_none()
             || protocol.map_or_else(
                 || routes::is_essential(head),
                 |protocol| protocol.is_renewal(head),
@@ -193,15 +167,21 @@ impl HttpService {
             return Ok(());
         }
         let limits = self.store.limits();
-        let (whose, most) = match load {
-            Load::OverForAddress => ("this address", limits.max_connections_per_address),
-            _ => ("the store", limits.max_connections),
+        let (whose, most) = match source.is_over_for_address {
+            true => ("this address", limits.max_connections_per_address),
+            false => ("the store", limits.max_connections),
         };
         Err(Problem::new(
             Code::OverLimit,
             format!("{whose} has more than {most} connections, at most {most} are allowed"),
         ))
     }
+}
+
+/// Lets the server close the connection after this response.
+fn close_after(response: &mut Response) {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
 }
 
 fn refuse(protocol: Option<&dyn Protocol>, head: Option<&Parts>, problem: Problem) -> Response {

@@ -12,8 +12,16 @@ use serde_json::json;
 
 use super::*;
 use crate::StoreConfig;
+use crate::overflow::Overflow;
 
 const LEASE: &str = "/v1/namespaces/ns/leases/job";
+
+/// Whether a connection is within the limit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Load {
+    Within,
+    Over,
+}
 
 /// A way of a request to its handler.
 struct Way {
@@ -81,12 +89,17 @@ impl Way {
             Audit::none(),
             Some(Arc::new(TestProtocol)),
         );
+        let overflow = Overflow::new(1);
         let source = Source {
             client: None,
-            load: self.load,
+            over: match self.load {
+                Load::Within => None,
+                Load::Over => overflow.enter(),
+            },
+            is_over_for_address: false,
         };
         service
-            .serve_request(source, request.body(body).unwrap())
+            .serve_request(&source, request.body(Body::new(body)).unwrap())
             .await
     }
 
@@ -140,7 +153,7 @@ fn response(status: u16) -> Response {
         .unwrap()
 }
 
-/// A body that tells when it is read, or panics then.
+/// A body that records when it is read, or panics then.
 struct TestBody {
     bytes: Option<Bytes>,
     panics: bool,

@@ -26,7 +26,7 @@ impl Store {
 
     pub(crate) async fn renew_many(
         &self,
-        renewals: Vec<Result<(LeaseKey, Operation), Problem>>,
+        renewals: &[Result<(LeaseKey, Operation), Problem>],
     ) -> Vec<Result<LeaseView, Problem>> {
         self.renew_many_as(None, renewals).await
     }

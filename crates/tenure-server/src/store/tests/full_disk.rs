@@ -1,4 +1,4 @@
-//! What is refused and what is answered while nothing can be written.
+//! Answers and refusals while nothing can be written, and changes that are undone.
 
 use super::*;
 use crate::store::observe::IfMissing;
@@ -27,7 +27,7 @@ async fn refused_after_one_try(script: &Script, of: Answer) -> Code {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_a_full_disk_a_lapsed_lease_refuses_as_on_any_other() {
+async fn on_a_full_disk_a_lapsed_lease_gives_the_same_refusals() {
     let (store, script) = lapsed().await;
     let described = Metadata::from([("a".into(), "b".into())]);
     let handed_over = |lease_id| Operation::HandOver {
@@ -58,7 +58,7 @@ async fn on_a_full_disk_a_lapsed_lease_refuses_as_on_any_other() {
     let renewed = tokio::spawn({
         let store = store.clone();
         let renewals = vec![Ok((key(), Operation::Renew(id(1), None)))];
-        async move { store.renew_many(renewals).await.remove(0) }
+        async move { store.renew_many(&renewals).await.remove(0) }
     });
     let refused = refused_after_one_try(&script, renewed).await;
     assert_eq!(refused, Code::LeaseExpired);
@@ -75,7 +75,7 @@ async fn on_a_full_disk_a_lapsed_lease_refuses_as_on_any_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_look_at_what_is_durable_passes_over_steps_in_flight() {
+async fn a_durable_read_skips_changes_in_flight() {
     let (store, script) = held().await;
     let look = || {
         let seen = store
@@ -91,7 +91,7 @@ async fn a_look_at_what_is_durable_passes_over_steps_in_flight() {
     queue_of(&store, 1).await;
     let released = operate(&store, Operation::Release(id(1)));
     on_engine(&script, Script::batch).await;
-    // Behind those that the engine has.
+    // Queued behind the changes that the engine has.
     let described = Operation::SetMetadata(id(2), Metadata::from([("a".into(), "b".into())]));
     let described = operate(&store, described);
     revision_of(&store, 4).await;
@@ -130,7 +130,7 @@ async fn reads_and_renewals_are_answered_while_changes_of_others_are_undone_agai
         })
         .collect();
     let epoch = answer(view(&store)).await.unwrap().epoch.unwrap();
-    let epoch = Epoch::new(epoch).unwrap();
+    let verify = Operation::Verify(Epoch::new(epoch).unwrap());
     let first = Some("candidate-1");
     for _ in 0..200 {
         let view = store.view(&key()).await.unwrap();
@@ -141,7 +141,7 @@ async fn reads_and_renewals_are_answered_while_changes_of_others_are_undone_agai
         assert_eq!(list.leases[0].holder.as_deref(), first);
         let history = store.history(&key()).await.unwrap();
         assert_eq!(history.terms[0].end, None);
-        assert!(store.verify(&key(), epoch).await.unwrap().current);
+        assert!(store.verify(&key(), &verify).await.unwrap().current);
         let renewed = Operation::Renew(id(1), None);
         store.operate(&key(), &renewed, None).await.unwrap();
         let refused = store.acquire(&key(), &queued(2, Duration::ZERO)).await;
@@ -157,14 +157,14 @@ async fn reads_and_renewals_are_answered_while_changes_of_others_are_undone_agai
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_poll_that_passed_over_a_step_in_flight_hears_of_its_commit() {
+async fn a_long_poll_that_skipped_a_change_in_flight_returns_after_its_commit() {
     let (store, script) = lapsed().await;
     let polled = tokio::spawn({
         let store = store.clone();
         async move { store.poll(&key(), 1, SOON).await }
     });
     on_engine(&script, Script::refuse).await;
-    // It waits now. The next look is of the timer, which tries to write the end again.
+    // It waits now. The timer reads next and tries to write the end again.
     queue_of(&store, 1).await;
     let seen = store
         .inner
@@ -180,4 +180,180 @@ async fn a_poll_that_passed_over_a_step_in_flight_hears_of_its_commit() {
         (polled.state, polled.revision),
         (State::Expired, seen.revision)
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_full_disk_changes_are_undone_and_renewals_succeed() {
+    let (store, script) = held().await;
+    let next = acquire(&store, 2, SOON);
+    queue_of(&store, 1).await;
+
+    let released = operate(&store, Operation::Release(id(1)));
+    on_engine(&script, Script::refuse).await;
+    assert_eq!(refusal(released).await, Code::DiskFull);
+    assert_eq!(refusal(next).await, Code::DiskFull);
+    // The first candidate still holds it and may renew.
+    let renewed = answer(operate(&store, Operation::Renew(id(1), None))).await;
+    assert_eq!(renewed.unwrap().revision, 1);
+    assert_eq!(
+        answer(view(&store)).await.unwrap().holder.as_deref(),
+        Some("candidate-1")
+    );
+
+    // When there is space again, changes succeed, and revisions and epochs continue.
+    let released = operate(&store, Operation::Release(id(1)));
+    on_engine(&script, Script::commit).await;
+    assert_eq!(answer(released).await.unwrap().revision, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_full_disk_an_expired_lease_is_shown_as_expired_and_is_not_changed() {
+    let (store, script) = scripted();
+    let brief = LeaseDuration::Fixed(Duration::from_secs(1));
+    let granted = tokio::spawn({
+        let (store, mut queued) = (store.clone(), queued(1, Duration::ZERO));
+        queued.request.duration = brief;
+        async move { store.acquire(&key(), &queued).await }
+    });
+    let epoch = epoch_of(&on_engine(&script, Script::commit).await[0]);
+    answer(granted).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1_050)).await;
+
+    let seen = view(&store);
+    on_engine(&script, Script::refuse).await;
+    let seen = answer(seen).await.unwrap();
+    // The end has no revision yet, and nothing was granted.
+    assert_eq!((seen.state, seen.revision), (State::Expired, 1));
+    let polled = tokio::spawn({
+        let store = store.clone();
+        async move { store.poll(&key(), 1, Duration::from_millis(300)).await }
+    });
+    on_engine(&script, Script::refuse).await;
+    let polled = answer(polled).await.unwrap();
+    assert_eq!((polled.state, polled.revision), (State::Expired, 1));
+    assert!(script.is_idle(), "a poll does not try in a loop");
+    let verified = tokio::spawn({
+        let store = store.clone();
+        let verify = Operation::Verify(Epoch::new(epoch).unwrap());
+        async move { store.verify(&key(), &verify).await }
+    });
+    on_engine(&script, Script::refuse).await;
+    assert!(!verified.await.unwrap().unwrap().current);
+    let listed = tokio::spawn({
+        let store = store.clone();
+        let namespace = key().namespace().to_owned();
+        async move { store.list(&namespace, "", None, 10).await }
+    });
+    on_engine(&script, Script::refuse).await;
+    assert_eq!(listed.await.unwrap().unwrap().leases, [seen]);
+    let told = tokio::spawn({
+        let store = store.clone();
+        async move { store.history(&key()).await }
+    });
+    on_engine(&script, Script::refuse).await;
+    let terms = told.await.unwrap().unwrap().terms;
+    let terms: Vec<_> = terms
+        .iter()
+        .map(|term| (term.epoch, term.end, &term.ended_at))
+        .collect();
+    assert_eq!(
+        terms,
+        [(epoch, None, &None)],
+        "no end that a restart takes back"
+    );
+
+    // When there is space again, the end is a change like any other, published once.
+    let seen = view(&store);
+    let noted = on_engine(&script, Script::commit).await[0].term.clone();
+    assert_eq!(
+        noted.unwrap().ended.map(|(end, _)| end),
+        Some(TermEnd::Expired)
+    );
+    assert!(answer(seen).await.unwrap().revision > 1);
+    let terms = store.history(&key()).await.unwrap().terms;
+    assert_eq!(terms.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_term_is_committed_or_undone_with_the_change_that_ends_it() {
+    let (store, script) = held().await;
+    let released = operate(&store, Operation::Release(id(1)));
+    let batch = on_engine(&script, Script::batch).await;
+    let noted = batch[0].term.as_ref().unwrap();
+    assert_eq!(
+        (noted.epoch.get(), noted.ended.map(|(end, _)| end)),
+        (epoch_of(&batch[0]), Some(TermEnd::Released))
+    );
+    let told = tokio::spawn({
+        let store = store.clone();
+        async move { store.history(&key()).await }
+    });
+    tokio::time::sleep(A_MOMENT).await;
+    assert!(!told.is_finished());
+    script.decide(Err(AppendError::DiskFull("no space".into())));
+    assert_eq!(refusal(released).await, Code::DiskFull);
+    // The term continues, also in the history.
+    let history = told.await.unwrap().unwrap();
+    let terms: Vec<_> = history.terms.iter().map(|term| term.end).collect();
+    assert_eq!(terms, [None]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_queued_behind_an_undone_change_are_undone_with_it() {
+    let (store, script) = scripted();
+    let granted = acquire(&store, 1, Duration::ZERO);
+    on_engine(&script, Script::batch).await;
+    // These rest on the grant, and are queued behind it.
+    let described = operate(
+        &store,
+        Operation::SetMetadata(id(1), Metadata::from([("a".into(), "b".into())])),
+    );
+    revision_of(&store, 2).await;
+    let released = operate(&store, Operation::Release(id(1)));
+    revision_of(&store, 3).await;
+    script.decide(Err(AppendError::DiskFull("no space".into())));
+    assert_eq!(refusal(granted).await, Code::DiskFull);
+    assert_eq!(refusal(described).await, Code::DiskFull);
+    assert_eq!(refusal(released).await, Code::DiskFull);
+    // The lease was never acquired.
+    assert_eq!(refusal(view(&store)).await, Code::UnknownLease);
+    assert!(store.inner.table.lock(&key()).is_empty());
+    assert!(on_engine(&script, Script::is_idle).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_undone_changes_of_all_leases_are_undone_from_the_last_to_the_first() {
+    let (store, script) = held().await;
+    let metadata = Metadata::from([("a".into(), "b".into())]);
+    let described = operate(&store, Operation::SetMetadata(id(1), metadata));
+    on_engine(&script, Script::batch).await;
+    let released = operate(&store, Operation::Release(id(1)));
+    let other = LeaseKey::of_text("ns/other");
+    let acquired = tokio::spawn({
+        let (store, other) = (store.clone(), other.clone());
+        async move { store.acquire(&other, &queued(9, Duration::ZERO)).await }
+    });
+    revision_of(&store, 4).await;
+    script.decide(Err(AppendError::DiskFull("no space".into())));
+    assert_eq!(refusal(described).await, Code::DiskFull);
+    assert_eq!(refusal(released).await, Code::DiskFull);
+    assert_eq!(refusal(acquired).await, Code::DiskFull);
+
+    let view = answer(view(&store)).await.unwrap();
+    assert_eq!(
+        (view.holder.as_deref(), view.revision),
+        (Some("candidate-1"), 1)
+    );
+    assert_eq!(view.metadata, Some(Metadata::new()));
+    assert_eq!(
+        store.view(&other).await.unwrap_err().code,
+        Code::UnknownLease
+    );
+}
+
+fn epoch_of(write: &LeaseChange) -> u64 {
+    match &write.content {
+        Content::Lease(stored) => stored.grant.as_ref().unwrap().epoch.get(),
+        Content::Deleted(_) => 0,
+    }
 }

@@ -1,4 +1,4 @@
-//! Requests that wait and are given up, at the very moment at which they are granted the lease.
+//! Waiting requests whose clients disconnect at the moment of the grant.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -72,7 +72,7 @@ async fn a_renewal_keeps_the_lease_as_well_when_the_request_that_waited_is_dropp
 }
 
 #[tokio::test]
-async fn a_grant_that_nobody_heard_of_goes_to_the_next_request_at_once() {
+async fn a_grant_that_no_client_received_goes_to_the_next_request_at_once() {
     let store = held().await;
     let (mut first, mut next) = (request(&store, 2), request(&store, 3));
     assert!(poll(&mut first).is_pending() && poll(&mut next).is_pending());

@@ -1,11 +1,12 @@
-//! What is told to those who watch, and when.
+//! The events that watchers get, and when.
 
 use tenure_core::wire::EventKind;
 
 use super::*;
 use crate::config::StoreConfig;
 use crate::events::Topic;
-use crate::store::{Heard, Watcher};
+use crate::store::WatchItem;
+use crate::store::watch::Watcher;
 
 fn watch(store: &Store) -> Watcher {
     store.watch(Topic::Lease(key()), false, None).unwrap()
@@ -15,39 +16,39 @@ fn watch(store: &Store) -> Watcher {
 async fn next(watcher: &mut Watcher) -> Option<(EventKind, u64)> {
     let heard = timeout(SOON, watcher.next()).await.expect("an event");
     match heard.expect("a store that goes on") {
-        Heard::Event(told) => Some((told.kind(), told.revision())),
-        Heard::Reset(_) => None,
+        WatchItem::Event(told) => Some((told.kind(), told.change.revision)),
+        WatchItem::Reset(_) => None,
     }
 }
 
-async fn hears_nothing(watcher: &mut Watcher) {
+async fn expect_nothing(watcher: &mut Watcher) {
     assert!(timeout(A_MOMENT, watcher.next()).await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_told_of_a_change_before_it_is_durable_nor_of_one_that_was_undone() {
+async fn a_watcher_gets_only_durable_changes() {
     let (store, script) = scripted();
     let mut watcher = watch(&store);
     assert_eq!(next(&mut watcher).await, None);
     let granted = acquire(&store, 1, Duration::ZERO);
     script.batch();
-    hears_nothing(&mut watcher).await;
+    expect_nothing(&mut watcher).await;
     script.decide(Err(AppendError::DiskFull("no space".into())));
     refusal(granted).await;
-    hears_nothing(&mut watcher).await;
+    expect_nothing(&mut watcher).await;
 
     let granted = acquire(&store, 2, Duration::ZERO);
     script.commit();
     answer(granted).await.unwrap();
     assert_eq!(next(&mut watcher).await, Some((EventKind::Granted, 2)));
-    // Who comes later finds no more in the history.
+    // A later watcher gets the same event from the ring.
     let mut later = store.watch(Topic::Lease(key()), false, Some(0)).unwrap();
     assert_eq!(next(&mut later).await, Some((EventKind::Granted, 2)));
-    hears_nothing(&mut later).await;
+    expect_nothing(&mut later).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_that_saw_an_uncommitted_change_is_not_told() {
+async fn a_renewal_that_saw_an_uncommitted_change_is_not_published() {
     let (store, script) = scripted();
     let granted = acquire(&store, 1, Duration::ZERO);
     script.commit();
@@ -56,12 +57,12 @@ async fn a_renewal_that_saw_an_uncommitted_change_is_not_told() {
     let changed = operate(&store, Operation::SetMetadata(id(1), Metadata::new()));
     script.batch();
     let renewed = operate(&store, Operation::Renew(id(1), None));
-    hears_nothing(&mut watcher).await;
+    expect_nothing(&mut watcher).await;
     script.decide(Ok(()));
     answer(changed).await.unwrap();
     answer(renewed).await.unwrap();
     assert_eq!(next(&mut watcher).await, Some((EventKind::Metadata, 2)));
-    hears_nothing(&mut watcher).await;
+    expect_nothing(&mut watcher).await;
     answer(operate(&store, Operation::Renew(id(1), None)))
         .await
         .unwrap();
@@ -69,7 +70,7 @@ async fn a_renewal_that_saw_an_uncommitted_change_is_not_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expiry_that_could_not_be_kept_is_told_when_there_is_room_again() {
+async fn an_undone_expiry_is_published_when_the_disk_has_space_again() {
     let (store, script) = scripted();
     let mut request = queued(1, Duration::ZERO);
     request.request.duration = LeaseDuration::Fixed(Duration::from_millis(50));
@@ -159,7 +160,8 @@ async fn leases_that_change_between_two_watchers_expire_in_the_stream() {
     let watcher = watch_all(&store);
     scans_at_rest(&store).await;
     drop(watcher);
-    // Nobody watches while one is acquired, and while the timer looks too early at one that was renewed.
+    // There is no watcher while one lease is acquired, and while the timer reads a renewed one too
+    // early.
     hold(&store, "acquired", ms(2_000)).await;
     tokio::time::sleep(ms(300)).await;
     let renewed = LeaseKey::of_text("ns/renewed");
@@ -172,11 +174,11 @@ async fn leases_that_change_between_two_watchers_expire_in_the_stream() {
     let mut expired = Vec::new();
     while expired.len() < 3 {
         let heard = timeout(SOON, watcher.next()).await.expect("an event");
-        let Some(Heard::Event(told)) = heard else {
+        let Some(WatchItem::Event(told)) = heard else {
             panic!("no event");
         };
         if told.kind() == EventKind::Expired {
-            expired.push(told.key().lease().to_owned());
+            expired.push(told.change.key.lease().to_owned());
         }
     }
     expired.sort_unstable();
@@ -184,7 +186,7 @@ async fn leases_that_change_between_two_watchers_expire_in_the_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_watches_hears_the_end_of_the_store_and_leaves_nothing_behind() {
+async fn the_end_of_the_store_ends_all_watchers_and_they_leave_nothing_behind() {
     let (store, script) = scripted();
     let mut watchers = [watch(&store), watch(&store)];
     for watcher in &mut watchers {
@@ -198,5 +200,5 @@ async fn who_watches_hears_the_end_of_the_store_and_leaves_nothing_behind() {
     }
     drop(watchers);
     assert_eq!(store.inner.watching.load(Ordering::Relaxed), 0);
-    assert!(!store.inner.events.is_watched(&key()));
+    assert!(!store.inner.events.topics.is_watched(&key()));
 }

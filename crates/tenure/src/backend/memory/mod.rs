@@ -9,10 +9,9 @@ mod requests;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_core::lease::candidate::Answer;
-use tenure_core::lease::{Change, Operation, Priority, Rejection, Waiting};
+use tenure_core::lease::{Change, Operation, Rejection};
 use tenure_core::{ElectionName, Instant, UnixMillis};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use lease::MemoryLease;
 pub(crate) use requests::MemoryBackend;
@@ -22,62 +21,45 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::store::{LeaseView, TermView};
 
-/// The lease of the only candidate.
-pub(super) fn open(config: &Config, clock: &Clock) -> SharedBackend {
-    MemoryStore::new(clock.clone()).backend(config)
-}
-
 /// A lease store in memory.
 #[derive(Debug)]
 pub(crate) struct MemoryStore {
     clock: Clock,
-    /// Counts changes of leases and of the network, for those who wait for one.
-    changes: watch::Sender<u64>,
+    /// Reports changes of leases and of the network to requests that wait.
+    changes: watch::Sender<()>,
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
-struct State {
+#[derive(Debug, Default)]
+pub(crate) struct State {
     leases: BTreeMap<ElectionName, MemoryLease>,
     revision: u64,
-    is_reachable: bool,
-    replies_to_lose: usize,
-    requests: u64,
+    is_cut_off: bool,
+    pub(crate) replies_to_lose: usize,
+    /// The number of requests so far.
+    pub(crate) requests: u64,
 }
 
 impl MemoryStore {
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
-        let state = State {
-            leases: BTreeMap::new(),
-            revision: 0,
-            is_reachable: true,
-            replies_to_lose: 0,
-            requests: 0,
-        };
         Arc::new(Self {
             clock,
-            changes: watch::Sender::new(0),
-            state: Mutex::new(state),
+            changes: watch::Sender::default(),
+            state: Mutex::default(),
         })
     }
 
     /// A candidate's access to this store.
     pub(crate) fn backend(self: &Arc<Self>, config: &Config) -> SharedBackend {
-        Arc::new(MemoryBackend::new(self.clone(), config.clone()))
+        Arc::new(MemoryBackend {
+            store: self.clone(),
+            config: config.clone(),
+        })
     }
 
     pub(crate) fn set_reachable(&self, is_reachable: bool) {
-        self.lock().is_reachable = is_reachable;
-        self.notify();
-    }
-
-    pub(crate) fn lose_replies(&self, count: usize) {
-        self.lock().replies_to_lose = count;
-    }
-
-    /// The number of requests so far.
-    pub(crate) fn requests(&self) -> u64 {
-        self.lock().requests
+        self.lock().is_cut_off = !is_reachable;
+        self.changes.send_replace(());
     }
 
     /// Executes an operation on a lease.
@@ -101,52 +83,32 @@ impl MemoryStore {
     /// One lease as the store shows it.
     pub(crate) fn lease(&self, election: &ElectionName) -> Option<LeaseView> {
         self.expire(election);
-        self.view(election)
+        let (namespace, name) = (election.namespace(), election.name());
+        let state = self.lock();
+        let lease = state.leases.get(election)?;
+        let record = lease.lease.record();
+        Some(LeaseView {
+            waiters: lease.lease.waiting() as u64,
+            revision: lease.revision,
+            ..LeaseView::of(namespace, name, record, self.clock.now())
+        })
     }
 
     /// The terms of a lease, newest first.
     pub(crate) fn history(&self, election: &ElectionName) -> Vec<TermView> {
         self.expire(election);
         let state = self.lock();
-        let lease = state.leases.get(election);
-        lease.map_or_else(Vec::new, |lease| {
-            lease.terms.iter().rev().cloned().collect()
-        })
+        let terms = state.leases.get(election).map(|lease| &lease.terms);
+        terms.into_iter().flatten().rev().cloned().collect()
     }
 
-    fn now(&self) -> Instant {
-        self.clock.now()
-    }
-
-    fn wall(&self) -> UnixMillis {
-        self.clock.wall()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn notify(&self) {
-        self.changes.send_modify(|changes| *changes += 1);
     }
 
     /// Ends the term if time has ended it, and grants the lease to a waiter.
     fn expire(&self, election: &ElectionName) {
         self.change(election, |_, _, _| (false, ()));
-    }
-
-    /// Adds a waiter, behind those of better or equal priority.
-    fn join(
-        &self,
-        election: &ElectionName,
-        priority: Priority,
-        waiting: Waiting<oneshot::Sender<Answer>>,
-    ) {
-        // A request that this one replaces must learn of it, though the lease is unchanged.
-        self.change(election, |lease, _, _| {
-            let replaced = lease.lease.wait(priority, waiting);
-            (replaced.is_some(), ())
-        });
     }
 
     /// Changes a lease. Serves waiters before and after, and notifies watchers of a change.
@@ -155,7 +117,7 @@ impl MemoryStore {
         election: &ElectionName,
         change: impl FnOnce(&mut MemoryLease, Instant, UnixMillis) -> (bool, T),
     ) -> Option<T> {
-        let (now, wall) = (self.now(), self.wall());
+        let (now, wall) = (self.clock.now(), self.clock.wall());
         let mut state = self.lock();
         let revision = state.revision + 1;
         let lease = state.leases.get_mut(election)?;
@@ -166,33 +128,8 @@ impl MemoryStore {
             lease.revision = revision;
             state.revision = revision;
             drop(state);
-            self.notify();
+            self.changes.send_replace(());
         }
         Some(result)
-    }
-
-    fn view(&self, election: &ElectionName) -> Option<LeaseView> {
-        let now = self.now();
-        let state = self.lock();
-        let lease = state.leases.get(election)?;
-        let view = LeaseView::of(
-            election.namespace(),
-            election.name(),
-            lease.lease.record(),
-            now,
-        );
-        Some(LeaseView {
-            waiters: lease.lease.waiting() as u64,
-            revision: lease.revision,
-            ..view
-        })
-    }
-
-    /// Waits for a change, at most until `end`; false if there was none.
-    async fn change_before(&self, seen: &mut watch::Receiver<u64>, end: Instant) -> bool {
-        tokio::select! {
-            _ = seen.changed() => true,
-            () = self.clock.sleep_until(end) => false,
-        }
     }
 }

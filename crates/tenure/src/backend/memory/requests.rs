@@ -3,37 +3,85 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::lease::candidate::{Answer, EndReason, Request};
+use futures_util::future::BoxFuture;
+use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{
     Acquire, LeaseDuration, LeaseId, Metadata, Operation, RequestNumber, Waiting,
 };
-use tenure_core::{ElectionName, Epoch, Instant, Name};
+use tenure_core::{ElectionName, Epoch, Instant};
 use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::sync::watch;
 
 use super::MemoryStore;
-use crate::backend::{BackendError, BoxFuture, LeaseBackend};
+use crate::backend::error::Kind;
+use crate::backend::{BackendError, LeaseBackend};
 use crate::config::{Config, Strategy};
 use crate::store::{LeaseView, Pong, Problem, StoreError};
 
 /// A candidate's access to a store in memory.
 #[derive(Debug)]
 pub(crate) struct MemoryBackend {
-    store: Arc<MemoryStore>,
-    config: Config,
+    pub(super) store: Arc<MemoryStore>,
+    pub(super) config: Config,
 }
 
 impl LeaseBackend for MemoryBackend {
     fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, Answer> {
-        Box::pin(self.send(request, timeout))
+        Box::pin(async move {
+            let end = self.store.clock.now() + timeout;
+            let Some(number) = self.arrives() else {
+                return self.no_answer(end).await;
+            };
+            let answer = match request {
+                Request::Acquire {
+                    lease_id,
+                    wait,
+                    min_epoch,
+                } => self.acquire(number, lease_id, wait, min_epoch).await,
+                Request::Renew(lease_id) => self.apply(&Operation::Renew(lease_id, None), None),
+                Request::Release { lease_id, reason } => {
+                    let reason = reason.map(|reason| reason.to_string());
+                    self.apply(&Operation::Release(lease_id), reason.as_deref())
+                }
+                Request::HandOver {
+                    lease_id,
+                    to,
+                    within,
+                } => {
+                    let hand_over = Operation::HandOver {
+                        lease_id,
+                        to,
+                        within,
+                    };
+                    self.apply(&hand_over, None)
+                }
+            };
+            if self.reply_is_lost() {
+                return self.no_answer(end).await;
+            }
+            answer
+        })
     }
 
-    fn renew_many<'a>(
-        &'a self,
-        namespace: &'a Name,
-        renewals: Vec<(Name, LeaseId)>,
+    fn renew_many(
+        &self,
+        renewals: Vec<(ElectionName, LeaseId)>,
         timeout: Duration,
-    ) -> BoxFuture<'a, Vec<Answer>> {
-        Box::pin(self.renew_many(namespace, renewals, timeout))
+    ) -> BoxFuture<'_, Vec<Answer>> {
+        Box::pin(async move {
+            let end = self.store.clock.now() + timeout;
+            if self.arrives().is_some() {
+                let renew = |(election, lease_id): &(ElectionName, LeaseId)| {
+                    let renewal = Operation::Renew(*lease_id, None);
+                    Answer::from(self.store.apply(election, &renewal, None))
+                };
+                let answers = renewals.iter().map(renew).collect();
+                if !self.reply_is_lost() {
+                    return answers;
+                }
+            }
+            vec![self.no_answer(end).await; renewals.len()]
+        })
     }
 
     fn shares_requests_with(&self, other: &dyn LeaseBackend) -> bool {
@@ -46,7 +94,13 @@ impl LeaseBackend for MemoryBackend {
         lease_id: LeaseId,
         metadata: Metadata,
     ) -> BoxFuture<'_, Result<(), BackendError>> {
-        Box::pin(async move { self.proclaim(lease_id, metadata) })
+        Box::pin(async move {
+            self.arrives().ok_or_else(unreachable)?;
+            let operation = Operation::SetMetadata(lease_id, metadata);
+            let changed = self.store.apply(&self.config.election, &operation, None);
+            let problem = |rejection| StoreError::Problem(Problem::from(&rejection));
+            Ok(changed.map(|_| ()).map_err(problem)?)
+        })
     }
 
     fn can_hand_over(&self) -> bool {
@@ -60,19 +114,31 @@ impl LeaseBackend for MemoryBackend {
         after: u64,
         wait: Duration,
     ) -> BoxFuture<'a, Result<Option<LeaseView>, BackendError>> {
-        Box::pin(self.lease_after(election, after, wait))
+        Box::pin(async move {
+            let mut seen = self.store.changes.subscribe();
+            let end = self.store.clock.now() + wait;
+            loop {
+                if self.store.lock().is_cut_off {
+                    return Err(unreachable());
+                }
+                let view = self.store.lease(election);
+                if view.as_ref().is_none_or(|view| view.revision > after)
+                    || self.is_over(&mut seen, end).await
+                {
+                    return Ok(view);
+                }
+            }
+        })
     }
 
     fn ping(&self) -> BoxFuture<'_, Result<Pong, BackendError>> {
-        Box::pin(async move {
-            if !self.store.lock().is_reachable {
-                return Err(unreachable());
-            }
-            Ok(Pong {
-                round_trip: Duration::ZERO,
-                date: None,
-            })
-        })
+        let is_reachable = !self.store.lock().is_cut_off;
+        let pong = Pong {
+            round_trip: Duration::ZERO,
+            date: None,
+        };
+        let answer = is_reachable.then_some(pong).ok_or_else(unreachable);
+        Box::pin(std::future::ready(answer))
     }
 
     fn address(&self) -> String {
@@ -81,105 +147,11 @@ impl LeaseBackend for MemoryBackend {
 }
 
 fn unreachable() -> BackendError {
-    BackendError::unreachable("the store is unreachable: the test has made it so")
+    let why = "the store is unreachable: the test has made it so";
+    BackendError::new(Kind::Unreachable, why)
 }
 
 impl MemoryBackend {
-    pub(super) const fn new(store: Arc<MemoryStore>, config: Config) -> Self {
-        Self { store, config }
-    }
-
-    async fn send(&self, request: Request, timeout: Duration) -> Answer {
-        let end = self.store.now() + timeout;
-        let Some(number) = self.arrives() else {
-            return self.no_answer(end).await;
-        };
-        let answer = match request {
-            Request::Acquire {
-                lease_id,
-                wait,
-                min_epoch,
-            } => self.acquire(number, lease_id, wait, min_epoch).await,
-            Request::Renew(lease_id) => self.apply(&Operation::Renew(lease_id, None), None),
-            Request::Release { lease_id, reason } => {
-                self.apply(&Operation::Release(lease_id), reason.map(EndReason::as_str))
-            }
-            Request::HandOver {
-                lease_id,
-                to,
-                within,
-            } => {
-                let hand_over = Operation::HandOver {
-                    lease_id,
-                    to,
-                    within,
-                };
-                self.apply(&hand_over, None)
-            }
-        };
-        if self.reply_is_lost() {
-            self.no_answer(end).await
-        } else {
-            answer
-        }
-    }
-
-    async fn renew_many(
-        &self,
-        namespace: &Name,
-        renewals: Vec<(Name, LeaseId)>,
-        timeout: Duration,
-    ) -> Vec<Answer> {
-        let end = self.store.now() + timeout;
-        let mut answers = Vec::new();
-        if self.arrives().is_some() {
-            for (name, lease_id) in &renewals {
-                let election = ElectionName::new(namespace.clone(), name.clone());
-                let renewal = Operation::Renew(*lease_id, None);
-                let renewed = self.store.apply(&election, &renewal, None);
-                answers.push(Answer::from(renewed));
-            }
-            if !self.reply_is_lost() {
-                return answers;
-            }
-        }
-        vec![self.no_answer(end).await; renewals.len()]
-    }
-
-    fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> Result<(), BackendError> {
-        if self.arrives().is_none() {
-            return Err(unreachable());
-        }
-        let operation = Operation::SetMetadata(lease_id, metadata);
-        let changed = self.store.apply(&self.config.election, &operation, None);
-        let problem = |rejection| StoreError::Problem(Problem::from(&rejection));
-        Ok(changed.map(|_| ()).map_err(problem)?)
-    }
-
-    async fn lease_after(
-        &self,
-        election: &ElectionName,
-        after: u64,
-        wait: Duration,
-    ) -> Result<Option<LeaseView>, BackendError> {
-        let mut seen = self.store.changes.subscribe();
-        let end = self.store.now() + wait;
-        loop {
-            if !self.store.lock().is_reachable {
-                return Err(unreachable());
-            }
-            self.store.expire(election);
-            let view = self.store.view(election);
-            if view.as_ref().is_none_or(|view| view.revision > after) {
-                return Ok(view);
-            }
-            let lapse = self.next_lapse().map_or(end, |lapse| lapse.min(end));
-            if !self.store.change_before(&mut seen, lapse).await && self.store.now() >= end {
-                return Ok(view);
-            }
-        }
-    }
-
     /// Waits in the store until the lease is granted or the time is over.
     async fn acquire(
         &self,
@@ -189,7 +161,7 @@ impl MemoryBackend {
         min_epoch: Option<Epoch>,
     ) -> Answer {
         let mut seen = self.store.changes.subscribe();
-        let end = self.store.now() + wait;
+        let end = self.store.clock.now() + wait;
         let request = Acquire {
             lease_id,
             holder: self.config.candidate.clone(),
@@ -199,7 +171,7 @@ impl MemoryBackend {
             metadata: self.config.metadata.clone(),
         };
         let try_now = || {
-            let acquire = Operation::Acquire(request.clone(), self.store.wall());
+            let acquire = Operation::Acquire(request.clone(), self.store.clock.wall());
             self.store.apply(&self.config.election, &acquire, None)
         };
         match try_now() {
@@ -213,8 +185,11 @@ impl MemoryBackend {
             owner: None,
             reply_to,
         };
-        self.store
-            .join(&self.config.election, self.config.priority, waiting);
+        // A request that this one replaces must learn of it, though the lease is unchanged.
+        self.store.change(&self.config.election, |lease, _, _| {
+            let replaced = lease.lease.wait(self.config.priority, waiting);
+            (replaced.is_some(), ())
+        });
         loop {
             self.store.expire(&self.config.election);
             match reply.try_recv() {
@@ -223,8 +198,7 @@ impl MemoryBackend {
                 // A later request with this lease id has replaced this one.
                 Err(TryRecvError::Closed) => break,
             }
-            let lapse = self.next_lapse().map_or(end, |lapse| lapse.min(end));
-            if !self.store.change_before(&mut seen, lapse).await && self.store.now() >= end {
+            if self.is_over(&mut seen, end).await {
                 break;
             }
         }
@@ -233,15 +207,18 @@ impl MemoryBackend {
         reply.try_recv().unwrap_or_else(|_| Answer::from(try_now()))
     }
 
-    fn next_lapse(&self) -> Option<Instant> {
-        let now = self.store.now();
-        self.store
-            .lock()
-            .leases
-            .get(&self.config.election)?
-            .lease
-            .record()
-            .next_lapse(now)
+    /// Waits for a change, for the lease to lapse, or until `end`. Returns true at the end.
+    async fn is_over(&self, seen: &mut watch::Receiver<()>, end: Instant) -> bool {
+        let clock = &self.store.clock;
+        let lapse = {
+            let state = self.store.lock();
+            let lease = state.leases.get(&self.config.election);
+            lease.and_then(|lease| lease.lease.record().next_lapse(clock.now()))
+        };
+        tokio::select! {
+            _ = seen.changed() => false,
+            () = clock.sleep_until(lapse.map_or(end, |lapse| lapse.min(end))) => clock.now() >= end,
+        }
     }
 
     fn apply(&self, operation: &Operation, reason: Option<&str>) -> Answer {
@@ -251,7 +228,7 @@ impl MemoryBackend {
     /// The number of a request, if it reaches the store.
     fn arrives(&self) -> Option<RequestNumber> {
         let mut state = self.store.lock();
-        if !state.is_reachable {
+        if state.is_cut_off {
             return None;
         }
         state.requests += 1;
@@ -262,7 +239,7 @@ impl MemoryBackend {
         let mut state = self.store.lock();
         let lost = state.replies_to_lose > 0;
         state.replies_to_lose = state.replies_to_lose.saturating_sub(1);
-        lost || !state.is_reachable
+        lost || state.is_cut_off
     }
 
     async fn no_answer(&self, end: Instant) -> Answer {

@@ -1,14 +1,13 @@
 //! A fence in front of an HTTP service.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use futures_util::future::Either;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{HeaderValue, Request, Response, StatusCode};
-use pin_project_lite::pin_project;
 use tenure_core::wire::{Code, Problem};
 use tenure_core::{ElectionName, Epoch};
 use tower_layer::Layer;
@@ -115,7 +114,7 @@ impl FenceLayer {
         let Some(epoch) = only(headers, EPOCH_HEADER)? else {
             return match self.unmarked {
                 Unmarked::Allow => Ok(None),
-                Unmarked::Refuse => Err(malformed(format!("the header {EPOCH_HEADER} is missing"))),
+                Unmarked::Refuse => Err(missing(EPOCH_HEADER)),
             };
         };
         let epoch = parse_epoch(epoch)?;
@@ -182,61 +181,22 @@ where
 {
     type Response = Response<R>;
     type Error = S::Error;
-    type Future = ResponseFuture<S::Future, R>;
+    /// The inner service's, or a refusal.
+    type Future = Either<S::Future, Ready<Result<Response<R>, S::Error>>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let kind = match self.layer.admit(request.headers()) {
+        match self.layer.admit(request.headers()) {
             Ok(admission) => {
                 if let Some(admission) = admission {
                     request.extensions_mut().insert(admission);
                 }
-                Kind::Admitted {
-                    answer: self.inner.call(request),
-                }
+                Either::Left(self.inner.call(request))
             }
-            Err(problem) => Kind::Refused {
-                answer: Some(answer(&problem)),
-            },
-        };
-        ResponseFuture { kind }
-    }
-}
-
-pin_project! {
-    /// The answer of a [`Fence`].
-    #[derive(Debug)]
-    pub struct ResponseFuture<F, R> {
-        #[pin]
-        kind: Kind<F, R>,
-    }
-}
-
-pin_project! {
-    #[derive(Debug)]
-    #[project = KindProjection]
-    enum Kind<F, R> {
-        Admitted { #[pin] answer: F },
-        Refused { answer: Option<Response<R>> },
-    }
-}
-
-impl<F, R, E> Future for ResponseFuture<F, R>
-where
-    F: Future<Output = Result<Response<R>, E>>,
-{
-    type Output = Result<Response<R>, E>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().kind.project() {
-            KindProjection::Admitted { answer } => answer.poll(context),
-            // A future is not polled after it is ready.
-            KindProjection::Refused { answer } => answer
-                .take()
-                .map_or(Poll::Pending, |answer| Poll::Ready(Ok(answer))),
+            Err(problem) => Either::Right(ready(Ok(answer(&problem)))),
         }
     }
 }
@@ -252,13 +212,11 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a HeaderValue
 }
 
 fn parse_epoch(value: &HeaderValue) -> Result<Epoch, Problem> {
-    let digits = value
-        .to_str()
-        .ok()
-        // Parsing alone would take a sign, too.
-        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let number = digits.and_then(|digits| digits.parse().ok());
-    number.and_then(Epoch::new).ok_or_else(|| {
+    // Parsing alone would take a sign, too.
+    let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let digits = value.to_str().ok().filter(is_number);
+    let epoch = digits.and_then(|digits| Epoch::new(digits.parse().ok()?));
+    epoch.ok_or_else(|| {
         let most = Epoch::MAX;
         malformed(format!(
             "{EPOCH_HEADER} is {value:?} and must be a whole number, 0 to {most}"
@@ -270,22 +228,18 @@ fn gate_of<'a>(
     gates: &'a BTreeMap<ElectionName, Arc<Gate>>,
     headers: &HeaderMap,
 ) -> Result<&'a Arc<Gate>, Problem> {
-    let value = only(headers, ELECTION_HEADER)?
-        .ok_or_else(|| malformed(format!("the header {ELECTION_HEADER} is missing")))?;
-    let election = value
-        .to_str()
-        .ok()
-        .and_then(|text| text.parse::<ElectionName>().ok())
-        .ok_or_else(|| {
-            malformed(format!(
-                "{ELECTION_HEADER} is {value:?}, which is not a name"
-            ))
-        })?;
-    gates.get(&election).ok_or_else(|| {
-        malformed(format!(
-            "{ELECTION_HEADER} is {election}, which has no gate here"
-        ))
-    })
+    let fault = |what: String| malformed(format!("{ELECTION_HEADER} is {what}"));
+    let Some(value) = only(headers, ELECTION_HEADER)? else {
+        return Err(missing(ELECTION_HEADER));
+    };
+    let election: Option<ElectionName> = value.to_str().ok().and_then(|text| text.parse().ok());
+    let election = election.ok_or_else(|| fault(format!("{value:?}, which is not a name")))?;
+    let gate = gates.get(&election);
+    gate.ok_or_else(|| fault(format!("{election}, which has no gate here")))
+}
+
+fn missing(name: &str) -> Problem {
+    malformed(format!("the header {name} is missing"))
 }
 
 fn malformed(detail: String) -> Problem {

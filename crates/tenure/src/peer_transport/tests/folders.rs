@@ -9,7 +9,7 @@ use tenure_core::bully::HardState;
 
 use super::*;
 
-fn open(path: &Path) -> Result<Opened, StateError> {
+fn open(path: &Path) -> Result<StateFile, StateError> {
     StateFile::open(path, &cluster(), NodeId(1), &fingerprint(1))
 }
 
@@ -26,11 +26,7 @@ fn record(epoch: u64) -> HardState {
 /// A directory with a record.
 fn written(epoch: u64) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    open(folder.path())
-        .unwrap()
-        .file
-        .write(&record(epoch))
-        .unwrap();
+    open(folder.path()).unwrap().write(&record(epoch)).unwrap();
     folder
 }
 
@@ -39,13 +35,13 @@ fn the_last_record_is_there_at_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("made/when/needed");
     let mut opened = open(&path).unwrap();
-    assert_eq!(opened.record, HardState::default());
+    assert_eq!(opened.record(), HardState::default());
     for epoch in 1..=3 {
-        opened.file.write(&record(epoch)).unwrap();
+        opened.write(&record(epoch)).unwrap();
     }
     drop(opened);
     let opened = open(&path).unwrap();
-    assert_eq!((opened.record, opened.config_changed), (record(3), false));
+    assert_eq!((opened.record(), opened.config_changed), (record(3), false));
 }
 
 #[test]
@@ -60,7 +56,7 @@ fn changed_settings_of_the_group_are_noticed() {
     let two = fingerprint_of(&settings);
     let opened = StateFile::open(folder.path(), &cluster(), NodeId(1), &two).unwrap();
     assert!(opened.config_changed);
-    assert_eq!(opened.record, record(1));
+    assert_eq!(opened.record(), record(1));
 }
 
 #[test]
@@ -84,14 +80,14 @@ fn a_first_start_that_was_cut_short_is_a_first_start() {
     drop(open(folder.path()).unwrap());
     fs::write(folder.path().join("record.new"), "tenure-memb").unwrap();
     let mut opened = open(folder.path()).unwrap();
-    assert_eq!(opened.record, HardState::default());
-    opened.file.write(&record(1)).unwrap();
+    assert_eq!(opened.record(), HardState::default());
+    opened.write(&record(1)).unwrap();
     drop(opened);
     // Between the record and the mark.
     fs::remove_file(folder.path().join("FORMAT")).unwrap();
     let mut opened = open(folder.path()).unwrap();
-    assert_eq!(opened.record, record(1));
-    opened.file.write(&record(2)).unwrap();
+    assert_eq!(opened.record(), record(1));
+    opened.write(&record(2)).unwrap();
     assert!(folder.path().join("FORMAT").exists());
 }
 
@@ -102,8 +98,8 @@ fn a_write_that_was_cut_short_leaves_the_record_before_it() {
     for len in 0..=whole.len() {
         fs::write(folder.path().join("record.new"), &whole[..len]).unwrap();
         let mut opened = open(folder.path()).unwrap();
-        assert_eq!(opened.record, record(1));
-        opened.file.write(&record(1)).unwrap();
+        assert_eq!(opened.record(), record(1));
+        opened.write(&record(1)).unwrap();
         assert!(!folder.path().join("record.new").exists());
     }
 }
@@ -151,7 +147,7 @@ fn the_state_of_another_member_or_group_is_refused_with_both_names() {
         let both = format!("member 1 of billing, and this is member {node} of {cluster}");
         assert!(error.contains(&both), "{error}");
     }
-    assert_eq!(open(folder.path()).unwrap().record, record(1));
+    assert_eq!(open(folder.path()).unwrap().record(), record(1));
 }
 
 #[test]
@@ -205,20 +201,20 @@ fn on_a_full_disk_a_write_fails_and_the_record_before_it_stays() {
     };
     let path = disk.0.path().join("member");
     let mut opened = open(&path).unwrap();
-    opened.file.write(&record(1)).unwrap();
+    opened.write(&record(1)).unwrap();
     let ballast = disk.0.path().join("ballast");
     let mut file = fs::File::create(&ballast).unwrap();
     while std::io::Write::write_all(&mut file, &[0; 4_096]).is_ok() {}
-    let error = opened.file.write(&record(2)).unwrap_err();
+    let error = opened.write(&record(2)).unwrap_err();
     assert!(matches!(error, StateError::Io { .. }), "{error}");
     assert!(error.to_string().contains("record: No space"), "{error}");
     assert!(!path.join("record.new").exists());
     drop(opened);
     let mut opened = open(&path).unwrap();
-    assert_eq!(opened.record, record(1));
+    assert_eq!(opened.record(), record(1));
     fs::remove_file(&ballast).unwrap();
     drop(file);
-    opened.file.write(&record(2)).unwrap();
+    opened.write(&record(2)).unwrap();
     drop(opened);
-    assert_eq!(open(&path).unwrap().record, record(2));
+    assert_eq!(open(&path).unwrap().record(), record(2));
 }

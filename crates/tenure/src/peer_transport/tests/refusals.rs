@@ -52,7 +52,7 @@ impl Writer {
     /// A message of member 1 that is good for some seconds.
     pub(super) async fn good(&self) -> Value {
         let mut message = json!({
-            "version": 1, "cluster": "billing", "config": fingerprint(1).hash(),
+            "version": 1, "cluster": "billing", "config": fingerprint(1).hash,
             "from": 1, "incarnation": 3, "instance": 77, "to": 2, "number": 5, "good_until": null,
             "payload": {"election": {"quorum": {"pre_vote": {"round": 1}}}},
         });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tenure_core::{CandidateId, Epoch, NodeId};
+use tenure_core::{Epoch, NodeId};
 use tokio::sync::watch;
 
 use crate::observe::Observed;
@@ -11,33 +11,24 @@ use crate::peer_transport::LeaderMetadata;
 /// The metadata of this member and of the leader that it follows.
 pub(super) struct Metadata {
     me: NodeId,
-    /// This member as a candidate.
-    candidate: CandidateId,
     configured: BTreeMap<String, String>,
     /// The metadata that this member has proclaimed in its term, in place of the configured one.
     proclaimed: Option<BTreeMap<String, String>>,
     /// The last metadata that another member has sent.
     received: Option<(NodeId, LeaderMetadata)>,
-    observed: watch::Sender<Observed>,
+    pub(super) observed: watch::Sender<Observed>,
 }
 
 impl Metadata {
-    pub(super) fn new(
-        me: NodeId,
-        candidate: CandidateId,
-        configured: BTreeMap<String, String>,
-    ) -> (Self, watch::Receiver<Observed>) {
+    pub(super) fn new(me: NodeId, configured: BTreeMap<String, String>) -> Self {
         let unknown = Observed::Unknown("no leader was heard of yet".into());
-        let (observed, receiver) = watch::channel(unknown);
-        let metadata = Self {
+        Self {
             me,
-            candidate,
             configured,
             proclaimed: None,
             received: None,
-            observed,
-        };
-        (metadata, receiver)
+            observed: watch::Sender::new(unknown),
+        }
     }
 
     /// The metadata of this member while it leads.
@@ -75,24 +66,17 @@ impl Metadata {
 
     /// Shows the leader to observers.
     pub(super) fn show(&self, leader: Option<(NodeId, Epoch)>) {
-        let observed = match leader {
-            Some((leader, epoch)) if leader == self.me => Observed::Leader {
-                candidate: self.candidate.clone(),
-                epoch,
-                metadata: self.own().clone(),
+        let observed = leader.map_or(Observed::NoLeader, |(leader, epoch)| Observed::Leader {
+            candidate: leader.into(),
+            epoch,
+            metadata: match &self.received {
+                _ if leader == self.me => self.own().clone(),
+                Some((from, received)) if (*from, received.epoch) == (leader, epoch) => {
+                    received.metadata.clone()
+                }
+                _ => BTreeMap::new(),
             },
-            Some((leader, epoch)) => Observed::Leader {
-                candidate: leader.into(),
-                epoch,
-                metadata: match &self.received {
-                    Some((from, metadata)) if (*from, metadata.epoch) == (leader, epoch) => {
-                        metadata.metadata.clone()
-                    }
-                    _ => BTreeMap::new(),
-                },
-            },
-            None => Observed::NoLeader,
-        };
+        });
         self.observed.send_if_modified(|seen| {
             let is_new = *seen != observed;
             *seen = observed;

@@ -1,5 +1,6 @@
 //! Electing among peers.
 
+mod machine;
 mod metadata;
 mod persistence;
 mod replies;
@@ -15,16 +16,17 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tenure_core::bully::{PeerCandidate, PeerEffect, PeerInput, PeerMessage, QuorumMessage};
 use tenure_core::detector::{Candidacy, Detector, DetectorInput, DetectorOutput};
-use tenure_core::election::joint::{Joint, JointMessage};
-use tenure_core::election::{
-    CampaignFailure, ElectionMachine, EndReason, Output, Standing, TermEvent,
-};
+use tenure_core::election::joint::JointEffect;
+use tenure_core::election::{CampaignFailure, EndReason, Output, Standing, TermEvent};
+use tenure_core::lease::candidate::Answer;
 use tenure_core::{CandidateId, Epoch, Incarnation, Instant, NodeId};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tracing::error;
 
-use super::command::Proclaimed;
-use super::strategy_io::{NO_SUCH_MEMBER, StrategyIo};
+use super::command::Proclaimer;
+use super::lease::LeaseChannel;
+use super::strategy_io::{StrategyInput, StrategyIo};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::leadership::ProclaimError;
 use crate::observe::Observed;
@@ -33,57 +35,32 @@ use crate::peer_transport::{
 };
 use crate::random::OsRandom;
 
+pub(crate) use machine::PeerMachine;
 use metadata::Metadata;
 pub(crate) use persistence::Disk;
 use persistence::Persistence;
 use replies::Replies;
-use status::StatusReport;
 
-/// How often to look whether the last messages of a term have left.
+/// How often to check whether the last messages of a term have left.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A machine that takes part in an election among peers.
-pub(crate) trait PeerMachine: ElectionMachine<Effect: Send> + Send {
-    /// The member, or the half that is one.
-    fn node(&self) -> &PeerCandidate;
-
-    /// Input from the other members, the failure detector or the disk.
-    fn handle_peer_input(&mut self, now: Instant, input: PeerInput);
-}
-
-impl PeerMachine for PeerCandidate {
-    fn node(&self) -> &PeerCandidate {
-        self
-    }
-
-    fn handle_peer_input(&mut self, now: Instant, input: PeerInput) {
-        self.handle_message(now, input, &mut OsRandom);
-    }
-}
-
-impl PeerMachine for Joint {
-    fn node(&self) -> &PeerCandidate {
-        self.node()
-    }
-
-    fn handle_peer_input(&mut self, now: Instant, input: PeerInput) {
-        self.handle_message(now, JointMessage::Peers(input), &mut OsRandom);
-    }
-}
-
-/// A member's machine and failure detector, with their ways to the other members and to the disk.
+/// A member's machine and failure detector, with its connections to the other members and to the disk.
 pub(crate) struct Peers<M = PeerCandidate> {
     me: NodeId,
+    clock: Clock,
     machine: M,
+    /// The requests to the lease service, if the machine needs a lease, too.
+    lease: Option<LeaseChannel>,
     detector: Box<dyn Detector + Send>,
     candidacy: Candidacy,
     transport: PeerTransport,
     persistence: Persistence,
     replies: Replies,
     metadata: Metadata,
-    status: StatusReport,
-    /// The leader that observers were last shown.
-    shown: Option<(NodeId, Epoch)>,
+    /// The status as it was last published.
+    status: Status,
+    /// When each of the other members sent its last message.
+    heard: BTreeMap<NodeId, Instant>,
     /// A term that is over, until its last messages have left.
     ended: Option<Ended>,
     /// Why this member may not take part any more.
@@ -99,21 +76,12 @@ pub(crate) struct Parts<M = PeerCandidate> {
     pub(crate) disk: Option<Disk>,
 }
 
-/// Input from outside of the process.
-#[derive(Debug)]
-pub(crate) enum PeersInput {
-    /// From the other members.
-    Event(PeerEvent),
-    /// A write has ended.
-    Written(io::Result<()>),
-}
-
 /// A term that is over, while its last messages are under way.
 #[derive(Clone, Copy)]
 struct Ended {
     epoch: Epoch,
     reason: EndReason,
-    /// When to look whether they have left.
+    /// When to check whether they have left.
     check_at: Instant,
     /// When they have left or are lost for sure.
     until: Instant,
@@ -121,69 +89,50 @@ struct Ended {
 
 impl<M: PeerMachine> Peers<M> {
     /// The member, and the leader that it sees.
-    pub(crate) fn new(config: &Config, parts: Parts<M>) -> (Self, watch::Receiver<Observed>) {
-        let Parts {
-            machine,
-            detector,
-            transport,
-            disk,
-        } = parts;
-        let node = machine.node();
+    pub(crate) fn new(
+        config: &Config,
+        clock: Clock,
+        parts: Parts<M>,
+        lease: Option<LeaseChannel>,
+    ) -> (Self, watch::Receiver<Observed>) {
+        let node = parts.machine.node();
         let me = node.settings().me();
         let status = Status {
             strategy: config.strategy.name().into(),
             ..Status::of(me, Incarnation(node.incarnation()))
         };
-        let (metadata, observed) =
-            Metadata::new(me, config.candidate.clone(), config.metadata.clone());
+        let metadata = Metadata::new(me, config.metadata.clone());
+        let observed = metadata.observed.subscribe();
         let peers = Self {
             me,
-            machine,
-            detector,
+            clock,
+            machine: parts.machine,
+            lease,
+            detector: parts.detector,
             candidacy: Candidacy::default(),
-            transport,
-            persistence: Persistence::new(disk),
+            transport: parts.transport,
+            persistence: Persistence::new(parts.disk),
             replies: Replies::default(),
             metadata,
-            status: StatusReport::new(status),
-            shown: None,
+            status,
+            heard: BTreeMap::new(),
             ended: None,
             banned: None,
         };
         (peers, observed)
     }
 
-    pub(super) const fn machine(&self) -> &M {
-        &self.machine
-    }
-
-    pub(super) const fn machine_mut(&mut self) -> &mut M {
-        &mut self.machine
-    }
-
-    /// Waits for the next input. May be dropped while it waits; nothing is lost then.
-    pub(super) async fn next_input(&mut self) -> PeersInput {
-        tokio::select! {
-            event = self.transport.recv() => PeersInput::Event(event),
-            written = self.persistence.next_written() => PeersInput::Written(written),
+    fn handle_event(&mut self, now: Instant, event: PeerEvent) {
+        match event {
+            PeerEvent::Message(incoming) => self.handle_message(now, incoming),
+            PeerEvent::Refused(node) => self.detect(now, DetectorInput::Refused(node)),
+            PeerEvent::Duplicate(duplicate) => self.ban(now, duplicate),
         }
     }
 
-    pub(super) fn handle_input(&mut self, now: Instant, input: PeersInput) {
-        match input {
-            PeersInput::Event(PeerEvent::Message(incoming)) => self.handle_message(now, incoming),
-            PeersInput::Event(PeerEvent::Refused(node)) => {
-                self.detector
-                    .handle_input(now, DetectorInput::Refused(node));
-            }
-            PeersInput::Event(PeerEvent::Duplicate(duplicate)) => {
-                self.ban(now, duplicate.to_string());
-            }
-            PeersInput::Written(written) => {
-                for _ in 0..self.persistence.handle_written(self.me, written) {
-                    self.machine.handle_peer_input(now, PeerInput::Persisted);
-                }
-            }
+    fn handle_written(&mut self, now: Instant, written: io::Result<()>) {
+        for _ in 0..self.persistence.handle_written(self.me, written) {
+            self.machine.handle_peer_input(now, PeerInput::Persisted);
         }
     }
 
@@ -196,7 +145,7 @@ impl<M: PeerMachine> Peers<M> {
             self.replies
                 .open(from, reply, of_election.then_some(wait_until));
         }
-        self.status.heard(now, from);
+        self.heard.insert(from, now);
         let heard = match incoming.payload {
             Payload::Detector(message) => DetectorInput::Message {
                 from,
@@ -205,7 +154,6 @@ impl<M: PeerMachine> Peers<M> {
             },
             Payload::Metadata(metadata) => {
                 self.metadata.receive(from, metadata);
-                self.metadata.show(self.machine.node().leader());
                 DetectorInput::Heard { from, incarnation }
             }
             Payload::Election(message) => {
@@ -214,7 +162,7 @@ impl<M: PeerMachine> Peers<M> {
                 DetectorInput::Heard { from, incarnation }
             }
         };
-        self.detector.handle_input(now, heard);
+        self.detect(now, heard);
     }
 
     /// Another process takes part under this member's number. Two processes that vote under one
@@ -228,30 +176,8 @@ impl<M: PeerMachine> Peers<M> {
             .resign(now, EndReason::Superseded, &mut OsRandom);
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
-        self.detector.handle_timeout(now);
-        self.machine.handle_timeout(now, &mut OsRandom);
-    }
-
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        [
-            self.machine.poll_timeout(),
-            self.detector.poll_timeout(),
-            self.replies.poll_timeout(),
-            self.ended.map(|ended| ended.check_at),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
-    }
-
-    /// Executes the effects of the machine, by way of `execute`, and of the detector, up to the next
-    /// term event. At the end of the turn the replies leave.
-    pub(super) fn poll(
-        &mut self,
-        now: Instant,
-        mut execute: impl FnMut(&mut Self, M::Effect),
-    ) -> Option<TermEvent> {
+    /// Executes the effects of the machine and of the detector, up to the next term event.
+    fn drain(&mut self, now: Instant) -> Option<TermEvent> {
         loop {
             if let Some(why) = &self.banned
                 && self.machine.standing(now) == Standing::Campaigning
@@ -263,45 +189,40 @@ impl<M: PeerMachine> Peers<M> {
             }
             while let Some(output) = self.machine.poll_output() {
                 match output {
-                    Output::Effect(effect) => execute(self, effect),
-                    // The other members are told first, so that the next one leads at once: this
+                    Output::Effect(effect) => match (M::half(effect), &mut self.lease) {
+                        (JointEffect::Peers(effect), _) => self.execute(now, effect),
+                        (JointEffect::Store(effect), Some(lease)) => lease.execute(effect),
+                        // Only a machine that needs a lease makes requests for one.
+                        (JointEffect::Store(_), None) => {}
+                    },
+                    // The other members learn of it first, so that the next one leads at once: this
                     // process may end when its task's end is known.
                     Output::Term(TermEvent::Ended(epoch, reason)) => {
                         self.metadata.end_term();
+                        let timings = self.machine.node().settings().timings();
                         self.ended = Some(Ended {
                             epoch,
                             reason,
                             check_at: now,
-                            until: now + self.message_lifetime(),
+                            until: now + timings.message_lifetime(),
                         });
                     }
                     Output::Term(event) => return Some(event),
                 }
             }
             if !self.execute_detector(now) {
-                break;
+                return None;
             }
         }
+    }
+
+    /// Ends a turn: the replies leave, and observers and the status route see all changes.
+    fn end_turn(&mut self, now: Instant) {
         let node = self.machine.node();
         self.replies
             .flush(now, &self.transport, |to| node.holds_message_to(to));
-        if self.shown != node.leader() {
-            self.shown = node.leader();
-            self.metadata.show(self.shown);
-        }
-        self.status.publish(
-            now,
-            self.machine.standing(now),
-            node,
-            &*self.detector,
-            &self.transport,
-            self.metadata.of_leader(),
-        );
-        self.poll_ended(now)
-    }
-
-    fn message_lifetime(&self) -> Duration {
-        self.machine.node().settings().timings().message_lifetime()
+        self.metadata.show(node.leader());
+        self.publish_status(now);
     }
 
     /// The end of a term whose last messages have left.
@@ -311,12 +232,11 @@ impl<M: PeerMachine> Peers<M> {
             ended.check_at = (now + FLUSH_INTERVAL).min(ended.until);
             return None;
         }
-        let Ended { epoch, reason, .. } = *ended;
-        self.ended = None;
-        Some(TermEvent::Ended(epoch, reason))
+        let ended = self.ended.take()?;
+        Some(TermEvent::Ended(ended.epoch, ended.reason))
     }
 
-    pub(super) fn execute(&mut self, now: Instant, effect: PeerEffect) {
+    fn execute(&mut self, now: Instant, effect: PeerEffect) {
         match effect {
             PeerEffect::Send { to, message } => {
                 self.send(to, Payload::Election(message));
@@ -331,17 +251,15 @@ impl<M: PeerMachine> Peers<M> {
                 }
             }
             PeerEffect::Ask { node, round } => {
-                let ask = DetectorInput::Ask { node, ask: round };
-                self.detector.handle_input(now, ask);
+                self.detect(now, DetectorInput::Ask { node, ask: round });
             }
-            PeerEffect::Watch(node) => {
-                self.detector.handle_input(now, DetectorInput::Watch(node));
-            }
-            PeerEffect::Unwatch(node) => {
-                self.detector
-                    .handle_input(now, DetectorInput::Unwatch(node));
-            }
+            PeerEffect::Watch(node) => self.detect(now, DetectorInput::Watch(node)),
+            PeerEffect::Unwatch(node) => self.detect(now, DetectorInput::Unwatch(node)),
         }
+    }
+
+    fn detect(&mut self, now: Instant, input: DetectorInput) {
+        self.detector.handle_input(now, input);
     }
 
     /// Executes an output of the detector; whether there was one.
@@ -353,8 +271,7 @@ impl<M: PeerMachine> Peers<M> {
         };
         if self.candidacy != candidacy {
             self.candidacy = candidacy;
-            let input = DetectorInput::Candidacy(candidacy);
-            self.detector.handle_input(now, input);
+            self.detect(now, DetectorInput::Candidacy(candidacy));
         }
         let Some(output) = self.detector.poll_output() else {
             return false;
@@ -393,72 +310,89 @@ impl<M: PeerMachine> Peers<M> {
             self.send(to, Payload::Metadata(metadata));
         }
     }
-
-    /// Publishes these metadata of this leader to all other members; `None` if it does not lead.
-    pub(super) fn proclaim(
-        &mut self,
-        metadata: BTreeMap<String, String>,
-    ) -> Option<Result<(), ProclaimError>> {
-        let leader = self.machine.node().leader();
-        let (_, epoch) = leader.filter(|(leader, _)| *leader == self.me)?;
-        if let Err(why) = LeaderMetadata::check(&metadata) {
-            return Some(Err(ProclaimError::Metadata(why)));
-        }
-        self.metadata.proclaim(metadata);
-        let members = self.machine.node().settings().members();
-        let others: Vec<NodeId> = members.others(self.me).collect();
-        for other in others {
-            self.send_metadata(other, epoch);
-        }
-        self.metadata.show(leader);
-        Some(Ok(()))
-    }
-
-    /// The other member that is this candidate.
-    pub(super) fn peer(&self, to: &CandidateId) -> Option<NodeId> {
-        let mut others = self.machine.node().settings().members().others(self.me);
-        others.find(|&node| CandidateId::from(node) == *to)
-    }
 }
 
-impl StrategyIo for Peers {
-    type Machine = PeerCandidate;
-    type Input = PeersInput;
-
-    fn machine(&self) -> &PeerCandidate {
-        self.machine()
-    }
-
-    fn machine_mut(&mut self) -> &mut PeerCandidate {
-        self.machine_mut()
-    }
-
+impl<M: PeerMachine> StrategyInput for Peers<M> {
     fn handle_timeout(&mut self, now: Instant) {
-        self.handle_timeout(now);
-    }
-
-    fn poll_term_event(&mut self, now: Instant) -> Option<TermEvent> {
-        self.poll(now, |peers, effect| peers.execute(now, effect))
+        self.detector.handle_timeout(now);
+        self.machine.handle_timeout(now, &mut OsRandom);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.poll_timeout()
+        let of_machine = self.machine.poll_timeout();
+        let of_detector = self.detector.poll_timeout();
+        let of_replies = self.replies.poll_timeout();
+        let of_ended = self.ended.map(|ended| ended.check_at);
+        let timeouts = [of_machine, of_detector, of_replies, of_ended];
+        timeouts.into_iter().flatten().min()
     }
 
-    fn peer(&self, to: &CandidateId) -> Result<NodeId, &'static str> {
-        self.peer(to).ok_or(NO_SUCH_MEMBER)
+    fn channel(&mut self) -> Option<&mut LeaseChannel> {
+        self.lease.as_mut()
     }
 
-    fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: oneshot::Sender<Proclaimed>) {
-        let _ = done.send(self.proclaim(metadata));
+    fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer) {
+        self.machine.handle_answer(now, attempt, answer);
     }
 
-    fn next_input(&mut self) -> Option<BoxFuture<'_, PeersInput>> {
-        Some(Box::pin(self.next_input()))
+    fn renew_early(&mut self, now: Instant) {
+        self.machine.renew_early(now);
     }
 
-    fn handle_input(&mut self, now: Instant, input: PeersInput) {
-        self.handle_input(now, input);
+    fn receive(&mut self) -> Option<BoxFuture<'_, ()>> {
+        Some(Box::pin(async {
+            tokio::select! {
+                event = self.transport.recv() => self.handle_event(self.clock.now(), event),
+                written = self.persistence.next_written() => {
+                    self.handle_written(self.clock.now(), written);
+                }
+            }
+        }))
+    }
+}
+
+impl<M: PeerMachine> StrategyIo for Peers<M> {
+    type Machine = M;
+
+    fn machine(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
+    fn poll_term_event(&mut self, now: Instant) -> Option<TermEvent> {
+        self.drain(now).or_else(|| {
+            self.end_turn(now);
+            self.poll_ended(now)
+        })
+    }
+
+    fn hand_over(&mut self, now: Instant, to: CandidateId) -> Result<(), &'static str> {
+        let members = self.machine.node().settings().members();
+        let node = (members.others(self.me)).find(|&node| CandidateId::from(node) == to);
+        let node = node.ok_or("there is no such member")?;
+        self.machine.hand_over(now, M::peer(node, to));
+        Ok(())
+    }
+
+    fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: Proclaimer) {
+        let node = self.machine.node();
+        let leader = node.leader();
+        // If another member leads the term is over, and dropping `done` says so.
+        let Some((_, epoch)) = leader.filter(|(leader, _)| *leader == self.me) else {
+            return;
+        };
+        if let Err(why) = LeaderMetadata::check(&metadata) {
+            let _ = done.send(Err(ProclaimError::Metadata(why)));
+            return;
+        }
+        let others: Vec<NodeId> = node.settings().members().others(self.me).collect();
+        self.metadata.proclaim(metadata.clone());
+        for other in others {
+            self.send_metadata(other, epoch);
+        }
+        match &self.lease {
+            Some(lease) => lease.proclaim(self.machine.lease_id(), metadata, done),
+            None => drop(done.send(Ok(()))),
+        }
     }
 }
 

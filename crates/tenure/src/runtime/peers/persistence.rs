@@ -21,8 +21,10 @@ pub(crate) type Disk = Arc<Mutex<StateFile>>;
 pub(super) struct Persistence {
     /// `None` for a member that has nothing to remember.
     disk: Option<Disk>,
-    /// Records that are not on disk yet: the newest one, and their count.
-    unwritten: Option<(HardState, usize)>,
+    /// The newest record.
+    record: HardState,
+    /// How many records no write stands for yet.
+    unwritten: usize,
     /// The write under way.
     writing: JoinSet<io::Result<()>>,
     /// How many records that write stands for.
@@ -33,7 +35,8 @@ impl Persistence {
     pub(super) fn new(disk: Option<Disk>) -> Self {
         Self {
             disk,
-            unwritten: None,
+            record: HardState::default(),
+            unwritten: 0,
             writing: JoinSet::new(),
             covers: 0,
         }
@@ -45,24 +48,23 @@ impl Persistence {
         if self.disk.is_none() {
             return true;
         }
-        let before = self.unwritten.take().map_or(0, |(_, count)| count);
-        self.unwritten = Some((record, before + 1));
+        self.record = record;
+        self.unwritten += 1;
         self.write(Duration::ZERO);
         false
     }
 
-    /// Writes the newest record, unless a write is under way. The newest one holds what all older ones
-    /// say.
+    /// Writes the newest record, unless a write is under way. It contains the promises of all older
+    /// records.
     fn write(&mut self, after: Duration) {
-        let (Some(disk), Some((record, count))) = (&self.disk, &mut self.unwritten) else {
+        let Some(disk) = self.disk.clone() else {
             return;
         };
-        if *count == 0 || !self.writing.is_empty() {
+        if self.unwritten == 0 || !self.writing.is_empty() {
             return;
         }
-        // The record stays until the next one, in case it has to be written again.
-        self.covers = std::mem::take(count);
-        let (disk, record) = (disk.clone(), *record);
+        self.covers = std::mem::take(&mut self.unwritten);
+        let record = self.record;
         self.writing.spawn(async move {
             tokio::time::sleep(after).await;
             let write = move || {
@@ -94,9 +96,7 @@ impl Persistence {
                 // The member sends nothing until the record is written, so it can't break its
                 // promises; a leader loses its term meanwhile.
                 error!(node = %me, %error, "can't write the state of this member, trying again");
-                if let Some((_, count)) = &mut self.unwritten {
-                    *count += covered;
-                }
+                self.unwritten += covered;
                 self.write(WRITE_AGAIN);
                 0
             }

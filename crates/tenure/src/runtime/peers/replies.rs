@@ -57,7 +57,8 @@ impl Replies {
                 self.0.insert(to, open);
             } else {
                 // The request may have been given up meanwhile: then this goes in a request.
-                for payload in open.reply.send(open.payloads) {
+                let unsent = open.reply.send(open.payloads).err();
+                for payload in unsent.into_iter().flatten() {
                     transport.send(to, payload);
                 }
             }

@@ -1,23 +1,25 @@
 //! "Put Block", "Put Block List" and "Get Block List".
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::server::access::BlobAccess;
 use axum::body::{Body as Stream, Bytes};
 use axum::http::StatusCode;
 use axum::response::Response;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quick_xml::Reader;
-use quick_xml::events::Event;
+use quick_xml::NsReader;
+use quick_xml::de::Deserializer;
+use serde::Deserialize;
 
-use super::write::{Parts, WRITTEN, commit};
+use super::write::{WRITTEN, commit};
 use super::{check_md5, content_headers, read, too_large};
-use crate::server::blobs::{Blob, Block, Body, MAX_BLOCKS};
+use crate::server::access::BlobAccess;
+use crate::server::blobs::{Block, Body, Item, MAX_BLOCKS};
 use crate::server::call::Call;
-use crate::server::calls::{insert_version, mark_unencrypted};
+use crate::server::calls::{empty, set, set_version};
 use crate::server::conditions::Conditions;
 use crate::server::error::{
     BLOB_NOT_FOUND, BLOCK_LIST_TOO_LONG, INVALID_BLOB_TYPE, INVALID_BLOCK_LIST,
@@ -34,19 +36,28 @@ const MAX_LIST_BYTES: usize = MAX_BLOCKS * 128;
 /// Most bytes of a block's id before base64.
 const MAX_ID: usize = 64;
 
-/// The place where a block list finds a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    Committed,
-    Uncommitted,
+/// The document of a block list: `<BlockList><Latest>ID</Latest>...</BlockList>`.
+#[derive(Deserialize)]
+enum Document {
+    BlockList {
+        #[serde(rename = "$value", default)]
+        blocks: Vec<Listed>,
+    },
+}
+
+/// The id of a block, and the place where it is.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+enum Listed {
+    Committed(String),
+    Uncommitted(String),
     /// Among the uncommitted blocks, then among the committed ones.
-    Latest,
+    Latest(String),
 }
 
 /// "Put Block". The blob does not change.
 pub(in crate::server) async fn put_block(call: Call, body: Stream) -> Result<Response> {
     let id = block_id(&call)?;
-    if !Conditions::of(&call.headers)?.is_none() {
+    if Conditions::of(&call.headers)? != Conditions::default() {
         return Err(UNSUPPORTED_HEADER.because("Put Block has no conditional headers"));
     }
     let sent = read(&call, body, call.service.max_blob_bytes).await?;
@@ -57,43 +68,44 @@ pub(in crate::server) async fn put_block(call: Call, body: Stream) -> Result<Res
     // Under the lock: a block of an old holder never replaces one of a new holder.
     let blobs = &call.service.blobs;
     let _lock = blobs.write_lock().await;
-    check_type(call.known_blob()?.as_deref())?;
-    call.check_blob_access(BlobAccess::Write, AccessEffect::Keep)
+    check_type(call.known()?.as_deref())?;
+    call.check_access(BlobAccess::Write, AccessEffect::Keep)
         .await?;
-    let put = blobs.staged().put(call.target(), id, sent, Instant::now());
-    put?;
-    let mut response = Response::default();
-    *response.status_mut() = StatusCode::CREATED;
-    mark_unencrypted(response.headers_mut(), WRITTEN);
+    let mut staged = blobs.staged();
+    staged.put(call.target.clone(), id, sent, Instant::now())?;
+    let mut response = empty(StatusCode::CREATED);
+    set(response.headers_mut(), WRITTEN, false);
     Ok(response)
 }
 
 /// "Put Block List": makes the blob from blocks.
 pub(in crate::server) async fn put_block_list(call: Call, body: Stream) -> Result<Response> {
     let headers = &call.headers;
-    let parts = Parts {
-        conditions: Conditions::of(headers)?,
+    let conditions = Conditions::of(headers)?;
+    let blob = Item {
         metadata: metadata(headers)?,
         // The other content headers are those of the list.
         content: content_headers(headers)?,
+        ..Item::default()
     };
     let sent = read(&call, body, MAX_LIST_BYTES).await?;
     check_md5(text(headers, "content-md5")?, &sent)?;
     let list = parse(&sent)?;
     let most = call.service.max_blob_bytes;
-    let body = |known: Option<&Blob>| {
+    commit(&call, conditions, blob, |blob, known| {
         check_type(known)?;
         let committed = known.map(committed).unwrap_or_default();
         let mut staged = call.service.blobs.staged();
-        let staged = staged.of(&call.target(), Instant::now());
-        assemble(&list, &committed, staged, most)
-    };
-    commit(&call, parts, body).await
+        let staged = staged.of(&call.target, Instant::now());
+        (blob.body, blob.blocks) = assemble(&list, &committed, staged, most)?;
+        Ok(())
+    })
+    .await
 }
 
 /// "Get Block List".
-pub(in crate::server) async fn block_list(call: Call) -> Result<Response> {
-    let asked = match call.query.get("blocklisttype").unwrap_or_default() {
+pub(in crate::server) async fn block_list(call: Call, _: Stream) -> Result<Response> {
+    let asked = match call.query.text("blocklisttype") {
         "" | "committed" => [true, false],
         "uncommitted" => [false, true],
         "all" => [true, true],
@@ -103,13 +115,13 @@ pub(in crate::server) async fn block_list(call: Call) -> Result<Response> {
             return Err(code.of_parameter("blocklisttype", other, reason));
         }
     };
-    let known = call.known_blob()?;
+    let known = call.known()?;
     check_type(known.as_deref())?;
-    call.check_blob_access(BlobAccess::Read, AccessEffect::Keep)
+    call.check_access(BlobAccess::Read, AccessEffect::Keep)
         .await?;
     let staged: Option<Vec<Block>> = {
         let mut staged = call.service.blobs.staged();
-        let staged = staged.of(&call.target(), Instant::now());
+        let staged = staged.of(&call.target, Instant::now());
         let block = |(id, bytes): (&String, &Bytes)| Block {
             id: id.clone(),
             len: bytes.len(),
@@ -140,9 +152,9 @@ pub(in crate::server) async fn block_list(call: Call) -> Result<Response> {
     let mut response = xml.into_response(StatusCode::OK);
     let headers = response.headers_mut();
     let len = known.as_ref().map_or(0, |blob| blob.body.len());
-    headers.insert("x-ms-blob-content-length", len.into());
+    set(headers, "x-ms-blob-content-length", len);
     if let Some(blob) = known {
-        insert_version(headers, &blob.version);
+        set_version(headers, &blob);
     }
     Ok(response)
 }
@@ -164,7 +176,7 @@ fn is_id(text: &str) -> bool {
     id.is_ok_and(|id| (1..=MAX_ID).contains(&id.len()))
 }
 
-fn check_type(known: Option<&Blob>) -> Result<()> {
+fn check_type(known: Option<&Item>) -> Result<()> {
     match known.map(|blob| &blob.body) {
         Some(Body::Page(_)) => Err(INVALID_BLOB_TYPE.into()),
         Some(Body::Block(_)) | None => Ok(()),
@@ -172,7 +184,7 @@ fn check_type(known: Option<&Blob>) -> Result<()> {
 }
 
 /// The blocks that a blob was made of, by id.
-fn committed(blob: &Blob) -> BTreeMap<&str, Bytes> {
+fn committed(blob: &Item) -> BTreeMap<&str, Bytes> {
     let Body::Block(bytes) = &blob.body else {
         return BTreeMap::new();
     };
@@ -188,24 +200,22 @@ fn committed(blob: &Blob) -> BTreeMap<&str, Bytes> {
 }
 
 fn assemble(
-    list: &[(Source, String)],
+    list: &[Listed],
     committed: &BTreeMap<&str, Bytes>,
     staged: Option<&BTreeMap<String, Bytes>>,
     most: usize,
 ) -> Result<(Body, Arc<[Block]>)> {
-    let find = |source: Source, id: &str| {
-        let staged = || staged.and_then(|staged| staged.get(id));
-        let committed = || committed.get(id);
-        match source {
-            Source::Committed => committed(),
-            Source::Uncommitted => staged(),
-            Source::Latest => staged().or_else(committed),
-        }
-    };
+    let staged = |id| staged.and_then(|staged| staged.get(id));
+    let committed = |id: &str| committed.get(id);
     let mut found = Vec::with_capacity(list.len());
     let mut len = 0;
-    for (source, id) in list {
-        let bytes = find(*source, id).ok_or_else(|| {
+    for listed in list {
+        let (id, bytes) = match listed {
+            Listed::Committed(id) => (id, committed(id)),
+            Listed::Uncommitted(id) => (id, staged(id)),
+            Listed::Latest(id) => (id, staged(id).or_else(|| committed(id))),
+        };
+        let bytes = bytes.ok_or_else(|| {
             INVALID_BLOCK_LIST.because(format!("there is no block {id:.100} to take"))
         })?;
         // Before the copy: a block may be in the list more than once.
@@ -220,66 +230,27 @@ fn assemble(
         body.extend_from_slice(bytes);
     }
     let blocks = found.iter().map(|(id, bytes)| Block {
-        id: (*id).clone(),
+        id: String::clone(id),
         len: bytes.len(),
     });
     Ok((Body::Block(body.into()), blocks.collect()))
 }
 
-/// `<BlockList><Latest>ID</Latest>...</BlockList>`
-fn parse(xml: &[u8]) -> Result<Vec<(Source, String)>> {
-    let wrong = |reason: String| INVALID_XML_DOCUMENT.because(reason);
-    let text = std::str::from_utf8(xml).map_err(|error| wrong(error.to_string()))?;
-    let mut reader = Reader::from_str(text.trim_start_matches('\u{feff}'));
+fn parse(xml: &[u8]) -> Result<Vec<Listed>> {
+    let wrong = |error: &dyn Display| INVALID_XML_DOCUMENT.because(error.to_string());
+    let text = std::str::from_utf8(xml).map_err(|error| wrong(&error))?;
+    let mut reader = NsReader::from_str(text.trim_start_matches('\u{feff}').trim_end());
     reader.config_mut().trim_text(true);
-    let mut list = Vec::new();
-    let mut is_open = false;
-    let mut is_done = false;
-    let mut entry: Option<(Source, String)> = None;
-    loop {
-        let event = reader
-            .read_event()
-            .map_err(|error| wrong(error.to_string()))?;
-        match (event, &mut entry) {
-            (Event::Start(start), None) if !is_open && !is_done => {
-                if start.name().as_ref() != "BlockList" {
-                    return Err(wrong("its root must be BlockList".into()));
-                }
-                is_open = true;
-            }
-            (Event::Start(start), None) if is_open => {
-                let source = match start.name().as_ref() {
-                    "Committed" => Source::Committed,
-                    "Uncommitted" => Source::Uncommitted,
-                    "Latest" => Source::Latest,
-                    _ => {
-                        let names = "its elements must be Committed, Uncommitted or Latest";
-                        return Err(wrong(names.into()));
-                    }
-                };
-                entry = Some((source, String::new()));
-            }
-            (Event::Text(text), Some((_, id))) => {
-                id.push_str(&text.xml10_content());
-            }
-            (Event::End(_), Some(_)) => {
-                list.extend(entry.take());
-                if list.len() > MAX_BLOCKS {
-                    return Err(BLOCK_LIST_TOO_LONG.into());
-                }
-            }
-            (Event::End(_), None) => (is_open, is_done) = (false, true),
-            (Event::Empty(empty), None) if !is_open && !is_done => {
-                if empty.name().as_ref() != "BlockList" {
-                    return Err(wrong("its root must be BlockList".into()));
-                }
-                is_done = true;
-            }
-            (Event::Decl(_) | Event::Comment(_), _) => {}
-            (Event::Eof, _) if is_done => return Ok(list),
-            _ => return Err(wrong("it must be a list of blocks".into())),
-        }
+    let mut xml = Deserializer::borrowing(reader);
+    let Document::BlockList { blocks } =
+        Document::deserialize(&mut xml).map_err(|error| wrong(&error))?;
+    if !xml.is_empty() {
+        return Err(wrong(&"it must be one list of blocks"));
     }
+    if blocks.len() > MAX_BLOCKS {
+        return Err(BLOCK_LIST_TOO_LONG.into());
+    }
+    Ok(blocks)
 }
 
 #[cfg(test)]
@@ -293,9 +264,9 @@ mod tests {
               <Committed> AAAB </Committed><Uncommitted>AA+/</Uncommitted></BlockList>\n",
         );
         let expected = [
-            (Source::Latest, "AAAA".to_owned()),
-            (Source::Committed, "AAAB".to_owned()),
-            (Source::Uncommitted, "AA+/".to_owned()),
+            Listed::Latest("AAAA".into()),
+            Listed::Committed("AAAB".into()),
+            Listed::Uncommitted("AA+/".into()),
         ];
         assert_eq!(list.as_deref(), Ok(&expected[..]));
         for empty in ["<BlockList/>", "<BlockList></BlockList>"] {
@@ -323,24 +294,22 @@ mod tests {
     fn blocks_are_taken_from_where_the_list_says_and_never_more_than_fit() {
         let committed = BTreeMap::from([("a", Bytes::from("old")), ("b", Bytes::from("b"))]);
         let staged = BTreeMap::from([("a".to_owned(), Bytes::from("new"))]);
-        let of = |list: &[(Source, &str)], most| {
-            let list: Vec<(Source, String)> =
-                list.iter().map(|(s, id)| (*s, (*id).into())).collect();
-            assemble(&list, &committed, Some(&staged), most)
+        let of = |list: &[Listed], most| {
+            assemble(list, &committed, Some(&staged), most)
                 .map(|(body, blocks)| (body, blocks.len()))
                 .map_err(|error| error.code)
         };
-        use Source::{Committed, Latest, Uncommitted};
+        use Listed::{Committed, Latest, Uncommitted};
         let all = [
-            (Committed, "a"),
-            (Uncommitted, "a"),
-            (Latest, "a"),
-            (Latest, "b"),
+            Committed("a".into()),
+            Uncommitted("a".into()),
+            Latest("a".into()),
+            Latest("b".into()),
         ];
         let body = Body::Block(Bytes::from("oldnewnewb"));
         assert_eq!(of(&all, 10), Ok((body, 4)));
         assert!(of(&all, 9).is_err());
-        assert_eq!(of(&[(Uncommitted, "b")], 10), Err(INVALID_BLOCK_LIST));
-        assert_eq!(of(&[(Committed, "c")], 10), Err(INVALID_BLOCK_LIST));
+        assert_eq!(of(&[Uncommitted("b".into())], 10), Err(INVALID_BLOCK_LIST));
+        assert_eq!(of(&[Committed("c".into())], 10), Err(INVALID_BLOCK_LIST));
     }
 }

@@ -4,25 +4,21 @@ mod blocks;
 mod read;
 mod write;
 
+use std::collections::BTreeMap;
 use std::error::Error as _;
-use std::sync::Arc;
 
-use crate::server::access::BlobAccess;
 use axum::body::{Body as Stream, Bytes, HttpBody, to_bytes};
 use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http_body_util::LengthLimitError;
 
-use crate::server::blobs::{Blob, Body, ContentHeaders};
 use crate::server::call::Call;
 use crate::server::error::{
-    CONTAINER_NOT_FOUND, Error, INVALID_MD5, MD5_MISMATCH, MISSING_CONTENT_LENGTH_HEADER,
-    OPERATION_TIMED_OUT, On, REQUEST_BODY_TOO_LARGE, Result,
+    Error, INVALID_MD5, MD5_MISMATCH, MISSING_CONTENT_LENGTH_HEADER, OPERATION_TIMED_OUT,
+    REQUEST_BODY_TOO_LARGE, Result,
 };
 use crate::server::headers::text;
-use crate::server::names::blob_key;
-use tenure_server::{AccessEffect, LeaseSnapshot};
 
 pub(in crate::server) use self::blocks::{block_list, put_block, put_block_list};
 pub(in crate::server) use self::read::{get, properties};
@@ -39,11 +35,11 @@ const CONTENT: [&str; 6] = [
 ];
 
 /// The content headers in `x-ms-blob-*`.
-fn content_headers(headers: &HeaderMap) -> Result<ContentHeaders> {
-    let mut content = ContentHeaders::default();
+fn content_headers(headers: &HeaderMap) -> Result<BTreeMap<String, String>> {
+    let mut content = BTreeMap::new();
     for name in CONTENT {
         if let Some(value) = text(headers, &format!("x-ms-blob-{name}"))? {
-            content.0.insert(name.into(), value.into());
+            content.insert(name.into(), value.into());
         }
     }
     Ok(content)
@@ -89,36 +85,5 @@ pub(in crate::server) async fn read(call: &Call, body: Stream, most: usize) -> R
         }
         // The client probably does not get this response.
         Ok(Err(_)) | Err(_) => Err(OPERATION_TIMED_OUT.into()),
-    }
-}
-
-impl Call {
-    /// The blob, if it exists; its container must exist.
-    pub(super) fn known_blob(&self) -> Result<Option<Arc<Blob>>> {
-        let catalog = self.service.blobs.catalog();
-        let container = catalog.container(&self.account, self.container());
-        Ok(container
-            .ok_or(CONTAINER_NOT_FOUND)?
-            .blob(self.blob())
-            .cloned())
-    }
-
-    pub(super) async fn check_blob_access(
-        &self,
-        access: BlobAccess,
-        effect: AccessEffect,
-    ) -> Result<LeaseSnapshot> {
-        let key = blob_key(&self.account, self.container(), self.blob())?;
-        self.check_access(&key, On::Blob, access, effect).await
-    }
-}
-
-impl Body {
-    /// Its type as a name of the service.
-    pub(super) const fn kind(&self) -> &'static str {
-        match self {
-            Self::Block(_) => "BlockBlob",
-            Self::Page(_) => "PageBlob",
-        }
     }
 }

@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
-use crate::server::access::BlobAccess;
-use axum::body::Bytes;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::body::{Body as Stream, Bytes};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::CONTENT;
+use crate::protocol::BLOB_TYPE;
+use crate::server::access::BlobAccess;
 use crate::server::auth::Grant;
-use crate::server::blobs::{Blob, Body};
+use crate::server::blobs::{Body, Item};
 use crate::server::call::Call;
-use crate::server::calls::{
-    answer, insert_lease, insert_metadata, insert_number, mark_unencrypted,
-};
+use crate::server::calls::{answer, set, set_lease, set_metadata};
 use crate::server::conditions::Conditions;
-use crate::server::error::{BLOB_NOT_FOUND, INVALID_RANGE, Result, UNSUPPORTED_HEADER};
+use crate::server::error::{INVALID_RANGE, Result, UNSUPPORTED_HEADER};
 use crate::server::headers::{given, http_date, invalid, text};
 use tenure_server::{AccessEffect, LeaseSnapshot};
 
@@ -36,7 +35,7 @@ const OVERRIDES: [(&str, &str); 5] = [
 ];
 
 /// "Get Blob".
-pub(in crate::server) async fn get(call: Call) -> Result<Response> {
+pub(in crate::server) async fn get(call: Call, _: Stream) -> Result<Response> {
     let (blob, snapshot) = read_blob(&call).await?;
     let range = range(&call.headers)?;
     let len = blob.body.len();
@@ -57,21 +56,21 @@ pub(in crate::server) async fn get(call: Call) -> Result<Response> {
     };
     let mut response = described(&call, &blob, snapshot);
     let headers = response.headers_mut();
-    insert_number(headers, header::CONTENT_LENGTH, count);
+    set(headers, "content-length", count);
     if range.is_some() {
-        let range = format!("bytes {first}-{}/{len}", first + count - 1);
-        if let Ok(range) = HeaderValue::try_from(range) {
-            headers.insert(header::CONTENT_RANGE, range);
-        }
+        let last = first + count - 1;
+        set(
+            headers,
+            "content-range",
+            format_args!("bytes {first}-{last}/{len}"),
+        );
         // The hash of the blob is not that of the range.
         if let Some(md5) = headers.remove("content-md5") {
-            headers.insert(HeaderName::from_static("x-ms-blob-content-md5"), md5);
+            headers.insert("x-ms-blob-content-md5", md5);
         }
         if is_hashed {
             let md5 = BASE64_STANDARD.encode(md5::compute(&bytes).0);
-            if let Ok(md5) = HeaderValue::try_from(md5) {
-                headers.insert("content-md5", md5);
-            }
+            set(headers, "content-md5", md5);
         }
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
@@ -80,62 +79,50 @@ pub(in crate::server) async fn get(call: Call) -> Result<Response> {
 }
 
 /// "Get Blob Properties" and "Get Blob Metadata".
-pub(in crate::server) async fn properties(call: Call) -> Result<Response> {
+pub(in crate::server) async fn properties(call: Call, _: Stream) -> Result<Response> {
     let (blob, snapshot) = read_blob(&call).await?;
     let mut response = described(&call, &blob, snapshot);
-    if call.method == axum::http::Method::HEAD {
-        insert_number(
-            response.headers_mut(),
-            header::CONTENT_LENGTH,
-            blob.body.len(),
-        );
+    if call.method == Method::HEAD {
+        set(response.headers_mut(), "content-length", blob.body.len());
     }
     Ok(response)
 }
 
-async fn read_blob(call: &Call) -> Result<(Arc<Blob>, LeaseSnapshot)> {
+async fn read_blob(call: &Call) -> Result<(Arc<Item>, LeaseSnapshot)> {
     let conditions = Conditions::of(&call.headers)?;
-    let blob = call.known_blob()?.ok_or(BLOB_NOT_FOUND)?;
-    let stamp = blob.version.stamp;
-    conditions.check_read(&stamp.etag(), stamp.time())?;
-    let snapshot = call
-        .check_blob_access(BlobAccess::Read, AccessEffect::Keep)
-        .await?;
-    Ok((blob, snapshot))
+    let blob = call.existing()?;
+    conditions.check_read(&blob)?;
+    let access = call.check_access(BlobAccess::Read, AccessEffect::Keep);
+    Ok((blob, access.await?))
 }
 
 /// All headers that describe the blob.
-fn described(call: &Call, blob: &Blob, snapshot: LeaseSnapshot) -> Response {
-    let mut response = answer(StatusCode::OK, &blob.version);
+fn described(call: &Call, blob: &Item, snapshot: LeaseSnapshot) -> Response {
+    let mut response = answer(StatusCode::OK, blob);
     let headers = response.headers_mut();
-    let insert = |headers: &mut HeaderMap, name: &'static str, value: &str| {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            headers.insert(HeaderName::from_static(name), value);
-        }
-    };
     for name in CONTENT {
-        if let Some(value) = blob.content.0.get(name) {
-            insert(headers, name, value);
+        if let Some(value) = blob.content.get(name) {
+            set(headers, name, value);
         }
     }
     if matches!(call.grant, Grant::Service { .. }) {
         // They are part of the signature.
         for (parameter, name) in OVERRIDES {
             if let Some(value) = call.query.get(parameter) {
-                insert(headers, name, value);
+                set(headers, name, value);
             }
         }
     }
-    insert(headers, "accept-ranges", "bytes");
-    let created = http_date(blob.created.time());
-    insert(headers, "x-ms-creation-time", &created);
-    insert(headers, "x-ms-blob-type", blob.body.kind());
+    set(headers, "accept-ranges", "bytes");
+    set(headers, "x-ms-creation-time", http_date(blob.created()));
+    set(headers, BLOB_TYPE, blob.body.kind());
     if matches!(blob.body, Body::Page(_)) {
-        insert(headers, "x-ms-blob-sequence-number", "0");
+        set(headers, "x-ms-blob-sequence-number", 0);
     }
-    mark_unencrypted(headers, "x-ms-server-encrypted");
-    insert_metadata(headers, &blob.metadata);
-    insert_lease(headers, snapshot);
+    // The store encrypts nothing.
+    set(headers, "x-ms-server-encrypted", false);
+    set_metadata(headers, &blob.metadata);
+    set_lease(headers, snapshot);
     response
 }
 

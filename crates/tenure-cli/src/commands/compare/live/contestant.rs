@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use tenure::__cli::{Scope, Settings};
 use tenure::Config;
 use tenure::config::{Peer, Strategy};
 use tenure_core::bully::GroupGuarantee;
-use tenure_core::detector::DetectBy;
 use tenure_lab::contestant::{Algorithm, Contestant, DetectorKind};
 use toml::{Table, Value};
 
@@ -63,42 +63,31 @@ pub(in super::super) fn contestants(
 
 fn of_name(name: &str) -> anyhow::Result<LiveContestant> {
     let simulated = Contestant::of_name(name).map_err(names::unknown)?;
-    let way = simulated.algorithm;
     let named = name.contains('@').then(|| simulated.term.lease_duration());
     let mut settings = Table::new();
     settings.insert("lease_duration".into(), millis(named.unwrap_or(LEASE)));
-    let bully = match way {
-        Algorithm::Bully { detector, quorum } => {
-            detector_name(detector).map(|detector| (detector, quorum))
+    match simulated.algorithm {
+        Algorithm::Lease => {}
+        Algorithm::Bully {
+            detector: DetectorKind::Of(detector),
+            quorum,
+        } => {
+            let mut bully = Table::new();
+            bully.insert("message_lifetime".into(), millis(MESSAGE_LIFETIME));
+            bully.insert("detector".into(), detector.name().into());
+            bully.insert("quorum".into(), quorum.into());
+            settings.insert("strategy".into(), "bully".into());
+            settings.insert("bully".into(), bully.into());
         }
-        _ => None,
-    };
-    if let Some((detector, quorum)) = bully {
-        let mut bully = Table::new();
-        bully.insert("message_lifetime".into(), millis(MESSAGE_LIFETIME));
-        bully.insert("detector".into(), detector.into());
-        bully.insert("quorum".into(), quorum.into());
-        settings.insert("strategy".into(), "bully".into());
-        settings.insert("bully".into(), bully.into());
-    } else if way != Algorithm::Lease {
-        return Err(exit::bad_configuration(format!(
-            "contestant {name:?} can only be simulated; live ones are lease, bully, bully-fixed, bully-phi, \
-             bully-pull, bully-on-demand, each bully also with -no-quorum, and files (--config)"
-        )));
+        _ => {
+            return Err(exit::bad_configuration(format!(
+                "contestant {name:?} can only be simulated; live ones are lease, bully, bully-fixed, \
+                 bully-phi, bully-pull, bully-on-demand, each bully also with -no-quorum, and files \
+                 (--config)"
+            )));
+        }
     }
     Ok(LiveContestant::new(name.into(), settings, Vec::new())?.0)
-}
-
-/// The library's name of a detector, if the library has it.
-const fn detector_name(detector: DetectorKind) -> Option<&'static str> {
-    match detector {
-        DetectorKind::Of(DetectBy::Push) => Some("push"),
-        DetectorKind::Of(DetectBy::PushFixed) => Some("push-fixed"),
-        DetectorKind::Of(DetectBy::Phi) => Some("phi"),
-        DetectorKind::Of(DetectBy::Pull) => Some("pull"),
-        DetectorKind::Of(DetectBy::OnDemand) => Some("on-demand"),
-        DetectorKind::Of(_) | DetectorKind::AttendanceRing => None,
-    }
 }
 
 fn of_file(file: &Path) -> anyhow::Result<LiveContestant> {
@@ -121,8 +110,7 @@ fn of_file(file: &Path) -> anyhow::Result<LiveContestant> {
     let mut settings: Table = text.parse().with_context(|| name.clone())?;
     let mut priorities = Vec::new();
     if let Some(bully) = strategy.bully() {
-        let mut read = tenure::__cli::settings();
-        tenure::__cli::read_file(&mut read, file)?;
+        let read = Settings::of_file(Scope::Candidate, file)?;
         let mut peers = tenure::__cli::peers_of(&read)?;
         peers.sort_by_key(|peer| peer.node());
         priorities.extend(peers.iter().map(|peer| peer.priority()));

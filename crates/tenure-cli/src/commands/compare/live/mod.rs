@@ -2,26 +2,24 @@
 //!
 //! This program is started as a store and as candidates, with configuration files, directories and
 //! sockets. The leader writes to a fenced receiver in this process every few milliseconds. All
-//! figures come from the writes that arrive, not from what candidates report about themselves.
+//! figures come from the writes that arrive, not from reports of the candidates.
 
 mod runner;
 
 mod contestant;
-mod process_set;
+mod processes;
 mod script;
 
 mod receiver;
 mod worker;
 
 mod cpu_time;
-mod figures;
-mod timeline;
+mod history;
 mod traffic_log;
 
-use std::fmt::Write;
+use std::io::Write;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use tenure_lab::measure::{Measurement, RunResult};
 use tenure_lab::report::{Report, Setting, Timeline};
 use tenure_lab::scenario::{self, Scenario};
@@ -30,11 +28,10 @@ use super::names;
 use super::report::Page;
 use super::summary::Summary;
 use super::table::Columns;
-use crate::exit::{self, BAD_CONFIGURATION};
+use crate::exit;
 use crate::output;
-use crate::processes::{Interrupt, NetworkKind, SecondSignal, adopt_orphans};
+use crate::processes::{Interrupt, SecondSignal, adopt_orphans};
 use contestant::LiveContestant;
-use process_set::Ended;
 use runner::{LiveRun, LiveRunner};
 
 pub(super) use contestant::contestants;
@@ -57,21 +54,17 @@ pub(super) struct LiveComparison {
     pub(super) scenarios: Vec<Scenario>,
     pub(super) candidates: u32,
     pub(super) runs: u32,
-    pub(super) network: NetworkKind,
 }
 
 impl LiveComparison {
     /// Runs all, and writes the page.
     pub(super) fn run(&self, page: Option<Page<'_>>) -> anyhow::Result<Vec<Measurement>> {
         adopt_orphans()?;
-        let runner = LiveRunner {
-            candidates: self.candidates,
-            network: self.network,
-            interrupt: Interrupt::handle(SecondSignal::Ignored)?,
-        };
-        let mut ended = Ended::default();
-        let measured = self.run_all(&runner, &mut ended);
-        print_stderr(ended);
+        let interrupt = Interrupt::handle(SecondSignal::Ignored)?;
+        let mut ended = 0;
+        let measured = self.run_all(&interrupt, &mut ended);
+        // stderr may have no reader.
+        let _ = writeln!(anstream::stderr(), "ended {ended} processes; none is left");
         let measured = measured?;
         let rows = measured.iter().map(|(row, _)| row.clone()).collect();
         if let Some(page) = page {
@@ -79,7 +72,6 @@ impl LiveComparison {
             let setting = Setting::Live {
                 candidates: self.candidates,
                 runs: self.runs,
-                proxies: self.network == NetworkKind::Proxy,
                 scale: script::scale(longest.unwrap_or_default()),
             };
             let names = self.contestants.iter().map(|it| it.name.clone()).collect();
@@ -95,12 +87,12 @@ impl LiveComparison {
 
     fn run_all(
         &self,
-        runner: &LiveRunner,
-        ended: &mut Ended,
+        interrupt: &Interrupt,
+        ended: &mut usize,
     ) -> anyhow::Result<Vec<(Measurement, Timeline)>> {
         let pairs = self.scenarios.iter().flat_map(|scenario| {
             let all = self.contestants.iter();
-            let fit = all.filter(|it| !scenario.store || it.needs_store);
+            let fit = all.filter(|it| !scenario.needs_store() || it.needs_store);
             fit.map(move |contestant| (contestant, scenario))
         });
         let pairs: Vec<_> = pairs.collect();
@@ -111,7 +103,8 @@ impl LiveComparison {
             let mut runs = Vec::new();
             for _ in 0..self.runs {
                 bar.set_message(format!("{} in {}", contestant.name, scenario.name));
-                runs.push(runner.run(contestant, scenario, ended)?);
+                let runner = LiveRunner::new(contestant, self.candidates, interrupt, ended)?;
+                runs.push(runner.run(scenario)?);
                 bar.inc(1);
             }
             let row = row(contestant, scenario, &runs);
@@ -129,17 +122,9 @@ impl LiveComparison {
 
     /// The meaning of the figures.
     pub(super) fn legend(&self, columns: &Columns) -> String {
-        let counted = match self.network {
-            NetworkKind::Proxy => {
-                "Proxies between the processes cut links, and count requests and responses, and bytes with headers."
-            }
-            NetworkKind::Namespaces => {
-                "Each process is in a network namespace. A switch between them drops packets, and counts the packets\n\
-                 that end a write, and the bytes of all packets."
-            }
-        };
         let mut text = format!(
-            "{} candidates as real processes, {} run(s) each.\n{}\n{counted} Figures at rest are of 3 quiet \
+            "{} candidates as real processes, {} run(s) each.\n{}\nProxies between the processes cut links, and \
+             count requests and responses, and bytes with headers. Figures at rest are of 3 quiet \
              seconds.\nCPU AT REST: all processes without the leader's task, in percent of one processor. Times of \
              scenarios are\nin proportion to the lease:",
             self.candidates,
@@ -148,51 +133,12 @@ impl LiveComparison {
         );
         for contestant in &self.contestants {
             let scale = script::scale(contestant.lease_duration);
-            // A write to a string does not fail.
-            let _ = write!(
-                text,
+            text += &format!(
                 "\n  {}: lease {:?}, so {scale:.2} of the times above",
                 contestant.name, contestant.lease_duration
             );
         }
         text
-    }
-}
-
-/// Prints a line on stderr, if there is a reader.
-fn print_stderr(text: impl std::fmt::Display) {
-    let _ = std::io::Write::write_fmt(&mut anstream::stderr(), format_args!("{text}\n"));
-}
-
-/// The network that the user chooses; the default is namespaces if this machine has them and they
-/// are enough for the scenarios.
-pub(super) fn choose_network(
-    asked: Option<NetworkKind>,
-    scenarios: &[Scenario],
-) -> anyhow::Result<NetworkKind> {
-    if asked == Some(NetworkKind::Proxy) {
-        return Ok(NetworkKind::Proxy);
-    }
-    let needs_proxies = scenarios.iter().find(|it| script::needs_proxies(it));
-    let available = match needs_proxies {
-        Some(scenario) => Err(anyhow!(
-            "{:?} has slow or lossy links, which only proxies can make",
-            scenario.name
-        )),
-        None => NetworkKind::Namespaces.check_available(),
-    };
-    match available {
-        Ok(()) => Ok(NetworkKind::Namespaces),
-        Err(error) if asked.is_some() => {
-            let error = error.context("--network namespaces is not available");
-            Err(exit::error(BAD_CONFIGURATION, error))
-        }
-        Err(error) => {
-            print_stderr(format_args!(
-                "using proxies, because network namespaces are not available: {error:#}"
-            ));
-            Ok(NetworkKind::Proxy)
-        }
     }
 }
 

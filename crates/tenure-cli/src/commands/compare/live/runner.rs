@@ -3,7 +3,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use tenure_lab::fault::Target;
+use anyhow::bail;
+use tenure_lab::fault::{Fault, Target};
 use tenure_lab::measure::RunResult;
 use tenure_lab::report::Timeline;
 use tenure_lab::scenario::Scenario;
@@ -11,12 +12,11 @@ use tenure_lab::sim::{Time, Traffic};
 
 use super::contestant::LiveContestant;
 use super::cpu_time::cpu_time;
-use super::figures::{MAX_PAUSE, RunTimes, figures};
-use super::process_set::{Ended, ProcessSet};
-use super::script::{self, Action};
-use super::timeline;
+use super::history::{MAX_PAUSE, RunTimes, figures, history};
+use super::processes::LiveProcesses;
+use super::script;
 use super::traffic_log::TrafficLog;
-use crate::processes::{Interrupt, NetworkKind, STORE, TrafficCount, now};
+use crate::processes::{Interrupt, STORE, now};
 
 /// How long processes may take to start on a busy machine, beside an election.
 const START: Duration = Duration::from_secs(20);
@@ -29,14 +29,6 @@ const REST: Duration = Duration::from_secs(3);
 const SLACK: Duration = Duration::from_secs(1);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-
-/// Runs strategies with this number of candidates in this kind of network.
-#[derive(Debug)]
-pub(super) struct LiveRunner {
-    pub(super) candidates: u32,
-    pub(super) network: NetworkKind,
-    pub(super) interrupt: Interrupt,
-}
 
 /// The results of one run.
 #[derive(Debug)]
@@ -57,41 +49,51 @@ pub(super) struct AtRest {
     pub(super) cpu_percent: Option<f64>,
 }
 
-impl LiveRunner {
-    /// Runs the scenario. All its processes are killed and counted at the end, also after an error.
-    pub(super) fn run(
-        &self,
-        contestant: &LiveContestant,
-        scenario: &Scenario,
-        ended: &mut Ended,
-    ) -> anyhow::Result<LiveRun> {
-        let run = RunInProgress {
-            runner: self,
-            contestant,
-            processes: ProcessSet::new(contestant, self.candidates, self.network, ended)?,
-            traffic: TrafficLog::default(),
-            faults: Vec::new(),
-            is_led: false,
-        };
-        run.run(scenario)
-    }
+/// A step of a scenario.
+enum Step {
+    Inject(Fault),
+    /// Starts this process, if it does not run.
+    Start(u32),
+    /// Ends the freeze of this process.
+    Thaw(u32),
 }
 
-struct RunInProgress<'a> {
-    runner: &'a LiveRunner,
+/// Runs one strategy in one scenario.
+pub(super) struct LiveRunner<'a> {
     contestant: &'a LiveContestant,
-    processes: ProcessSet<'a>,
+    candidates: u32,
+    interrupt: &'a Interrupt,
+    processes: LiveProcesses<'a>,
     traffic: TrafficLog,
     /// The times of the faults.
     faults: Vec<Duration>,
     is_led: bool,
 }
 
-impl RunInProgress<'_> {
-    fn run(mut self, scenario: &Scenario) -> anyhow::Result<LiveRun> {
+impl<'a> LiveRunner<'a> {
+    /// Starts the store, if there is one. All processes are killed at the end, also after an error,
+    /// and are added to `ended`.
+    pub(super) fn new(
+        contestant: &'a LiveContestant,
+        candidates: u32,
+        interrupt: &'a Interrupt,
+        ended: &'a mut usize,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            contestant,
+            candidates,
+            interrupt,
+            processes: LiveProcesses::new(contestant, candidates, ended)?,
+            traffic: TrafficLog::default(),
+            faults: Vec::new(),
+            is_led: false,
+        })
+    }
+
+    pub(super) fn run(mut self, scenario: &Scenario) -> anyhow::Result<LiveRun> {
         let begun = now();
-        self.record_traffic(begun)?;
-        for number in 1..=self.runner.candidates {
+        self.record_traffic(begun);
+        for number in 1..=self.candidates {
             self.poll()?;
             self.processes.start(number)?;
         }
@@ -106,16 +108,16 @@ impl RunInProgress<'_> {
         }
         let at_rest = self.measure_at_rest()?;
         let scale = script::scale(self.contestant.lease_duration);
-        let actions = script::actions(scenario, scale).unwrap_or_default();
-        if !actions.is_empty() {
-            self.inject(actions)?;
+        let faults = script::faults(scenario, scale).unwrap_or_default();
+        if !faults.is_empty() {
+            self.inject(faults)?;
         }
         let times = RunTimes {
             begun,
             settled,
             ended: now(),
         };
-        let total = self.record_traffic(times.ended)?;
+        let total = self.record_traffic(times.ended);
         let writes = self.processes.receiver.writes();
         let figures = figures(&writes, &times);
         let at = |time: Time| begun + time.since(Time::default());
@@ -124,24 +126,25 @@ impl RunInProgress<'_> {
         Ok(LiveRun {
             ran: RunResult {
                 elections: elections.collect(),
-                traffic: Traffic {
-                    election: total.messages,
-                    bytes: total.bytes,
-                    ..Traffic::default()
-                },
+                traffic: total,
                 figures,
                 ..RunResult::default()
             },
             at_rest,
             took: times.ended - begun,
-            timeline: timeline::timeline(&times, &writes, &self.processes.seen, &self.faults),
+            timeline: Timeline::of(&history(
+                &times,
+                &writes,
+                &self.processes.seen,
+                &self.faults,
+            )),
         })
     }
 
-    fn record_traffic(&mut self, at: Duration) -> anyhow::Result<TrafficCount> {
-        let total = self.processes.network.traffic()?;
+    fn record_traffic(&mut self, at: Duration) -> Traffic {
+        let total = self.processes.set.network.traffic();
         self.traffic.record(at, total);
-        Ok(total)
+        total
     }
 
     /// Makes the best candidate the leader: stops other leaders cleanly and restarts them. Returns
@@ -150,14 +153,14 @@ impl RunInProgress<'_> {
         let best = self.processes.of_rank(1);
         // With equal priorities chance decides, so this may take more attempts than there are
         // others.
-        for stopped in 0..4 * self.runner.candidates {
+        for stopped in 0..4 * self.candidates {
             self.wait(SETTLE)?;
             let Some(leader) = self.leader().filter(|_| self.leader() != best) else {
                 return Ok(stopped > 0);
             };
             self.processes.stop(leader)?;
             let deadline = now() + START;
-            while self.processes.is_running(leader)? && now() < deadline {
+            while self.processes.set.is_running(leader)? && now() < deadline {
                 self.poll()?;
             }
             self.wait(MAX_PAUSE)?;
@@ -168,9 +171,9 @@ impl RunInProgress<'_> {
 
     fn measure_at_rest(&mut self) -> anyhow::Result<AtRest> {
         self.wait(SETTLE)?;
-        let (cpu, traffic, since) = (cpu_time(), self.processes.network.traffic()?, now());
+        let (cpu, traffic, since) = (cpu_time(), self.processes.set.network.traffic(), now());
         self.wait(REST)?;
-        let (later, traffic_later) = (cpu_time(), self.processes.network.traffic()?);
+        let (later, traffic_later) = (cpu_time(), self.processes.set.network.traffic());
         let secs = (now() - since).as_secs_f64();
         let used = cpu.zip(later);
         let used = used.and_then(|(earlier, later)| later.checked_sub(earlier));
@@ -184,23 +187,24 @@ impl RunInProgress<'_> {
     }
 
     /// Injects all faults, and waits for the next leader for as long as an election may take.
-    fn inject(&mut self, actions: Vec<(Duration, Action)>) -> anyhow::Result<()> {
+    fn inject(&mut self, faults: Vec<(Duration, Fault)>) -> anyhow::Result<()> {
         let begun = now();
-        let due = actions.into_iter().map(|(at, action)| (begun + at, action));
-        let mut due: Vec<_> = due.collect();
+        let due = faults.into_iter();
+        let mut due: Vec<_> = due
+            .map(|(at, fault)| (begun + at, Step::Inject(fault)))
+            .collect();
         let worst = self.contestant.worst_without_leader + SLACK;
         let mut last = begun;
         loop {
             self.poll()?;
             self.processes.collect()?;
             let at = now();
-            let next = due.iter().position(|(when, _)| *when <= at);
-            if let Some(next) = next {
-                let (_, action) = due.remove(next);
+            if let Some(next) = due.iter().position(|(when, _)| *when <= at) {
+                let (_, step) = due.remove(next);
                 self.faults.push(at);
-                self.record_traffic(at)?;
-                let follow_up = self.execute(action)?;
-                due.extend(follow_up.map(|(after, action)| (at + after, action)));
+                self.record_traffic(at);
+                let follow_up = self.execute(step)?;
+                due.extend(follow_up.map(|(after, step)| (at + after, step)));
                 last = at;
                 continue;
             }
@@ -221,13 +225,13 @@ impl RunInProgress<'_> {
 
     /// Waits a little, and records the traffic when leadership begins or ends.
     fn poll(&mut self) -> anyhow::Result<()> {
-        self.runner.interrupt.check()?;
+        self.interrupt.check()?;
         sleep(POLL_INTERVAL);
         let last = self.processes.receiver.last_accepted();
         let is_led = last.is_some_and(|write| now().saturating_sub(write.at) <= MAX_PAUSE);
         if is_led != self.is_led {
             self.is_led = is_led;
-            self.record_traffic(now())?;
+            self.record_traffic(now());
         }
         Ok(())
     }
@@ -246,49 +250,54 @@ impl RunInProgress<'_> {
         })
     }
 
-    /// Executes an action; returns the action that follows, and after how long.
-    fn execute(&mut self, action: Action) -> anyhow::Result<Option<(Duration, Action)>> {
-        match action {
-            Action::Kill(who, restart_after) => {
+    /// Executes a step; returns the step that follows, and after how long.
+    fn execute(&mut self, step: Step) -> anyhow::Result<Option<(Duration, Step)>> {
+        let fault = match step {
+            Step::Inject(fault) => fault,
+            Step::Start(number) => return self.processes.start(number).map(|()| None),
+            Step::Thaw(number) => return self.processes.thaw(number).map(|()| None),
+        };
+        match fault {
+            Fault::Crash {
+                who,
+                machine,
+                back_after,
+            } => {
                 if let Some(number) = self.number_of(who)? {
+                    if machine {
+                        self.processes.set.network.cut_off(&[number]);
+                    }
                     self.processes.kill(number);
-                    return Ok(restart_after.map(|after| (after, Action::Start(number))));
+                    return Ok(back_after.map(|after| (after, Step::Start(number))));
                 }
             }
-            Action::PowerOff(who) => {
-                if let Some(number) = self.number_of(who)? {
-                    self.processes.network.cut_off(&[number])?;
-                    self.processes.kill(number);
-                }
-            }
-            Action::Stop(who, restart_after) => {
+            Fault::Leave(who, back_after) => {
                 if let Some(number) = self.number_of(who)? {
                     self.processes.stop(number)?;
-                    return Ok(restart_after.map(|after| (after, Action::Start(number))));
+                    return Ok(back_after.map(|after| (after, Step::Start(number))));
                 }
             }
-            Action::Start(number) => self.processes.start(number)?,
-            Action::Freeze(who, time) => {
+            Fault::Freeze(who, time) => {
                 if let Some(number) = self.number_of(who)? {
                     self.processes.freeze(number)?;
-                    return Ok(Some((time, Action::Thaw(number))));
+                    return Ok(Some((time, Step::Thaw(number))));
                 }
             }
-            Action::Thaw(number) => self.processes.thaw(number)?,
-            Action::Cut(side) => {
+            Fault::Part(side) => {
                 let mut numbers = Vec::new();
                 for who in side {
                     numbers.extend(self.number_of(who)?);
                 }
-                self.processes.network.cut_off(&numbers)?;
+                self.processes.set.network.cut_off(&numbers);
             }
-            Action::CutOneWay(from, to) => {
+            Fault::CutOneWay(from, to) => {
                 if let (Some(from), Some(to)) = (self.number_of(from)?, self.number_of(to)?) {
-                    self.processes.network.cut_one_way(from, to)?;
+                    self.processes.set.network.cut_one_way(from, to);
                 }
             }
-            Action::Slow(link) => self.processes.network.slow(link)?,
-            Action::Heal => self.processes.network.heal()?,
+            Fault::Links(link) => self.processes.set.network.slow(link),
+            Fault::Heal => self.processes.set.network.heal(),
+            other => bail!("no real process can have this fault: {other}"),
         }
         Ok(None)
     }

@@ -1,4 +1,4 @@
-//! Scenarios as actions on real processes.
+//! Scenarios for real processes.
 
 use std::time::Duration;
 
@@ -9,52 +9,32 @@ use tenure_lab::sim::{Latency, Link};
 /// The lease duration that the times of scenarios assume: the library's default.
 const NOMINAL_LEASE: Duration = Duration::from_secs(15);
 
-/// An action on processes, or on the network between them.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Action {
-    /// SIGKILL, and a restart after this time.
-    Kill(Target, Option<Duration>),
-    /// Cut off and SIGKILL, as if the machine had lost power.
-    PowerOff(Target),
-    /// SIGTERM, and a restart after this time.
-    Stop(Target, Option<Duration>),
-    /// Starts this process, if it does not run.
-    Start(u32),
-    /// SIGSTOP, and SIGCONT after this time.
-    Freeze(Target, Duration),
-    /// SIGCONT to this process.
-    Thaw(u32),
-    /// Cuts the links between these and all others.
-    Cut(Vec<Target>),
-    /// Cuts the link from the first to the second.
-    CutOneWay(Target, Target),
-    /// Gives all links this latency and loss; `None`: none.
-    Slow(Option<Link>),
-    /// Restores all links.
-    Heal,
-}
-
-/// The actions of a scenario and their times, in proportion to the lease; `None` if real processes
-/// can't have one of the faults.
-pub(super) fn actions(scenario: &Scenario, scale: f64) -> Option<Vec<(Duration, Action)>> {
+/// The faults of a scenario and their times, in proportion to the lease; `None` if real processes
+/// can't have one of them.
+pub(super) fn faults(scenario: &Scenario, scale: f64) -> Option<Vec<(Duration, Fault)>> {
     let scaled = |time: Duration| time.mul_f64(scale);
-    let action = |fault| {
+    let live = |fault| {
         Some(match fault {
             Fault::Crash {
                 who,
                 machine: false,
                 back_after,
-            } => Action::Kill(who, back_after.map(scaled)),
-            Fault::Crash {
+            } => Fault::Crash {
                 who,
+                machine: false,
+                back_after: back_after.map(scaled),
+            },
+            Fault::Crash {
                 machine: true,
                 back_after: None,
-            } => Action::PowerOff(who),
-            Fault::Leave(who, back_after) => Action::Stop(who, back_after.map(scaled)),
-            Fault::Freeze(who, time) => Action::Freeze(who, scaled(time)),
-            Fault::Part(side) => Action::Cut(side),
-            Fault::CutOneWay(from, to) => Action::CutOneWay(from, to),
-            Fault::Links(link) if link == Link::default() => Action::Slow(None),
+                ..
+            }
+            | Fault::Part(_)
+            | Fault::CutOneWay(..)
+            | Fault::Heal => fault,
+            Fault::Leave(who, back_after) => Fault::Leave(who, back_after.map(scaled)),
+            Fault::Freeze(who, time) => Fault::Freeze(who, scaled(time)),
+            Fault::Links(link) if link == Link::default() => Fault::Links(Link::AT_ONCE),
             // A connection has no duplicate messages.
             Fault::Links(link) if link.repeats == 0 && link.late.0 == 0 => {
                 let latency = match link.latency {
@@ -64,15 +44,14 @@ pub(super) fn actions(scenario: &Scenario, scale: f64) -> Option<Vec<(Duration, 
                         Latency::Exponential(scaled(least), scaled(mean))
                     }
                 };
-                Action::Slow(Some(Link { latency, ..link }))
+                Fault::Links(Link { latency, ..link })
             }
-            Fault::Heal => Action::Heal,
             _ => return None,
         })
     };
     let faults = scenario.faults().into_iter();
     faults
-        .map(|(at, fault)| Some((scaled(at), action(fault)?)))
+        .map(|(at, fault)| Some((scaled(at), live(fault)?)))
         .collect()
 }
 
@@ -83,37 +62,32 @@ pub(super) fn scale(lease_duration: Duration) -> f64 {
 
 /// Whether real processes can have all faults of a scenario.
 pub(in super::super) fn is_live(scenario: &Scenario) -> bool {
-    actions(scenario, 1.0).is_some()
-}
-
-/// Whether the scenario needs a network of proxies.
-pub(super) fn needs_proxies(scenario: &Scenario) -> bool {
-    let actions = actions(scenario, 1.0).unwrap_or_default();
-    actions
-        .iter()
-        .any(|(_, action)| matches!(action, Action::Slow(_)))
+    faults(scenario, 1.0).is_some()
 }
 
 /// Whether the scenario is about the best candidate, which must be the leader then.
 pub(super) fn is_about_the_best(scenario: &Scenario) -> bool {
     let is_best = |who: &Target| matches!(who, Target::Node(node) if node.0 == 1);
-    let actions = actions(scenario, 1.0).unwrap_or_default();
-    actions.iter().any(|(_, action)| match action {
-        Action::Kill(who, _) => is_best(who),
-        Action::Cut(side) => side.iter().any(is_best),
+    let faults = scenario.faults();
+    faults.iter().any(|(_, fault)| match fault {
+        Fault::Crash { who, .. } => is_best(who),
+        Fault::Part(side) => side.iter().any(is_best),
         _ => false,
     })
 }
 
 /// The number of candidates below which the scenario leaves no majority.
 pub(super) fn least_candidates(scenario: &Scenario) -> u32 {
-    let gone = |(_, action): &(Duration, Action)| match action {
-        Action::Kill(who, None) | Action::PowerOff(who) if *who != Target::Store => 1,
-        Action::Cut(side) => side.len(),
+    let gone = |(_, fault): &(Duration, Fault)| match fault {
+        Fault::Crash {
+            who,
+            back_after: None,
+            ..
+        } if *who != Target::Store => 1,
+        Fault::Part(side) => side.len(),
         _ => 0,
     };
-    let actions = actions(scenario, 1.0).unwrap_or_default();
-    let gone: usize = actions.iter().map(gone).sum();
+    let gone: usize = scenario.faults().iter().map(gone).sum();
     if gone > 1 { 5 } else { 3 }
 }
 
@@ -135,7 +109,6 @@ mod tests {
             only_simulated,
             ["suspend-leader", "clock-slow", "store-slow-disk"]
         );
-        assert!(needs_proxies(&of("slow-links")) && !needs_proxies(&of("one-way")));
         assert!(is_about_the_best(&of("restart-loop")) && !is_about_the_best(&of("kill-leader")));
         assert_eq!(least_candidates(&of("kill-leader")), 3);
         assert_eq!(least_candidates(&of("restart-loop")), 3);
@@ -145,16 +118,16 @@ mod tests {
     #[test]
     fn times_are_in_proportion_to_the_lease() {
         let scale = scale(Duration::from_secs(3));
-        let found = actions(&of("cut-leader"), scale).unwrap();
-        assert_eq!(found[1], (Duration::from_secs(8), Action::Heal));
-        let slow = actions(&of("slow-links"), scale).unwrap();
+        let found = faults(&of("cut-leader"), scale).unwrap();
+        assert_eq!(found[1], (Duration::from_secs(8), Fault::Heal));
+        let slow = faults(&of("slow-links"), scale).unwrap();
         let millis = Duration::from_millis;
         let latency = Latency::Exponential(millis(20), millis(80));
         let link = Link {
             latency,
             ..Link::default()
         };
-        assert_eq!(slow[0].1, Action::Slow(Some(link)));
-        assert_eq!(slow[1].1, Action::Slow(None));
+        assert_eq!(slow[0].1, Fault::Links(link));
+        assert_eq!(slow[1].1, Fault::Links(Link::AT_ONCE));
     }
 }

@@ -55,7 +55,9 @@ impl PeerCandidate {
                     durable.highest = None;
                     self.handle_message(now(), PeerInput::Persisted, &mut Constant);
                 }
-                Output::Term(TermEvent::Cancel(_)) => self.end_term(now(), TaskEnd::Aborted),
+                Output::Term(TermEvent::Cancel(_)) => {
+                    self.end_term(now(), TaskEnd::Aborted, &mut Constant)
+                }
                 Output::Term(TermEvent::Ended(..)) => self.campaign(now(), &mut Constant),
                 _ => {}
             }
@@ -64,7 +66,7 @@ impl PeerCandidate {
         self.watched = None;
         self.state.record.highest = None;
         if let Some(term) = &mut self.state.term {
-            term.forget_epoch(nothing());
+            term.epoch = nothing();
         }
         let machine = self.best_effort();
         match &mut machine.status {

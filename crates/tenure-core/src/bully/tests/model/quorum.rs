@@ -13,6 +13,7 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use super::*;
 use crate::bully::node::Machine;
+use crate::bully::node_state::Context;
 use crate::bully::quorum::{Quorum, Role};
 
 #[derive(Clone, Copy, Debug)]
@@ -154,7 +155,7 @@ impl PeerCandidate {
     /// Forgets what does not matter for safety, so that states which differ only in that are one.
     fn settle(&mut self, now: Instant) {
         if let Some(term) = &mut self.state.term {
-            term.forget_clock();
+            (term.progress, term.last_tick) = Default::default();
         }
         self.state.seen = None;
         self.watched = None;
@@ -169,17 +170,11 @@ impl PeerCandidate {
             if let Role::Following { leader } = &mut machine.role {
                 *leader = None;
             }
-            if let Role::Leading {
-                at_risk,
-                acks,
-                asked,
-                ..
-            } = &mut machine.role
-            {
-                *at_risk = false;
-                if acks.len() >= self.state.settings.members.majority() {
-                    acks.extend(self.state.settings.members.iter());
-                    *asked = FAR;
+            if let Role::Leading(round) = &mut machine.role {
+                round.at_risk = false;
+                if round.acks.len() >= self.state.settings.members.majority() {
+                    round.acks.extend(self.state.settings.members.iter());
+                    round.asked = FAR;
                 }
             }
         }
@@ -188,10 +183,14 @@ impl PeerCandidate {
         }
     }
 
-    fn quorum(&mut self) -> (&mut Quorum, &mut node_state::NodeState) {
-        match &mut self.machine {
-            Machine::Quorum(machine) => (machine, &mut self.state),
-            Machine::BestEffort(_) => unreachable!("these members have a quorum"),
+    fn quorum<'a>(
+        &'a mut self,
+        now: Instant,
+        random: &'a mut Constant,
+    ) -> (&'a mut Quorum, Context<'a>) {
+        match self.parts(now, random) {
+            (Machine::Quorum(machine), cx) => (machine, cx),
+            (Machine::BestEffort(_), _) => unreachable!("these members have a quorum"),
         }
     }
 }
@@ -269,9 +268,10 @@ impl Model for Bounds {
                 next.elections -= 1;
                 let highest = next.highest().filter(|_| informed);
                 next.act(id, |node, now| {
-                    let (machine, base) = node.quorum();
+                    let mut random = Constant;
+                    let (machine, mut cx) = node.quorum(now, &mut random);
                     machine.known = highest;
-                    machine.request_votes(base, now);
+                    machine.request_votes(&mut cx);
                 });
             }
             Action::Deliver(from, to, message) => {
@@ -290,9 +290,10 @@ impl Model for Bounds {
             Action::Renew(id) => {
                 next.rounds -= 1;
                 next.act(id, |node, now| {
-                    node.tick_term(now);
-                    let (machine, base) = node.quorum();
-                    machine.next_round(base, now, &mut Constant);
+                    node.tick_term(now, &mut Constant);
+                    let mut random = Constant;
+                    let (machine, mut cx) = node.quorum(now, &mut random);
+                    machine.next_round(&mut cx);
                 });
             }
             Action::TaskEnds(id) => {
@@ -301,14 +302,14 @@ impl Model for Bounds {
                     next.resignations -= 1;
                 }
                 next.act(id, |node, now| {
-                    node.tick_term(now);
-                    node.end_term(now, TaskEnd::Returned);
+                    node.tick_term(now, &mut Constant);
+                    node.end_term(now, TaskEnd::Returned, &mut Constant);
                 });
             }
             Action::Tick => {
                 next.now += 1;
                 for id in (1..=self.members).map(NodeId) {
-                    next.act(id, |node, now| node.tick_term(now));
+                    next.act(id, |node, now| node.tick_term(now, &mut Constant));
                 }
             }
         }

@@ -121,10 +121,7 @@ fn a_lease_that_has_had_greater_epochs_is_given_back_and_the_peers_elect_above_t
 #[test]
 fn while_another_one_holds_the_lease_it_waits_and_is_elected_above_it() {
     let mut bench = Bench::new(1_000);
-    let held = |number| Answer::HeldByAnother {
-        holder: Some("worker".parse().unwrap()),
-        epoch: Some(epoch(number)),
-    };
+    let held = |number| Answer::HeldByAnother(Some(("worker".parse().unwrap(), epoch(number))));
     bench.answer(held(7_000));
     // It is elected again, above the holder, and then stays with that.
     while !matches!(bench.request, Some((_, Request::Acquire { .. }))) {

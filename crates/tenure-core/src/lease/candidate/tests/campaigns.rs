@@ -161,11 +161,9 @@ fn while_another_leads_the_request_waits_in_the_store() {
 fn a_store_that_does_not_let_us_wait_is_asked_from_time_to_time() {
     let mut bench = Bench::campaigning();
     bench.wait_until(10).answer(1, held_by_b());
-    let nobody = Answer::HeldByAnother {
-        holder: None,
-        epoch: None,
-    };
-    bench.wait_until(1_020).answer(2, nobody);
+    bench
+        .wait_until(1_020)
+        .answer(2, Answer::HeldByAnother(None));
     bench.wait_until(2_020).assert_trace(
         "0.000 #1 acquire id1, wait 15s, within 20s
          0.010 seen b 3

@@ -75,11 +75,9 @@ fn a_hand_over_drains_the_task_and_then_names_the_next_one() {
 #[test]
 fn a_renewal_is_sent_early_only_if_it_is_due_soon() {
     let mut bench = Bench::leading();
-    bench.wait_until(3_000).machine.renew_early(at(3_000));
-    bench.drain();
+    bench.wait_until(3_000).renew_early();
     bench.assert_trace("");
-    bench.wait_until(4_000).machine.renew_early(at(4_000));
-    bench.drain();
+    bench.wait_until(4_000).renew_early();
     bench.wait_until(4_010).answer(2, held(7)).wait_until(9_000);
     bench.assert_trace(
         "4.000 #2 renew id1, within 2s

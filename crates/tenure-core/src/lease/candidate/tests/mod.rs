@@ -31,10 +31,7 @@ fn held(epoch: u64) -> Answer {
 }
 
 fn held_by_b() -> Answer {
-    Answer::HeldByAnother {
-        holder: Some("b".parse().unwrap()),
-        epoch: Epoch::new(3),
-    }
+    Answer::HeldByAnother(Some(("b".parse().unwrap(), Epoch::new(3).unwrap())))
 }
 
 /// The middle of every range, so that a jittered time is the time that it jitters around; and
@@ -158,6 +155,12 @@ impl Bench {
 
     fn resign(&mut self, reason: EndReason) -> &mut Self {
         self.machine.resign(self.now, reason, &mut self.random);
+        self.drain();
+        self
+    }
+
+    fn renew_early(&mut self) -> &mut Self {
+        self.machine.renew_early(self.now, &mut self.random);
         self.drain();
         self
     }

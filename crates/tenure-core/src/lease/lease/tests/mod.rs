@@ -173,7 +173,7 @@ fn a_lease_without_waiters_is_one_pointer_larger_than_its_record() {
     let mut lease = granted_to_20();
     lease.leave(id(3), 30);
     lease.apply(&acquire(2), at(3), &Rules::NATIVE).unwrap();
-    assert!(lease.contention.is_none());
+    assert!(lease.queue.is_none());
     let (lease, record) = (size_of::<Lease<()>>(), size_of::<Record>());
     assert_eq!(lease, record + size_of::<usize>());
 }

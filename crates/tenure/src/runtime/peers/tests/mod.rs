@@ -5,17 +5,18 @@ mod votes;
 use tenure_core::UnixMillis;
 use tenure_core::bully::{HardState, Started};
 use tenure_core::detector::DetectorMessage;
+use tenure_core::election::ElectionMachine as _;
 
 use super::*;
 use crate::config::{Bully, Peer};
 
 /// Member 1 of two without a quorum. The other one sends nothing by itself.
 fn one_of_two(now: Instant) -> Peers {
-    let peer = |node| Peer::parse(&format!("{node}=http://127.0.0.1:1")).unwrap();
+    let peer = |node| Peer::new(NodeId(node), "http://127.0.0.1:1").unwrap();
     let bully = Bully::new(NodeId(1), [1, 2].map(peer));
     let config = Config::new("tests/job".parse().unwrap());
-    let rules = bully.rules(&config.timings).unwrap();
-    let detection = bully.detection(&rules).unwrap();
+    let plan = bully.plan(&config.timings).unwrap();
+    let (rules, detection) = (plan.settings, plan.detection);
     let started = Started {
         at: now,
         wall: UnixMillis::new(0),
@@ -26,7 +27,7 @@ fn one_of_two(now: Instant) -> Peers {
         transport: PeerTransport::Silent,
         disk: None,
     };
-    Peers::new(&config, parts).0
+    Peers::new(&config, Clock::system().unwrap(), parts, None).0
 }
 
 #[test]
@@ -41,12 +42,8 @@ fn the_status_of_a_leader_shows_silent_members() {
     };
     peers.machine.campaign(at(0), &mut OsRandom);
     run(&mut peers, 0, 5_000);
-    assert_eq!(peers.status.last().role, "leading");
-    assert_eq!(
-        peers.status.last().suspects,
-        [NodeId(2)],
-        "it was never heard"
-    );
+    assert_eq!(peers.status.role, "leading");
+    assert_eq!(peers.status.suspects, [NodeId(2)], "it was never heard");
     let message = IncomingMessage {
         from: NodeId(2),
         incarnation: Incarnation(1),
@@ -54,14 +51,10 @@ fn the_status_of_a_leader_shows_silent_members() {
         reply: None,
         good_until: at(6_000),
     };
-    peers.handle_input(at(5_000), PeersInput::Event(PeerEvent::Message(message)));
+    peers.handle_event(at(5_000), PeerEvent::Message(message));
     // Two renew intervals and the lifetime of a message.
     run(&mut peers, 5_000, 15_500);
-    assert_eq!(
-        peers.status.last().suspects,
-        [],
-        "it was heard a moment ago"
-    );
+    assert_eq!(peers.status.suspects, [], "it was heard a moment ago");
     run(&mut peers, 15_500, 15_800);
-    assert_eq!(peers.status.last().suspects, [NodeId(2)]);
+    assert_eq!(peers.status.suspects, [NodeId(2)]);
 }

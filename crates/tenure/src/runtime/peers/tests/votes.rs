@@ -9,11 +9,12 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use serde_json::Value;
 use tempfile::TempDir;
+use tenure_core::election::ElectionMachine as _;
+use tokio::sync::oneshot;
 
 use super::*;
 use crate::candidate::Candidate;
 use crate::candidate_runtime::CandidateRuntime;
-use crate::clock::Clock;
 use crate::config::Strategy;
 use crate::peer_transport::{Fingerprint, Mac, PeerServer, Setup, StateFile};
 use crate::{Timings, TimingsOptions};
@@ -85,10 +86,9 @@ async fn record(
 
 impl Group {
     async fn start(message_lifetime: Duration) -> Self {
-        let timings = Timings::new(&TimingsOptions {
-            lease_duration: Some(Duration::from_secs(60)),
-            ..TimingsOptions::default()
-        });
+        let mut timings = TimingsOptions::default();
+        timings.lease_duration = Some(Duration::from_secs(60));
+        let timings = Timings::new(&timings).unwrap();
         let mut listeners = Vec::new();
         for _ in 0..3 {
             listeners.push(tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
@@ -97,7 +97,7 @@ impl Group {
         let peers = (1..)
             .zip(addresses)
             .map(|(node, address): (u32, SocketAddr)| {
-                Peer::parse(&format!("{node}=http://{address}")).unwrap()
+                Peer::new(NodeId(node), &format!("http://{address}")).unwrap()
             });
         let peers: Vec<Peer> = peers.collect();
         let mut group = Self {
@@ -109,9 +109,9 @@ impl Group {
         };
         for (node, listener) in (1..).zip(listeners) {
             let mut bully = Bully::new(NodeId(node), peers.clone());
-            bully.message_lifetime = Some(message_lifetime);
+            bully.timings.message_lifetime = Some(message_lifetime);
             let config = Config::new("tests/job".parse().unwrap())
-                .with_timings(timings.unwrap())
+                .with_timings(timings)
                 .with_candidate(NodeId(node).into())
                 .with_strategy(Strategy::Bully(bully.clone()));
             group.add(&bully, config, listener);
@@ -122,15 +122,14 @@ impl Group {
     fn add(&mut self, bully: &Bully, config: Config, listener: tokio::net::TcpListener) {
         let clock = Clock::system().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let rules = bully.rules(&config.timings).unwrap();
-        let detection = bully.detection(&rules).unwrap();
+        let plan = bully.plan(&config.timings).unwrap();
+        let (rules, detection) = (plan.settings, plan.detection);
         let fingerprint = Fingerprint::of(&rules, &detection);
         let cluster = config.election.name().clone();
-        let opened =
+        let mut file =
             StateFile::open(folder.path(), &cluster, bully.node.unwrap(), &fingerprint).unwrap();
-        let mut file = opened.file;
         let started = clock.started();
-        let mut machine = PeerCandidate::new(rules.clone(), opened.record, started);
+        let mut machine = PeerCandidate::new(rules.clone(), file.record(), started);
         let Some(Output::Effect(PeerEffect::Persist(first))) = machine.poll_output() else {
             panic!("a member's first output is its record")
         };
@@ -143,7 +142,7 @@ impl Group {
             fingerprint,
             peers: bully.others(),
             message_lifetime: rules.timings().message_lifetime(),
-            mac: Mac::insecure().into(),
+            mac: Mac::new(None).into(),
             listen: None,
             clock: clock.clone(),
         })
@@ -165,6 +164,7 @@ impl Group {
                 transport: PeerTransport::Http(server.into(), inbox),
                 disk: Some(disk),
             },
+            None,
         ));
         self._runtimes.push(runtime);
         self._folders.push(folder);

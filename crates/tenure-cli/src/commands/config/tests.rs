@@ -1,0 +1,49 @@
+//! The example has every key with its default.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use tenure::__cli::{EXAMPLE, Scope, Settings};
+
+use super::effective;
+use crate::settings::serve::StoreSettings;
+
+/// The example, and the example with every key that is commented out.
+fn files() -> [String; 2] {
+    let uncommented = EXAMPLE.lines().map(|line| {
+        let key = line.strip_prefix('#').filter(|rest| !rest.starts_with(' '));
+        key.unwrap_or(line)
+    });
+    let all = uncommented.collect::<Vec<_>>().join("\n");
+    [EXAMPLE.to_owned(), all]
+}
+
+#[test]
+fn the_example_is_valid_and_has_every_key_with_its_default() {
+    let rows = files().map(|text| {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let of_file = |scope| Settings::of_file(scope, file.path()).unwrap();
+        (of_file(Scope::Candidate), of_file(Scope::Store))
+    });
+    let [(candidate, store), (full_candidate, full_store)] = rows;
+    for settings in [&full_candidate, &full_store] {
+        for key in settings.keys() {
+            assert!(settings.origin(key).is_some(), "{key} is missing");
+        }
+    }
+    assert!(candidate.origin("election").is_some());
+    let shown = |store| format!("{:?}", StoreSettings::new(store).unwrap());
+    assert_eq!(shown(&store), shown(&full_store));
+    let without = |settings| {
+        let rows = effective::candidate(settings).unwrap().into_iter();
+        let mut values: BTreeMap<_, _> = rows.map(|row| (row.key, row.value)).collect();
+        for key in ["candidate", "progress_deadline", "metadata"] {
+            values.remove(key).unwrap();
+        }
+        // Keys of one strategy have no default, or one that follows from others.
+        values.retain(|key, _| !key.contains('.'));
+        values
+    };
+    assert_eq!(without(&candidate), without(&full_candidate));
+}

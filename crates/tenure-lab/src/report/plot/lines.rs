@@ -1,0 +1,43 @@
+//! Messages against the number of members.
+
+use kuva::plot::{LinePlot, ScatterPlot};
+use kuva::render::layout::Layout;
+use kuva::render::plots::Plot;
+
+use super::{WIDTH, by_powers, colour, draw, shape};
+
+/// A line and dots, at points of the number of members and a number of messages.
+#[derive(Debug)]
+pub(in crate::report) struct Series {
+    /// Its place in the key.
+    pub(in crate::report) place: usize,
+    pub(in crate::report) line: Vec<(f64, f64)>,
+    pub(in crate::report) dots: Vec<(f64, f64)>,
+}
+
+/// All series on logarithmic axes.
+pub(in crate::report) fn lines(
+    of: Vec<Series>,
+    (x_label, y_label): (&str, &str),
+    about: &str,
+) -> String {
+    let (mut plots, mut all) = (Vec::new(), Vec::new());
+    for mut series in of {
+        // A logarithmic axis has no zero.
+        series.line.retain(|it| it.1 > 0.0);
+        series.dots.retain(|it| it.1 > 0.0);
+        all.extend(series.line.iter().chain(&series.dots));
+        let line = LinePlot::new().with_data(series.line);
+        let line = line.with_color(colour(series.place)).with_stroke_width(1.5);
+        plots.push(Plot::from(line));
+        let dots = ScatterPlot::new().with_data(series.dots).with_size(4.0);
+        let dots = dots.with_color(colour(series.place));
+        plots.push(Plot::from(dots.with_marker(shape(series.place).0)));
+    }
+    let layout = Layout::auto_from_plots(&plots)
+        .with_width(WIDTH)
+        .with_height(420.0)
+        .with_x_label(format!("{x_label} (logarithmic)"))
+        .with_y_label(format!("{y_label} (logarithmic)"));
+    draw(plots, by_powers(layout, &all), about)
+}

@@ -1,0 +1,124 @@
+//! Applies batches to leases that were loaded from tables.
+//!
+//! **No change is lost.** An append is acknowledged when its batch is durable in the log. Tables that follow
+//! the log may be behind it, so a reader of the tables applies the batches that the log still contains, in
+//! their order. A log removes a batch only when the tables contain all its changes and those of all batches
+//! before it. So the remaining batches have, of each lease, all changes after some revision, and the table
+//! has all changes up to that revision.
+//!
+//! **A change that is applied twice changes nothing.** The tables may contain some changes of the remaining
+//! batches already: those up to the revision of the lease's row. These are passed over, with the terms in
+//! them, because a lease and its terms are written together.
+//!
+//! - A change has the whole lease, so the last one decides. Only the retired ids may be a delta. A delta names
+//!   the revision of its lease that it follows, and it is applied to a list as of that revision and to no
+//!   other: anything else is an error.
+//! - A deletion removes the lease's row and terms. The tables may lack the row for that reason, so changes
+//!   before a deletion are passed over. The batches have all changes of a lease that was made later under the
+//!   same name.
+//! - The epochs of a lease only grow, so the table contains a term before the last one that it has, or has
+//!   forgotten it as too old. The last one may change: the batches have everything that was recorded about
+//!   it since it came into the table, and the first reason stays.
+
+use std::collections::{BTreeMap, HashMap, LinkedList};
+use std::sync::Arc;
+
+use tenure_core::lease::Stored;
+
+use super::{Batch, LoggedChange};
+use crate::engine::Loaded;
+use crate::model::{Content, LeaseKey};
+
+/// Applies the batches that follow what is loaded from tables. Returns for each batch the changes that the
+/// tables lack; they have all retired ids.
+pub(in crate::engine) fn replay(
+    batches: &[Batch],
+    loaded: &mut Loaded,
+) -> Result<Vec<Vec<LoggedChange>>, String> {
+    let mut replayed = Vec::new();
+    for batch in batches {
+        if batch.previous != loaded.revision {
+            return Err(format!(
+                "the batch after revision {} is missing: the next one follows revision {}",
+                loaded.revision, batch.previous
+            ));
+        }
+        loaded.revision = batch.revision;
+        replayed.push(batch.changes()?);
+    }
+    // A table may have a lease as of a later revision than the table as a whole, but not of one after the
+    // whole log.
+    let newest = loaded.leases.iter().find(|lease| lease.2 > loaded.revision);
+    if let Some((key, _, revision)) = newest {
+        return Err(format!(
+            "the row of {:?} has revision {revision}, and the last revision is {}",
+            key.as_str(),
+            loaded.revision
+        ));
+    }
+    let mut leases = take_changed(&replayed, loaded);
+    let mut deletions: HashMap<LeaseKey, u64> = HashMap::new();
+    for change in replayed.iter().flatten() {
+        if let Content::Deleted(deleted) = &change.content {
+            deletions.insert(change.key.clone(), change.revision);
+            loaded.floor = loaded.floor.max(deleted.last);
+            if !deleted.retired.is_empty() {
+                let retired = deleted.retired.clone();
+                loaded.deleted.push((change.key.clone(), retired));
+            }
+        }
+    }
+    for changes in &mut replayed {
+        let mut lacking = Vec::new();
+        for mut change in changes.drain(..) {
+            let lease = leases.entry(change.key.clone()).or_default();
+            let (before, revision) = match lease {
+                Some((stored, revision)) => (stored.retired.as_slice(), *revision),
+                None => (&[][..], 0),
+            };
+            let deleted_at = deletions.get(&change.key).copied().unwrap_or(0);
+            if change.revision <= revision || change.revision < deleted_at {
+                continue;
+            }
+            *lease = match &mut change.content {
+                Content::Deleted(_) => None,
+                Content::Lease(stored) => {
+                    if let Some(delta) = change.delta.take() {
+                        let retired = delta.apply(before, revision)?;
+                        Arc::make_mut(stored).retired = retired;
+                    }
+                    Some((Arc::clone(stored), change.revision))
+                }
+            };
+            lacking.push(change);
+        }
+        *changes = lacking;
+    }
+    for (key, lease) in leases {
+        if let Some((stored, revision)) = lease {
+            let stored = Arc::unwrap_or_clone(stored);
+            loaded.leases.push_back((key, stored, revision));
+        }
+    }
+    Ok(replayed)
+}
+
+type Leases = BTreeMap<LeaseKey, Option<(Arc<Stored>, u64)>>;
+
+/// Takes the leases that these changes change out of those that were loaded.
+fn take_changed(changes: &[Vec<LoggedChange>], loaded: &mut Loaded) -> Leases {
+    let keys = changes.iter().flatten().map(|change| change.key.clone());
+    let mut changed: Leases = keys.map(|key| (key, None)).collect();
+    if changed.is_empty() {
+        return changed;
+    }
+    let mut unchanged = LinkedList::new();
+    for (key, stored, revision) in std::mem::take(&mut loaded.leases) {
+        match changed.get_mut(&key) {
+            Some(lease) => *lease = Some((stored.into(), revision)),
+            None => unchanged.push_back((key, stored, revision)),
+        }
+    }
+    loaded.leases = unchanged;
+    changed
+}

@@ -1,0 +1,117 @@
+//! The terms of leases, before and after checkpoints.
+
+use super::*;
+
+/// How many rows have terms in their places.
+fn segments(engine: &Embedded) -> usize {
+    let count = "SELECT count(*) FROM term_rows";
+    let count = engine.connection.query_row(count, [], |row| row.get(0));
+    count.unwrap()
+}
+
+#[test]
+fn old_terms_are_forgotten_when_newer_ones_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    for epoch in 1..=2 * BEGIN_AT.changes as u64 {
+        commit(&mut engine, &[end(epoch, epoch)]).unwrap();
+        engine.checkpoint(Load::Busy).unwrap();
+        assert!(batch_count(&engine) as usize <= BEGIN_AT.changes);
+        assert!(segments(&engine) <= 2);
+    }
+    commit(&mut engine, &[end(9_000, 9_000)]).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    // All of it fits its checksums.
+    let (_, engine) = open(folder.path(), MOST).unwrap();
+    assert_eq!(epochs(&engine)[0], 9_000);
+}
+
+#[test]
+fn as_many_segments_are_kept_as_have_the_last_terms() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), 40).unwrap();
+    for epoch in 1..=200 {
+        commit(&mut engine, &[end(epoch, epoch)]).unwrap();
+        engine.checkpoint(Load::Idle).unwrap();
+        assert!(segments(&engine) <= 40 / term_rows::SEGMENT + 2);
+        let told = epochs(&engine);
+        let newest = (1..=epoch).rev().take(40);
+        assert!(told.iter().copied().take(40).eq(newest), "{told:?}");
+    }
+    // More than are remembered, from a store that remembered more: the first chance is taken.
+    drop(engine);
+    for (most, kept) in [(40, 5), (17, 3), (9, 2), (8, 1), (1, 1)] {
+        let (_, engine) = open(folder.path(), most).unwrap();
+        assert_eq!(segments(&engine), kept, "{most}");
+        assert_eq!(epochs(&engine)[0], 200);
+    }
+}
+
+#[test]
+fn the_reason_of_a_term_stays_when_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    let say = |mut write: LeaseChange, reason: &str, is_over: bool| {
+        let term = write.term.as_mut().unwrap();
+        term.reason = Some(reason.into());
+        term.ended = term.ended.filter(|_| is_over);
+        write
+    };
+    commit(&mut engine, &[say(end(1, 7), "first", false)]).unwrap();
+    commit(&mut engine, &[say(end(2, 7), "second", false)]).unwrap();
+    commit(&mut engine, &[say(end(3, 7), "last", true)]).unwrap();
+    drop(engine);
+    let (_, engine) = open(folder.path(), MOST).unwrap();
+    let terms = engine.terms();
+    let terms = terms
+        .terms(&LeaseKey::of_text("ns/job-1"), Epoch::MAX, 9)
+        .unwrap();
+    let expected = say(end(3, 7), "first", true);
+    assert_eq!(terms, [*expected.term.unwrap()]);
+}
+
+#[test]
+fn a_record_of_a_term_counts_the_same_before_and_after_a_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut engine) = open(folder.path(), MOST).unwrap();
+    let told = |engine: &Embedded| {
+        let terms = engine.terms();
+        let terms = terms.terms(&LeaseKey::of_text("ns/job-1"), Epoch::MAX, 9);
+        terms.unwrap()
+    };
+    let note = |revision, epoch, reason: Option<&str>, has_ended: bool| {
+        let mut write = end(revision, epoch);
+        let term = write.term.as_mut().unwrap();
+        term.reason = reason.map(Into::into);
+        term.ended = term.ended.filter(|_| has_ended);
+        write
+    };
+    // Somebody says why it is to end; then it ends, and another reason is given.
+    let first = note(2, 7, Some("broken"), false);
+    commit(&mut engine, &[write(1, 10), first]).unwrap();
+    assert_eq!(told(&engine)[0].ended, None);
+    let put_in_place = |engine: &mut Embedded| {
+        engine.checkpoint(Load::Idle).unwrap();
+        assert_eq!(batch_count(engine), 0);
+    };
+    drop(engine);
+    for is_put_in_place in [false, true] {
+        // A start puts it in its place.
+        let folder = tempfile::tempdir().unwrap();
+        let (_, mut engine) = open(folder.path(), MOST).unwrap();
+        let first = note(2, 7, Some("broken"), false);
+        commit(&mut engine, &[write(1, 10), first]).unwrap();
+        if is_put_in_place {
+            put_in_place(&mut engine);
+        }
+        let again = note(4, 7, Some("gave up"), true);
+        commit(&mut engine, &[again, note(5, 9, None, true)]).unwrap();
+        let before = told(&engine);
+        put_in_place(&mut engine);
+        assert_eq!(told(&engine), before);
+        let reasons: Vec<_> = before.iter().map(|term| term.reason.as_deref()).collect();
+        assert_eq!(reasons, [None, Some("broken")]);
+        assert!(before.iter().all(|term| term.ended.is_some()));
+    }
+}

@@ -1,0 +1,97 @@
+//! Deletions, and leases that are created again.
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_is_visible_only_when_it_is_durable_and_not_if_it_is_undone() {
+    let (store, script) = held().await;
+    let released = operate(&store, Operation::Release(id(1)));
+    on_engine(&script, Script::commit).await;
+    answer(released).await.unwrap();
+
+    let delete = || {
+        let store = store.clone();
+        tokio::spawn(async move { store.delete(&key()).await })
+    };
+    let undone = delete();
+    on_engine(&script, Script::batch).await;
+    let read = view(&store);
+    tokio::time::sleep(A_MOMENT).await;
+    assert!(!read.is_finished());
+    script.decide(Err(AppendError::DiskFull("no space".into())));
+    assert_eq!(undone.await.unwrap().unwrap_err().code, Code::DiskFull);
+    assert!(answer(read).await.is_ok());
+
+    let deleted = delete();
+    on_engine(&script, Script::commit).await;
+    deleted.await.unwrap().unwrap();
+    assert_eq!(refusal(view(&store)).await, Code::UnknownLease);
+    assert!(store.inner.table.lock(&key()).is_empty());
+}
+
+#[tokio::test]
+async fn a_lease_created_again_has_epochs_above_those_of_the_deleted_one() {
+    // Far ahead of the clock, as after the clock was set back.
+    let far = |ahead: u64| Epoch::new(Epoch::MAX.get() - ahead);
+    let loaded = Loaded {
+        floor: far(100),
+        ..Loaded::default()
+    };
+    let store = Store::start(loaded, None, Limits::default()).unwrap();
+    let view = answer(acquire(&store, 1, Duration::ZERO)).await.unwrap();
+    assert_eq!(view.epoch, far(99).map(Epoch::get));
+    answer(operate(&store, Operation::Release(id(1))))
+        .await
+        .unwrap();
+    store.delete(&key()).await.unwrap();
+    let view = answer(acquire(&store, 2, Duration::ZERO)).await.unwrap();
+    assert_eq!(view.epoch, far(98).map(Epoch::get));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_does_not_make_retired_lease_ids_valid_again() {
+    let (store, script) = held().await;
+    let released = operate(&store, Operation::Release(id(1)));
+    on_engine(&script, Script::commit).await;
+    answer(released).await.unwrap();
+    let delete = || {
+        let store = store.clone();
+        tokio::spawn(async move { store.delete(&key()).await })
+    };
+    let deleted = delete();
+    on_engine(&script, Script::commit).await;
+    deleted.await.unwrap().unwrap();
+    assert_eq!(refusal(view(&store)).await, Code::UnknownLease);
+    for _ in 0..3 {
+        let late = acquire(&store, 1, Duration::ZERO);
+        assert_eq!(refusal(late).await, Code::LeaseIdRetired);
+        assert_eq!(refusal(view(&store)).await, Code::UnknownLease);
+    }
+    assert!(store.inner.table.lock(&key()).is_empty());
+
+    // The grant to another id writes the whole list, and an undone one keeps it.
+    let next = acquire(&store, 2, Duration::ZERO);
+    on_engine(&script, Script::refuse).await;
+    assert_eq!(refusal(next).await, Code::DiskFull);
+    let next = acquire(&store, 2, Duration::ZERO);
+    let batch = on_engine(&script, Script::commit).await;
+    answer(next).await.unwrap();
+    let Content::Lease(stored) = &batch[0].content else {
+        panic!("{batch:?}");
+    };
+    assert_eq!(stored.retired, [id(1)]);
+    let late = acquire(&store, 1, Duration::ZERO);
+    assert_eq!(refusal(late).await, Code::LeaseIdRetired);
+
+    // Over a second deletion, too.
+    let released = operate(&store, Operation::Release(id(2)));
+    on_engine(&script, Script::commit).await;
+    answer(released).await.unwrap();
+    let deleted = delete();
+    on_engine(&script, Script::commit).await;
+    deleted.await.unwrap().unwrap();
+    for number in [1, 2] {
+        let late = acquire(&store, number, Duration::ZERO);
+        assert_eq!(refusal(late).await, Code::LeaseIdRetired);
+    }
+}

@@ -1,0 +1,118 @@
+//! A database that was changed or lost is refused.
+
+use super::*;
+
+#[tokio::test]
+async fn a_database_that_is_missing_or_another_one_is_never_a_fresh_start() {
+    let folder = closed_folder().await;
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 4] = [
+        ("missing", |path| fs::remove_file(path).unwrap()),
+        ("empty", |path| fs::write(path, "").unwrap()),
+        ("text", |path| {
+            fs::write(path, "not a database, but long enough").unwrap()
+        }),
+        ("cut off", |path| {
+            let content = fs::read(path).unwrap();
+            fs::write(path, &content[..content.len() / 2]).unwrap();
+        }),
+    ];
+    for (how, damage) in damages {
+        let copy = killed(folder.path());
+        damage(&copy.path().join("leases.db"));
+        assert_damaged(copy.path(), "leases.db", how);
+        assert_eq!(copy.path().join("leases.db").exists(), how != "missing");
+    }
+    let copy = killed(folder.path());
+    fs::write(copy.path().join("FORMAT"), "tenure\n").unwrap();
+    assert_damaged(copy.path(), "FORMAT", "another marker");
+}
+
+#[tokio::test]
+async fn rows_that_were_altered_lost_or_made_up_are_noticed() {
+    let folder = closed_folder().await;
+    for damage in [
+        "UPDATE lease_rows SET holder = 'mallory' WHERE lease = 'job-7'",
+        "UPDATE lease_rows SET epoch = epoch - 1 WHERE lease = 'job-7'",
+        "UPDATE lease_rows SET state = 'available' WHERE lease = 'job-7'",
+        "UPDATE lease_rows SET duration_ms = NULL WHERE lease = 'job-7'",
+        "UPDATE lease_rows SET crc = crc + 1 WHERE lease = 'job-7'",
+        "DELETE FROM lease_rows WHERE lease = 'job-7'",
+        "DELETE FROM lease_rows",
+        "DELETE FROM meta",
+        "UPDATE meta SET revision = revision - 1",
+        "UPDATE meta SET floor = 1",
+        "UPDATE meta SET digest = digest + 1",
+        "DROP TABLE lease_rows",
+        "UPDATE term_rows SET terms = replace(terms, 'for the', 'for no') WHERE lease = 'job-7'",
+        "UPDATE term_rows SET terms = '[]' WHERE lease = 'job-7'",
+        "UPDATE term_rows SET term_count = term_count + 1 WHERE lease = 'job-7'",
+        "UPDATE term_rows SET first_epoch = first_epoch - 1 WHERE lease = 'job-7'",
+        "UPDATE term_rows SET lease = 'job-77' WHERE lease = 'job-7'",
+        "UPDATE term_rows SET crc = crc + 1 WHERE lease = 'job-7'",
+        "DELETE FROM term_rows WHERE lease = 'job-7'",
+        "DELETE FROM term_rows",
+        "INSERT INTO term_rows SELECT namespace, lease, first_epoch + 1, term_count, terms, crc FROM term_rows
+            WHERE lease = 'job-7'",
+        "DROP TABLE term_rows",
+        "UPDATE deleted SET retired = x''",
+        "UPDATE deleted SET lease = 'job-7'",
+        "UPDATE deleted SET number = number + 1",
+        "DELETE FROM deleted",
+        "DROP TABLE deleted",
+        "PRAGMA user_version = 0",
+        "PRAGMA application_id = 7",
+    ] {
+        let copy = killed(folder.path());
+        let path = copy.path().join("leases.db");
+        let database = Connection::open(&path).unwrap();
+        database.execute_batch(damage).unwrap();
+        database
+            .execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
+            .unwrap();
+        drop(database);
+        if damage.starts_with("DROP") {
+            let error = open(copy.path()).unwrap_err();
+            assert!(error.to_string().contains("leases.db"), "{error}");
+        } else {
+            assert_damaged(copy.path(), "leases.db", damage);
+        }
+    }
+}
+
+/// Bytes that fell over are noticed, or mean nothing: wherever it happens, either the folder is
+/// refused or it says exactly what it said.
+#[tokio::test]
+async fn bits_that_fell_over_never_change_what_is_known() {
+    let folder = closed_folder().await;
+    let content = fs::read(folder.path().join("leases.db")).unwrap();
+    let mut refused = 0;
+    for at in (0..content.len()).step_by(61) {
+        let copy = killed(folder.path());
+        let mut damaged = content.clone();
+        damaged[at] ^= 0x10;
+        fs::write(copy.path().join("leases.db"), &damaged).unwrap();
+        let Ok(store) = open(copy.path()) else {
+            refused += 1;
+            continue;
+        };
+        let server = common::serve(store);
+        let (_, list) = server.api.list("?limit=1000").await;
+        let leases = list["leases"].as_array().unwrap();
+        assert_eq!(leases.len(), 40, "byte {at}");
+        for lease in leases {
+            let number = lease["lease"]
+                .as_str()
+                .unwrap()
+                .strip_prefix("job-")
+                .unwrap();
+            assert_eq!(lease["holder"], format!("c{number}"), "byte {at}");
+            let before = 100 + number.parse::<u32>().unwrap();
+            let (_, history) = server.api.history(&format!("job-{number}")).await;
+            let term = &history["terms"][1];
+            assert_eq!(term["holder"], format!("c{before}"), "byte {at}");
+            assert_eq!(term["reason"], "for the next", "byte {at}");
+        }
+    }
+    assert!(refused > 10, "{refused}");
+}

@@ -1,0 +1,79 @@
+//! What a store knows after its process was killed, and which folders it refuses.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod damage;
+mod folder;
+mod kills;
+mod log;
+
+use std::fs;
+use std::path::Path;
+
+use common::{assert_ok, assert_refused, id, minute, start};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tenure_server::{OpenError, Store, StoreConfig};
+
+/// What a process that is killed now leaves behind: the files as they are.
+fn killed(folder: &Path) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for file in fs::read_dir(folder).unwrap() {
+        let file = file.unwrap();
+        // The shared memory of a process that is gone is made anew.
+        if file.file_name() != "leases.db-shm" {
+            fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+        }
+    }
+    copy
+}
+
+/// A folder with some leases, closed in order: all is in the database file.
+async fn closed_folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(StoreConfig::embedded(folder.path()));
+    for number in 1..=40 {
+        let lease = format!("job-{number}");
+        assert_ok(&server.api.acquire(&lease, number + 100).await);
+        let release = json!({"lease_id": id(number + 100), "reason": "for the next"});
+        assert_ok(&server.api.post(&lease, "release", release).await);
+        assert_ok(&server.api.acquire(&lease, number).await);
+    }
+    assert_ok(&server.api.acquire("gone", 1).await);
+    assert_ok(&server.api.release("gone", 1).await);
+    assert_eq!(server.api.delete("gone").await.0, 204);
+    server.stop().await.unwrap();
+    folder
+}
+
+fn open(folder: &Path) -> Result<Store, OpenError> {
+    Store::open(StoreConfig::embedded(folder))
+}
+
+/// The folder is refused with a message that names `file`, and stays as it is.
+#[track_caller]
+fn assert_damaged(folder: &Path, file: &str, how: &str) {
+    // No log is as good as an empty one.
+    let content = |file: &str| fs::read(folder.join(file)).unwrap_or_default();
+    let before = [
+        content("leases.db"),
+        content("leases.db-wal"),
+        content("FORMAT"),
+    ];
+    let error = open(folder).expect_err(how);
+    assert!(matches!(error, OpenError::Damaged { .. }), "{how}: {error}");
+    let text = error.to_string();
+    assert!(
+        text.contains(&folder.join(file).display().to_string()),
+        "{how}: {text}"
+    );
+    assert!(text.contains("backup"), "{how}: {text}");
+    let after = [
+        content("leases.db"),
+        content("leases.db-wal"),
+        content("FORMAT"),
+    ];
+    assert!(before == after, "{how}: the files were touched");
+}

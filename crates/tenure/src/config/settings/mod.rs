@@ -1,0 +1,455 @@
+//! Settings as text with their origins, so that errors name the place.
+
+mod error;
+mod keys;
+mod setting;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use crate::store::Endpoint;
+use setting::Setting;
+
+pub use error::{ConfigError, Origin};
+pub use keys::{EXAMPLE, Scope, is_secret, secret_variables, variables};
+
+/// Settings by key, each with its origin. Read the sources in rising order of precedence: later
+/// ones override earlier ones.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    scope: Scope,
+    values: BTreeMap<String, Setting>,
+}
+
+impl Settings {
+    /// No settings yet of this scope.
+    #[must_use]
+    pub const fn new(scope: Scope) -> Self {
+        let values = BTreeMap::new();
+        Self { scope, values }
+    }
+
+    /// The settings of a file, if there is one, overridden by this process's environment.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with the place and the key.
+    pub fn load(scope: Scope, file: Option<&Path>) -> Result<Self, ConfigError> {
+        let mut settings = match file {
+            Some(path) => Self::of_file(scope, path)?,
+            None => Self::new(scope),
+        };
+        // Text that is not UTF-8 becomes text that is not a valid setting.
+        let lossy = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+        let environment = std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value)));
+        settings.read_environment(environment)?;
+        Ok(settings)
+    }
+
+    /// The settings of a TOML file. Keys of other scopes are ignored.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with file, line and key.
+    pub fn of_file(scope: Scope, path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|reason| ConfigError::Unreadable {
+            path: path.into(),
+            reason,
+        })?;
+        Self::of_toml(scope, &text, path)
+    }
+
+    /// The same of a text. Errors name `path` as its place.
+    pub(super) fn of_toml(scope: Scope, text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let file = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
+            path: path.into(),
+            message: syntax(text, &error),
+        })?;
+        let setting = |key: &Spanned<DeString<'_>>, value| {
+            let path = path.into();
+            let line = text[..key.span().start].matches('\n').count() + 1;
+            Setting::of_file(text, value, Origin::File { path, line })
+        };
+        let mut settings = Self::new(scope);
+        for (key, value) in file.get_ref() {
+            match value.get_ref() {
+                DeValue::Table(table) if keys::is_table(key.get_ref()) => {
+                    for (name, value) in table {
+                        let full = format!("{}.{}", key.get_ref(), name.get_ref());
+                        settings.insert_of_file(&full, setting(name, value))?;
+                    }
+                }
+                _ => settings.insert_of_file(key.get_ref(), setting(key, value))?,
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Reads the environment: `TENURE_` and the key in upper case, with a dot as `_`. Other names
+    /// with the prefix are not an error, because container platforms make such names by themselves.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`]: two variables set one key.
+    pub(super) fn read_environment(
+        &mut self,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<(), ConfigError> {
+        let keys = self.scope.variables();
+        let mut read = Self::new(self.scope);
+        for (name, value) in environment {
+            // A setting may be in lower case, apart from the prefix.
+            if !name.starts_with(keys::PREFIX) {
+                continue;
+            }
+            match keys.get(&name.to_ascii_uppercase()) {
+                Some(key) => {
+                    read.insert(key, Setting::of_text([value], Origin::Environment(name)))?;
+                }
+                None if self.scope == Scope::Candidate => {
+                    tracing::debug!(name, "not a setting of a candidate");
+                }
+                None => {}
+            }
+        }
+        self.values.append(&mut read.values);
+        Ok(())
+    }
+
+    /// Sets a key to the values of its command-line flag, if there are any.
+    ///
+    /// # Panics
+    ///
+    /// There is no such key.
+    #[track_caller]
+    pub fn set_flag<'a>(&mut self, key: &str, values: impl IntoIterator<Item = &'a String>) {
+        let mut values = values.into_iter().peekable();
+        if values.peek().is_some() {
+            self.set(key, values, Origin::Flag(keys::flag(key)));
+        }
+    }
+
+    /// Forgets the value of a key.
+    pub fn unset(&mut self, key: &str) {
+        self.values.remove(key);
+    }
+
+    /// Sets one key, overriding an earlier value.
+    ///
+    /// # Panics
+    ///
+    /// There is no such key.
+    #[track_caller]
+    pub fn set(
+        &mut self,
+        key: &str,
+        value: impl IntoIterator<Item = impl Into<String>>,
+        origin: Origin,
+    ) {
+        assert!(self.scope.contains(key), "there is no setting {key}");
+        self.values
+            .insert(key.into(), Setting::of_text(value, origin));
+    }
+
+    /// The keys that may be set, without the metadata.
+    pub fn keys(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.scope.keys()
+    }
+
+    /// Whether any key of this table is set.
+    #[must_use]
+    pub fn has_table(&self, table: &str) -> bool {
+        let mut keys = self.values.keys().filter_map(|key| key.split_once('.'));
+        keys.any(|(known, _)| known == table)
+    }
+
+    /// The place of a key, if it was set.
+    #[must_use]
+    pub fn origin(&self, key: &str) -> Option<&Origin> {
+        Some(&self.get(key)?.origin)
+    }
+
+    fn get(&self, key: &str) -> Option<&Setting> {
+        debug_assert!(self.scope.contains(key), "there is no setting {key}");
+        self.values.get(key)
+    }
+
+    /// One value, parsed; `None` if it was not set.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] with the parser's message.
+    pub fn parse<T>(&self, key: &str) -> Result<Option<T>, ConfigError>
+    where
+        T: FromStr<Err: fmt::Display>,
+    {
+        self.with(key, |text| {
+            text.parse::<T>().map_err(|error| error.to_string())
+        })
+    }
+
+    /// A duration with a unit, such as `15s` or `1m 30s`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] if it is not a duration with a unit.
+    pub fn duration(&self, key: &str) -> Result<Option<Duration>, ConfigError> {
+        let right = "write a number and a unit, such as \"15s\"";
+        self.read(key, &["string"], right, |text| {
+            humantime::parse_duration(text).map_err(|error| format!("{error}; {right}"))
+        })
+    }
+
+    /// A whole number within this range.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] with both ends if it is not a number in the range.
+    pub fn number<T>(&self, key: &str, range: RangeInclusive<T>) -> Result<Option<T>, ConfigError>
+    where
+        T: FromStr + PartialOrd + fmt::Display,
+    {
+        let right = format!(
+            "must be a whole number, {} to {}",
+            range.start(),
+            range.end()
+        );
+        self.read(key, &["integer"], &right, |text| {
+            let number = text.parse().ok().filter(|number| range.contains(number));
+            number.ok_or_else(|| right.clone())
+        })
+    }
+
+    /// A boolean.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] if it is neither `true` nor `false`.
+    pub fn flag(&self, key: &str) -> Result<Option<bool>, ConfigError> {
+        let right = "must be true or false";
+        self.read(key, &["boolean"], right, |text| {
+            text.parse().map_err(|_| right.into())
+        })
+    }
+
+    /// One text, read by `read`, whose error describes a valid value.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] with the error of `read`.
+    pub fn with<'a, T>(
+        &'a self,
+        key: &str,
+        read: impl FnOnce(&'a str) -> Result<T, String>,
+    ) -> Result<Option<T>, ConfigError> {
+        self.read(key, &["string"], "must be text in quotes", read)
+    }
+
+    /// One value of these kinds, read by `read`.
+    fn read<'a, T>(
+        &'a self,
+        key: &str,
+        kinds: &[&str],
+        right: &str,
+        read: impl FnOnce(&'a str) -> Result<T, String>,
+    ) -> Result<Option<T>, ConfigError> {
+        let text = self.get(key).map(|setting| setting.text(kinds, right));
+        let value = text.map(|text| text.and_then(read));
+        value
+            .transpose()
+            .map_err(|reason| self.invalid(key, reason))
+    }
+
+    /// One text, without spaces around it; `None` if it was not set.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] if it is not text.
+    pub fn text(&self, key: &str) -> Result<Option<&str>, ConfigError> {
+        self.with(key, |text| Ok(text.trim()))
+    }
+
+    /// Several values: texts in an array in a file, separated by commas in the environment. Empty
+    /// texts are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] with the error of `read`, or if there is something else than texts.
+    pub fn items<'a, T>(
+        &'a self,
+        key: &str,
+        read: impl Fn(&'a str) -> Result<T, String>,
+    ) -> Result<Vec<T>, ConfigError> {
+        let right = "must be texts in quotes, such as [\"one\", \"another\"]";
+        self.read(key, &["string", "array"], right, |_| Ok(()))?;
+        let texts = self.list(key).into_iter().filter(|text| !text.is_empty());
+        let items = texts.map(read).collect::<Result<_, _>>();
+        items.map_err(|reason| self.invalid(key, reason))
+    }
+
+    /// The texts of a value of any type, to show or compare it.
+    #[must_use]
+    pub fn list(&self, key: &str) -> Vec<&str> {
+        let texts = self.get(key).into_iter().flat_map(|setting| &setting.texts);
+        texts
+            .flat_map(|text| text.split(','))
+            .map(str::trim)
+            .collect()
+    }
+
+    /// The metadata of a candidate.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] if one is not text.
+    pub fn metadata(&self) -> Result<BTreeMap<String, String>, ConfigError> {
+        let names = self
+            .values
+            .keys()
+            .filter_map(|key| Some((key, keys::metadata_name(key)?)));
+        let texts = names.map(|(key, name)| {
+            let text = self.with(key, |text| Ok(text.to_owned()))?;
+            Ok((name.to_owned(), text.unwrap_or_default()))
+        });
+        texts.collect()
+    }
+
+    /// A secret, inline or in the file of `key_file`, with the key that was set.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`]: the file can't be read, both are set, or the error of `read`.
+    pub fn secret<T>(
+        &self,
+        key: &str,
+        read: impl Fn(&[u8]) -> Result<T, String>,
+    ) -> Result<Option<(String, T)>, ConfigError> {
+        let key_file = format!("{key}_file");
+        let inline = self.with(key, |text| read(text.as_bytes()))?;
+        let in_file = self.with(&key_file, |path| {
+            read(&std::fs::read(path).map_err(|error| format!("can't read it: {error}"))?)
+        })?;
+        match (inline, in_file) {
+            (Some(_), Some(_)) => Err(self.one_too_many(&key_file, key)),
+            (Some(secret), None) => Ok(Some((key.into(), secret))),
+            (None, secret) => Ok(secret.map(|secret| (key_file, secret))),
+        }
+    }
+
+    /// The first of these keys that was set, or the first of all.
+    #[must_use]
+    pub fn first_set(&self, keys: &[&'static str]) -> &'static str {
+        let set = keys.iter().find(|key| self.origin(key).is_some());
+        set.copied().unwrap_or(keys[0])
+    }
+
+    /// The error for `key` if `other`, which means the same, is set, too.
+    #[must_use]
+    pub fn one_too_many(&self, key: &str, other: &str) -> ConfigError {
+        let origin = self.origin(other).map(Origin::to_string);
+        let origin = origin.unwrap_or_default();
+        let reason = format!("{other} is set, too ({origin}): leave one of the two out");
+        self.invalid(key, reason)
+    }
+
+    /// The error for a value of `key` that is not valid.
+    #[must_use]
+    pub fn invalid(&self, key: &str, reason: String) -> ConfigError {
+        let (origin, value) = match self.get(key) {
+            Some(setting) if is_secret(key) => (setting.origin.clone(), "(secret)".into()),
+            Some(setting) => (setting.origin.clone(), setting.shown.clone()),
+            None => (Origin::Flag("(default)".into()), String::new()),
+        };
+        let key = keys::shown(key).into();
+        ConfigError::Invalid {
+            origin,
+            key,
+            value,
+            reason,
+        }
+    }
+
+    /// Sets a key of a file, if it is one of this scope.
+    fn insert_of_file(&mut self, key: &str, setting: Setting) -> Result<(), ConfigError> {
+        let key = keys::of_spelling(key);
+        if !self.scope.owns(key) {
+            return Ok(());
+        }
+        let Setting { origin, shown, .. } = &setting;
+        let (origin, value) = (origin.clone(), shown.clone());
+        if self.scope.contains(key) {
+            self.insert(key, setting)
+        } else if keys::is_table(key) {
+            let reason = format!("must be a table: write [{key}], and its keys below");
+            let key = key.into();
+            Err(ConfigError::Invalid {
+                origin,
+                key,
+                value,
+                reason,
+            })
+        } else {
+            let metadata = (self.scope == Scope::Candidate).then_some(keys::METADATA);
+            let name = keys::shown(key);
+            let table = &key[..key.len() - name.len()];
+            let known = self
+                .scope
+                .keys()
+                .filter_map(|known| known.strip_prefix(table));
+            let hint = hint(name, known.chain(metadata));
+            let key = name.into();
+            Err(ConfigError::UnknownKey { origin, key, hint })
+        }
+    }
+
+    /// Sets one key, unless this source has set it by another name: that is ambiguous.
+    fn insert(&mut self, key: &str, setting: Setting) -> Result<(), ConfigError> {
+        let Some(before) = self.values.insert(key.into(), setting) else {
+            return Ok(());
+        };
+        let before = before.origin;
+        let reason = format!("{before} sets the same by another name: leave one of the two out");
+        Err(self.invalid(key, reason))
+    }
+}
+
+/// The parser's message, without the line itself if that may be a secret.
+fn syntax(text: &str, error: &toml::de::Error) -> String {
+    let at = error.span().map_or(0, |span| span.start.min(text.len()));
+    let before = &text.as_bytes()[..at];
+    let newlines = before.iter().filter(|&&byte| byte == b'\n').count();
+    let line = text.lines().nth(newlines).unwrap_or_default();
+    let key = line.split('=').next().unwrap_or_default().trim();
+    let shown = if keys::may_be_secret(key.trim_matches('"')) {
+        format!("{key} = (secret)")
+    } else {
+        Endpoint::shown(line)
+    };
+    if shown == line {
+        return error.to_string().trim_end().into();
+    }
+    format!("line {}, {shown}: {}", newlines + 1, error.message())
+}
+
+/// The most similar of these names, if one is similar.
+#[must_use]
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let with_distance = |known: &'a str| (strsim::damerau_levenshtein(name, known), known);
+    let (distance, known) = known.into_iter().map(with_distance).min()?;
+    (distance <= known.len() / 3 + 1).then_some(known)
+}
+
+/// `; did you mean X?`, or the list of known names if none is similar.
+fn hint<'a>(key: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    match nearest(key, known.clone()) {
+        Some(candidate) => format!("; did you mean {candidate}?"),
+        None => format!("; known are {}", known.collect::<Vec<_>>().join(", ")),
+    }
+}

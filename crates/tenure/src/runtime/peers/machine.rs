@@ -1,0 +1,84 @@
+//! The machines that take part in an election among peers.
+
+use tenure_core::bully::{PeerCandidate, PeerEffect, PeerInput};
+use tenure_core::election::ElectionMachine;
+use tenure_core::election::joint::{Joint, JointEffect, JointMessage};
+use tenure_core::lease::LeaseId;
+use tenure_core::lease::candidate::Answer;
+use tenure_core::{CandidateId, Instant, NodeId};
+
+use crate::random::OsRandom;
+
+/// A machine that takes part in an election among peers, alone or together with a lease.
+pub(crate) trait PeerMachine: ElectionMachine + Send {
+    /// The member, or the half that is one.
+    fn node(&self) -> &PeerCandidate;
+
+    /// Input from the other members, the failure detector or the disk.
+    fn handle_peer_input(&mut self, now: Instant, input: PeerInput);
+
+    /// The half that executes this effect.
+    fn half(effect: Self::Effect) -> JointEffect;
+
+    /// The machine's name for this candidate.
+    fn peer(node: NodeId, candidate: CandidateId) -> Self::Peer;
+
+    /// An answer of the lease service.
+    fn handle_answer(&mut self, _now: Instant, _attempt: u64, _answer: Answer) {}
+
+    /// Sends the next renewal of the lease now, if it is due soon.
+    fn renew_early(&mut self, _now: Instant) {}
+
+    /// The lease id of the current term.
+    fn lease_id(&self) -> Option<LeaseId> {
+        None
+    }
+}
+
+impl PeerMachine for PeerCandidate {
+    fn node(&self) -> &PeerCandidate {
+        self
+    }
+
+    fn handle_peer_input(&mut self, now: Instant, input: PeerInput) {
+        self.handle_message(now, input, &mut OsRandom);
+    }
+
+    fn half(effect: PeerEffect) -> JointEffect {
+        JointEffect::Peers(effect)
+    }
+
+    fn peer(node: NodeId, _: CandidateId) -> NodeId {
+        node
+    }
+}
+
+impl PeerMachine for Joint {
+    fn node(&self) -> &PeerCandidate {
+        self.node()
+    }
+
+    fn handle_peer_input(&mut self, now: Instant, input: PeerInput) {
+        self.handle_message(now, JointMessage::Peers(input), &mut OsRandom);
+    }
+
+    fn half(effect: JointEffect) -> JointEffect {
+        effect
+    }
+
+    fn peer(node: NodeId, candidate: CandidateId) -> (NodeId, CandidateId) {
+        (node, candidate)
+    }
+
+    fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer) {
+        self.handle_message(now, JointMessage::Store(attempt, answer), &mut OsRandom);
+    }
+
+    fn renew_early(&mut self, now: Instant) {
+        self.renew_early(now, &mut OsRandom);
+    }
+
+    fn lease_id(&self) -> Option<LeaseId> {
+        self.lease_id()
+    }
+}
