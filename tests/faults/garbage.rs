@@ -268,7 +268,8 @@ fn invalid_http_and_incomplete_requests_have_no_effect() {
     let store = bench.store.address();
     let path = "/v1/namespaces/ns/leases/half/acquire";
     let whole = request("POST", path, "application/json", WITH_BODY[0].2);
-    let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
+    let head =
+        format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
     let garbage: Vec<Vec<u8>> = vec![
         b"\0\x01\x02\xff".to_vec(),
         b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03".to_vec(),

@@ -174,7 +174,11 @@ impl Candidate {
                     context.emit(ProcessEffect::SeesLeader(None));
                 }
             }
-            TermEvent::Failed(CampaignFailure::Refused(why) | CampaignFailure::Denied(why) | CampaignFailure::Barred(why)) => {
+            TermEvent::Failed(
+                CampaignFailure::Refused(why)
+                | CampaignFailure::Denied(why)
+                | CampaignFailure::Barred(why),
+            ) => {
                 context.emit(ProcessEffect::Failed(why));
                 self.stays = false;
             }
