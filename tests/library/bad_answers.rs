@@ -71,7 +71,7 @@ const INVALID: [fn() -> Response; 9] = [
 
 #[tokio::test]
 async fn a_permanent_refusal_ends_the_run_with_its_message() {
-    let (address, asked) = bad_server(|| problem(403, "forbidden")).await;
+    let (address, asked) = bad_server(|| problem(400, "malformed")).await;
     let world = World::start();
     let config = world.config("a").with_servers([endpoint(address)]);
     let candidate = Candidate::start(config).await.unwrap();
@@ -89,11 +89,27 @@ async fn a_permanent_refusal_ends_the_run_with_its_message() {
         };
         assert_eq!(
             why,
-            "the key of team-a opens no leases of team-b (forbidden)"
+            "the key of team-a opens no leases of team-b (malformed)"
         );
     }
     // One request each time: a permanent error is not retried.
     assert_eq!(asked.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn a_candidate_that_is_never_let_in_says_where_its_token_would_come_from() {
+    let (address, asked) = bad_server(|| problem(403, "forbidden")).await;
+    let world = World::start();
+    let config = world.config("a").with_servers([endpoint(address)]);
+    let candidate = Candidate::start(config).await.unwrap();
+    let denied = candidate.run_while_leader(pending(), stop_when_lost).await;
+    let Err(RunError::Denied(why)) = denied else {
+        panic!("{denied:?}");
+    };
+    assert!(why.contains("team-b (forbidden)"), "{why}");
+    assert!(why.contains("TENURE_TOKEN_FILE"), "{why}");
+    // The store may not have read the candidate's right yet.
+    assert!(asked.load(Ordering::SeqCst) > 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -846,7 +846,7 @@ async fn a_flood_of_wrong_tokens_costs_the_leaders_of_its_address_nothing() {
     let guarded = Guarded::start_audited(audit, &[("worker", &worker)]);
     let lease = |number: u32| format!("/v1/namespaces/a/leases/job-{number}");
     for number in 0..LEADERS {
-        let acquire = json!({"holder": "c1", "duration_ms": 5_000, "lease_id": id(number + 1)});
+        let acquire = json!({"holder": "c1", "duration_ms": 15_000, "lease_id": id(number + 1)});
         let path = format!("{}/acquire", lease(number));
         assert_eq!(guarded.post("worker", &path, acquire).await.0, 200);
     }
@@ -871,17 +871,18 @@ async fn a_flood_of_wrong_tokens_costs_the_leaders_of_its_address_nothing() {
     let mut flood = std::pin::pin!(flood);
     let mut renewals = 0;
     let refused = loop {
-        let round = async {
-            for number in 0..LEADERS {
-                let renew = json!({"lease_id": id(number + 1)});
-                let path = format!("{}/renew", lease(number));
+        let round = futures_util::future::join_all((0..LEADERS).map(|number| {
+            let renew = json!({"lease_id": id(number + 1)});
+            let path = format!("{}/renew", lease(number));
+            let guarded = &guarded;
+            async move {
                 let (status, view) = guarded.post("worker", &path, renew).await;
                 assert_eq!((status, &view["epoch"].is_u64()), (200, &true), "{view}");
             }
-        };
+        }));
         tokio::select! {
             refused = &mut flood => break refused,
-            () = round => renewals += LEADERS,
+            _ = round => renewals += LEADERS,
         }
     };
     assert_eq!(refused[0] + refused[1], 10_000);

@@ -104,7 +104,7 @@ pub fn head(method: &str, path: &str, more: &str) -> String {
     } else {
         "content-type: application/json\r\n"
     };
-    format!("{method} {path} HTTP/1.1\r\nhost: store\r\n{json}{more}\r\n")
+    format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{json}{more}\r\n")
 }
 
 /// The head of a request with exactly so many bytes.
