@@ -90,7 +90,7 @@ impl MemoryStore {
         Some(LeaseView {
             waiters: lease.lease.waiting() as u64,
             revision: lease.revision,
-            ..LeaseView::of(namespace, name, record, self.clock.now())
+            ..LeaseView::of(namespace.as_str(), name.as_str(), record, self.clock.now())
         })
     }
 
