@@ -83,7 +83,7 @@ impl MemoryStore {
     /// One lease as the store shows it.
     pub(crate) fn lease(&self, election: &ElectionName) -> Option<LeaseView> {
         self.expire(election);
-        let (namespace, name) = (election.namespace(), election.name());
+        let (namespace, name) = (&election.namespace, &election.name);
         let state = self.lock();
         let lease = state.leases.get(election)?;
         let record = lease.lease.record();
