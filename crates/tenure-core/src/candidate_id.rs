@@ -1,10 +1,11 @@
 //! The ids of candidates.
 
 use alloc::string::ToString as _;
+use alloc::sync::Arc;
 use core::fmt;
 use core::str::FromStr;
 
-use crate::{InlineStr, NodeId};
+use crate::NodeId;
 
 /// Longest candidate id, in bytes: most host names fit with a process id and a random suffix. It
 /// bounds the memory of every held lease.
@@ -15,13 +16,13 @@ pub const MAX_CANDIDATE_ID_LEN: usize = 256;
 /// It should be unique per start of a process, so that readers can tell two processes on one host
 /// apart. It proves nothing; the proof of holding a lease is the [`LeaseId`](crate::lease::LeaseId).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CandidateId(InlineStr);
+pub struct CandidateId(Arc<str>);
 
 impl CandidateId {
     /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        self.0.as_str()
+        &self.0
     }
 }
 
@@ -41,7 +42,7 @@ impl FromStr for CandidateId {
         } else if let Some(character) = text.chars().find(|c| !c.is_ascii_graphic()) {
             Err(CandidateIdError::Character { character })
         } else {
-            Ok(Self(InlineStr::of([text])))
+            Ok(Self(text.into()))
         }
     }
 }
@@ -49,7 +50,7 @@ impl FromStr for CandidateId {
 /// The id of a group's member: its node id.
 impl From<NodeId> for CandidateId {
     fn from(node: NodeId) -> Self {
-        Self(InlineStr::of([&node.to_string()]))
+        Self(node.to_string().into())
     }
 }
 

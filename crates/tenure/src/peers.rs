@@ -146,7 +146,7 @@ pub(crate) fn watch_members(
     bully: &Bully,
 ) -> Result<watch::Receiver<Observed>, HttpClientError> {
     let cluster = bully.cluster.as_ref();
-    let cluster = cluster.unwrap_or_else(|| config.election.name()).clone();
+    let cluster = cluster.unwrap_or(&config.election.name).clone();
     let client = PeersClient::new(cluster, bully.peers.clone())?;
     let (sender, receiver) = watch::channel(Observed::Unknown("no member was asked yet".into()));
     tokio::spawn(async move {

@@ -118,7 +118,7 @@ impl AzureBlob {
         account: AzureAccount,
         election: &ElectionName,
     ) -> Result<Self, AzureBlobError> {
-        let (container, blob) = (election.namespace(), election.name());
+        let (container, blob) = (&election.namespace, &election.name);
         Self::new(account, container.as_str(), blob.as_str())
     }
 

@@ -83,8 +83,8 @@ impl Properties {
         let leader = self.leader().filter(|_| is_held);
         let is_infinite = self.text(LEASE_DURATION) == Some("infinite");
         LeaseView {
-            namespace: election.namespace().to_string(),
-            lease: election.name().to_string(),
+            namespace: election.namespace.to_string(),
+            lease: election.name.to_string(),
             state,
             holder: leader.as_ref().map(|(holder, _)| holder.to_string()),
             epoch: leader.map(|(_, epoch)| epoch.get()),

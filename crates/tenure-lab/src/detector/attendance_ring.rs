@@ -139,10 +139,10 @@ impl AttendanceRing {
     /// How much later than the first node this one takes the list for lost: by then the first one has
     /// searched and its list has come round.
     fn turn(&self) -> Duration {
-        let me = self.table.group().me();
-        let before = self.table.group().peers().filter(|node| *node < me);
+        let me = self.table.group.me;
+        let before = self.table.group.peers().filter(|node| *node < me);
         let before = before.filter(|node| !self.table.is_listed(*node)).count();
-        let turn = self.table.options().timeout + self.options.list_timeout;
+        let turn = self.table.options.timeout + self.options.list_timeout;
         turn * u32::try_from(before).unwrap_or(u32::MAX)
     }
 
@@ -170,10 +170,10 @@ impl AttendanceRing {
         if self.newest.is_some_and(|newest| list.stamp <= newest) {
             return;
         }
-        let me = self.table.group().me();
+        let me = self.table.group.me;
         let mut present = BTreeSet::from([me]);
         let mut absent = BTreeSet::new();
-        for node in self.table.group().clone().peers() {
+        for node in self.table.group.clone().peers() {
             let listed = self.table.listed(node).is_some_and(|at| at > self.seen);
             let heard = self.table.heard(node).is_some_and(|at| at > self.seen);
             if listed || (!heard && list.absent.contains(&node)) {
@@ -192,7 +192,7 @@ impl AttendanceRing {
         if self.turn().is_zero() {
             // The first node asks about the absent ones again. Otherwise each side of a network
             // partition would keep a list of its own after the partition has healed.
-            for node in self.table.group().clone().peers() {
+            for node in self.table.group.clone().peers() {
                 if self.table.is_listed(node) {
                     self.table.ask_about(now, node);
                 }
@@ -218,9 +218,9 @@ impl AttendanceRing {
     }
 
     fn successor(&self) -> Option<NodeId> {
-        let group = self.table.group();
-        let after = group.peers().filter(|node| *node > group.me());
-        let before = group.peers().filter(|node| *node < group.me());
+        let group = &self.table.group;
+        let after = group.peers().filter(|node| *node > group.me);
+        let before = group.peers().filter(|node| *node < group.me);
         after
             .chain(before)
             .find(|node| !self.table.is_listed(*node))
@@ -228,7 +228,7 @@ impl AttendanceRing {
 
     fn search(&mut self, now: Instant) {
         self.passed_to = None;
-        for node in self.table.group().clone().peers() {
+        for node in self.table.group.clone().peers() {
             self.table.ask_about(now, node);
             if self.table.is_asked(node) {
                 self.searched.insert(node);
@@ -242,14 +242,14 @@ impl AttendanceRing {
     /// Writes a list of a new generation from this node's own knowledge. Nodes that have seen it drop
     /// the older lists that still go round.
     fn write_anew(&mut self, now: Instant) {
-        let author = self.table.group().me();
+        let author = self.table.group.me;
         let last = self.newest.map_or(0, |newest| newest.generation);
         let stamp = Stamp {
             generation: last.saturating_add(1),
             author,
             hops: 0,
         };
-        let peers = self.table.group().peers();
+        let peers = self.table.group.peers();
         let (absent, mut present): (BTreeSet<_>, BTreeSet<_>) =
             peers.partition(|node| self.table.is_listed(*node));
         present.insert(author);
@@ -331,7 +331,7 @@ impl Detector for AttendanceRing {
     }
 
     fn detection_bound(&self, delay: Duration) -> Duration {
-        let round = round(self.table.group(), self.options.hold + delay);
-        2 * (round + self.options.list_timeout + self.table.options().timeout)
+        let round = round(&self.table.group, self.options.hold + delay);
+        2 * (round + self.options.list_timeout + self.table.options.timeout)
     }
 }

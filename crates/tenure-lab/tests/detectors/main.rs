@@ -72,7 +72,13 @@ fn push_chen(_: Instant, group: &Group) -> SimDetector {
 }
 
 fn push_phi(_: Instant, group: &Group) -> SimDetector {
-    push(group, PhiAccrual::new(millis(300), PhiOptions::default()))
+    let options = PhiOptions {
+        threshold: 8.0,
+        window: PhiAccrual::WINDOW,
+        min_deviation: millis(30),
+        pause: millis(600),
+    };
+    push(group, PhiAccrual::new(millis(300), options))
 }
 
 fn push<E: Estimator + 'static>(group: &Group, estimator: E) -> SimDetector {

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::model::{ChangeSet, LeaseChange, LeaseKey, LeaseVersion};
+use crate::events::Events;
+use crate::model::{ChangeSet, LeaseKey, LeaseVersion};
 
 use group_commit::{GroupCommit, STALL};
 use ticket::Outcome;
@@ -31,7 +32,7 @@ pub(crate) struct CommitQueue {
     state: Mutex<State>,
     wake: Condvar,
     durability: Durability,
-    subscriber: Box<dyn Subscriber>,
+    events: Arc<Events>,
 }
 
 /// When a change is durable.
@@ -41,13 +42,6 @@ pub(crate) enum Durability {
     OnDisk,
     /// At once: the store is in memory.
     InMemory,
-}
-
-/// Learns of changes.
-pub(crate) trait Subscriber: fmt::Debug + Send + Sync {
-    /// These changes are durable. Calls come in the order of revisions, and no lock of the table is held
-    /// unless the store is in memory.
-    fn committed(&self, changes: Vec<LeaseChange>);
 }
 
 #[derive(Debug, Default)]
@@ -100,7 +94,7 @@ const BATCH_BYTES: usize = 1024 * 1024;
 
 impl CommitQueue {
     /// A queue whose revisions go on after `last`.
-    pub(crate) fn new(last: u64, durability: Durability, subscriber: Box<dyn Subscriber>) -> Self {
+    pub(crate) fn new(last: u64, durability: Durability, events: Arc<Events>) -> Self {
         Self {
             durable: AtomicU64::new(last),
             state: Mutex::new(State {
@@ -109,7 +103,7 @@ impl CommitQueue {
             }),
             wake: Condvar::new(),
             durability,
-            subscriber,
+            events,
         }
     }
 
@@ -131,7 +125,7 @@ impl CommitQueue {
         if self.durability == Durability::InMemory {
             self.durable.store(last, Ordering::Release);
             // Under the lock, so that calls come in the order of revisions.
-            self.subscriber.committed(set.changes);
+            self.events.publish(set.changes);
             return (last, None);
         }
         let ticket = state.push(set);
@@ -263,7 +257,7 @@ impl CommitQueue {
     /// Tells the subscriber of changes that were published, in the order in which they were taken.
     pub(crate) fn announce(&self, sets: Vec<ChangeSet>) {
         let changes = sets.into_iter().flat_map(|set| set.changes);
-        self.subscriber.committed(changes.collect());
+        self.events.publish(changes.collect());
     }
 
     /// Returns the changes of the batch that was taken, and everything that is queued behind it and may rest

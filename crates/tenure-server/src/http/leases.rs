@@ -7,10 +7,11 @@ use axum::Json;
 use axum::extract::{FromRequest, State};
 use axum::http::{StatusCode, Uri};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use tenure_core::lease::{Metadata, Operation, Rules};
+use tenure_core::lease::{Operation, Rules};
 use tenure_core::wire::{
     AcquireRequest, ChangeRequest, Code, HandOverRequest, History, LeaseList, LeaseView,
     MetadataRequest, Problem, ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest,
+    check_metadata,
 };
 
 use super::body::{BreakBody, JsonBody};
@@ -33,7 +34,8 @@ pub(super) async fn acquire(
     JsonBody(request): JsonBody<AcquireRequest>,
 ) -> JsonResult<LeaseView> {
     let queued = request.check(&Rules::NATIVE, &mut OsRandom)?;
-    check_metadata(&store, &queued.request.metadata)?;
+    let most = store.limits().max_metadata_bytes;
+    check_metadata(&queued.request.metadata, most)?;
     answer(&store, queued.wait, store.acquire(&key, &queued)).await
 }
 
@@ -70,7 +72,7 @@ where
         async move |State(store): State<Store>, Lease(key): Lease, _: NoQuery, body: B| {
             let (operation, reason) = check(body)?;
             if let Operation::SetMetadata(_, metadata) = &operation {
-                check_metadata(&store, metadata)?;
+                check_metadata(metadata, store.limits().max_metadata_bytes)?;
             }
             operate(&store, &key, &operation, reason).await
         };
@@ -157,17 +159,4 @@ async fn answer<T>(
         )
     })?;
     Ok(Json(done?))
-}
-
-fn check_metadata(store: &Store, metadata: &Metadata) -> Result<(), Problem> {
-    let entries = metadata.iter();
-    let bytes: usize = entries.map(|(key, value)| key.len() + value.len()).sum();
-    let most = store.limits().max_metadata_bytes;
-    if bytes <= most {
-        return Ok(());
-    }
-    Err(Problem::new(
-        Code::TooLarge,
-        format!("metadata has {bytes} bytes of keys and values, at most {most} are allowed"),
-    ))
 }

@@ -19,7 +19,6 @@ mod permit;
 mod transaction;
 
 mod commit_thread;
-mod subscribers;
 mod threads;
 
 use std::io;
@@ -102,7 +101,7 @@ impl Store {
     pub fn open(config: StoreConfig) -> Result<Self, OpenError> {
         config.limits.check()?;
         clock::check()?;
-        let (loaded, engine) = engine::open(&config.engine, config.limits.max_history)?;
+        let (loaded, engine) = engine::open(config.data_dir.as_deref(), config.limits.max_history)?;
         warn_of_a_late_clock(loaded.last_epoch());
         Self::start(loaded, engine, config.limits).map_err(OpenError::io("a thread"))
     }
@@ -115,7 +114,6 @@ impl Store {
             None => Durability::InMemory,
         };
         let events = Arc::new(Events::after(loaded.revision));
-        let subscriber = Box::new(Arc::clone(&events));
         let deleted = std::mem::take(&mut loaded.deleted);
         let (floor, now) = (loaded.floor, clock.now());
         // A restored backup's floor stands for grants that this store does not know of, so leases
@@ -125,7 +123,7 @@ impl Store {
             (key, Entry::new(record, revision))
         });
         let inner = Arc::new(Inner {
-            commit_queue: CommitQueue::new(loaded.revision, durability, subscriber),
+            commit_queue: CommitQueue::new(loaded.revision, durability, Arc::clone(&events)),
             events,
             documents: Mutex::new(loaded.documents),
             floor: AtomicU64::new(floor.map_or(0, |floor| floor.get() + 1)),

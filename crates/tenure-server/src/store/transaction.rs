@@ -1,8 +1,8 @@
 //! Changes of one lease, under the lock of its shard.
 
 use tenure_core::lease::{
-    Applied, Change, Due, Lease, Operation, Priority, Record, Rejection, Remaining, RequestNumber,
-    Rules, Running, TermEnd, Waiting,
+    Applied, Change, Due, Lease, LeaseDuration, Operation, Priority, Record, Rejection,
+    RequestNumber, Rules, Running, TermEnd, Waiting,
 };
 use tenure_core::time::millis;
 use tenure_core::wire::{LeaseView, Problem};
@@ -189,7 +189,7 @@ impl<'a> LeaseTransaction<'a> {
     /// A receiver that learns of changes of the lease.
     pub(super) fn subscribe(&mut self) -> watch::Receiver<u64> {
         self.arms_timer = true;
-        self.entry.interest().changed.subscribe()
+        self.entry.interest().subscribe()
     }
 
     /// Applies an operation by these rules.
@@ -336,7 +336,7 @@ impl<'a> LeaseTransaction<'a> {
         }
         let interest = &self.entry.interest;
         if let (true, Some(interest)) = (has_changes, interest) {
-            interest.changed.send_replace(self.entry.revision);
+            interest.send_replace(self.entry.revision);
         }
         if (interest.is_some() || self.inner.needs_timer(self.key))
             && let Some(at) = self.record().next_lapse(self.now)
@@ -404,10 +404,7 @@ impl<'a> LeaseTransaction<'a> {
     }
 
     fn change(&self, content: Content, cause: Cause, term: Option<TermRecord>) -> LeaseChange {
-        let remaining_ms = match self.record().remaining(self.now) {
-            Some(Remaining::Time(time)) => u64::try_from(time.as_millis()).ok(),
-            Some(Remaining::Forever) | None => None,
-        };
+        let remaining = self.record().remaining(self.now);
         LeaseChange {
             key: self.key.clone(),
             revision: 0,
@@ -415,7 +412,7 @@ impl<'a> LeaseTransaction<'a> {
             term: term.map(Box::new),
             cause,
             waiters: self.entry.waiters(),
-            remaining_ms,
+            remaining_ms: remaining.and_then(LeaseDuration::fixed).map(millis),
         }
     }
 }

@@ -114,9 +114,9 @@ impl LeaseBackend for HttpStore {
             let Some((election, _)) = renewals.first() else {
                 return Vec::new();
             };
-            let path = format!("v1/namespaces/{}/renew", election.namespace());
+            let path = format!("v1/namespaces/{}/renew", election.namespace);
             let one = |(election, lease_id): &(ElectionName, LeaseId)| RenewOne {
-                lease: election.name().to_string(),
+                lease: election.name.to_string(),
                 lease_id: wire_id(*lease_id),
             };
             let leases = renewals.iter().map(one).collect();

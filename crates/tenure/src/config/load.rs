@@ -246,7 +246,7 @@ pub fn roots_of(settings: &Settings) -> Result<RootCertificates, ConfigError> {
 pub fn cluster_of(settings: &Settings) -> Result<Name, ConfigError> {
     match settings.parse("bully.cluster")? {
         Some(cluster) => Ok(cluster),
-        None => Ok(election_of(settings)?.name().clone()),
+        None => Ok(election_of(settings)?.name),
     }
 }
 

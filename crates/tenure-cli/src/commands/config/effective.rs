@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use tenure::__cli::{Settings, is_secret};
 use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::ServedAccount;
-use tenure_server::EngineConfig;
 
 use crate::settings::serve::{self, StoreSettings};
 use crate::settings::{azure, limits, tls, with_any_election};
@@ -92,10 +91,7 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
     let mut serve = StoreSettings::new(settings)?;
     tls::open(settings)?;
     let mut azure = azure::config(settings)?;
-    let data_dir = match &serve.engine {
-        EngineConfig::Embedded { data_dir } => Some(data_dir.to_string_lossy()),
-        EngineConfig::Memory => None,
-    };
+    let data_dir = serve.data_dir.as_ref().map(|path| path.to_string_lossy());
     let engine = data_dir.as_ref().map_or(serve::MEMORY, |_| serve::EMBEDDED);
     let accounts: Vec<&str> = azure.accounts.iter().map(ServedAccount::name).collect();
     let values = [

@@ -13,7 +13,7 @@ use clap::Args;
 use tenure::__cli::{Scope, Settings};
 use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::{Azure, AzureConfig, ServedAccount};
-use tenure_server::{EngineConfig, Server, Store, StoreConfig, Tls};
+use tenure_server::{Server, Store, StoreConfig, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
@@ -69,7 +69,7 @@ impl Serve {
         let settings = self.settings()?;
         let StoreSettings {
             listen,
-            engine,
+            data_dir,
             limits,
         } = StoreSettings::new(&settings)?;
         for warning in limits.warnings() {
@@ -85,11 +85,11 @@ impl Serve {
                 no authentication");
         }
 
-        if let EngineConfig::Embedded { data_dir } = &engine {
+        if let Some(data_dir) = &data_dir {
             permissions::check_folder(data_dir);
         }
         let limits = open_files::raise_limit(limits);
-        let store = Store::open(StoreConfig::new(engine).with_limits(limits))?;
+        let store = Store::open(StoreConfig { data_dir, limits })?;
         let azure = azure
             .map(|config| Azure::open(&store, config))
             .transpose()?;
