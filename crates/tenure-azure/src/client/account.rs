@@ -17,7 +17,7 @@ use super::blob::AzureBlobError;
 /// a shared access signature. `Debug` shows neither.
 #[derive(Clone)]
 pub struct AzureAccount {
-    url: Url,
+    pub(super) url: Url,
     credential: Credential,
 }
 
@@ -140,10 +140,6 @@ impl AzureAccount {
     pub fn public_url(account: &str) -> Result<String, AzureBlobError> {
         check_name(account)?;
         Ok(format!("https://{account}.blob.core.windows.net"))
-    }
-
-    pub(super) const fn url(&self) -> &Url {
-        &self.url
     }
 
     /// Whether an eavesdropper could reuse the credential: a signature that is sent over plain http.

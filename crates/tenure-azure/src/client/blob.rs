@@ -29,9 +29,9 @@ use crate::protocol;
 /// ```
 #[derive(Clone)]
 pub struct AzureBlob {
-    account: AzureAccount,
-    container: Url,
-    blob: Url,
+    pub(super) account: AzureAccount,
+    pub(super) container: Url,
+    pub(super) blob: Url,
 }
 
 /// Why there can't be an election by this blob: the configuration must change. The text contains no
@@ -100,7 +100,7 @@ impl AzureBlob {
         {
             return Err(AzureBlobError::Blob(blob.into()));
         }
-        let container = below(account.url(), container);
+        let container = below(&account.url, container);
         let blob = below(&container, blob);
         Ok(Self {
             account,
@@ -142,7 +142,7 @@ impl AzureBlob {
             format!(
                 "plain http beyond this machine ({}): an eavesdropper can use the shared access \
                  signature; use https, or an account key, which is never sent",
-                self.account.url()
+                self.account.url
             )
         })
     }
@@ -162,18 +162,6 @@ impl AzureBlob {
             return Err(AzureBlobError::LockDelay(lock_delay));
         }
         Ok(())
-    }
-
-    pub(super) const fn account(&self) -> &AzureAccount {
-        &self.account
-    }
-
-    pub(super) const fn container(&self) -> &Url {
-        &self.container
-    }
-
-    pub(super) const fn resource(&self) -> &Url {
-        &self.blob
     }
 }
 

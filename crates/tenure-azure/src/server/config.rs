@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use tenure_server::{LimitError, LimitSetting};
 
-use super::auth::Bearer;
+use super::auth::AzureBearer;
 use super::blobs::StagedLimits;
 use super::names::is_account;
 
@@ -53,10 +53,6 @@ pub struct ServedAccount {
     pub(super) name: String,
     pub(super) keys: Vec<hmac::Key>,
 }
-
-/// The keys, the issuer and the audience of accepted bearer tokens.
-#[derive(Clone)]
-pub struct AzureBearer(pub(super) Bearer);
 
 /// An account or the keys of bearer tokens are wrong. No message has a key in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -233,34 +229,11 @@ impl ServedAccount {
     }
 }
 
-impl AzureBearer {
-    /// Accepts tokens that a key of this set (RFC 7517) signed, with this issuer and audience,
-    /// until they expire.
-    ///
-    /// # Errors
-    ///
-    /// [`AzureConfigError::KeySet`].
-    pub fn new(key_set: &str, issuer: &str, audience: &str) -> Result<Self, AzureConfigError> {
-        Bearer::new(key_set, issuer, audience)
-            .map(Self)
-            .map_err(AzureConfigError::KeySet)
-    }
-
-    /// The audience of Azure's own tokens for storage.
-    pub const AUDIENCE: &str = "https://storage.azure.com";
-}
-
 // Keys are secrets.
 impl fmt::Debug for ServedAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AzureAccount")
             .field("name", &self.name)
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for AzureBearer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AzureBearer")
     }
 }

@@ -200,7 +200,7 @@ impl StoreReport {
         };
         if let Err(error) = store.measure(service, election).await {
             let problem = error.get_ref().downcast_ref::<StoreError>();
-            store.answers |= !error.is_unreachable();
+            store.answers |= !matches!(error, BackendError::Unreachable(_));
             store.reachable |= matches!(problem, Some(StoreError::Problem(_)));
             store.error = Some(error.to_string());
         }

@@ -70,13 +70,7 @@ impl OnOverrun {
 
 /// The function of [`Config::with_term_hook`].
 #[derive(Clone)]
-pub(crate) struct TermHook(Arc<dyn Fn(&TermSummary) + Send + Sync>);
-
-impl TermHook {
-    pub(crate) fn call(&self, term: &TermSummary) {
-        (self.0)(term);
-    }
-}
+pub(crate) struct TermHook(pub(crate) Arc<dyn Fn(&TermSummary) + Send + Sync>);
 
 impl fmt::Debug for TermHook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
