@@ -314,7 +314,7 @@ async fn run_health_checks(leadership: Leadership, check: HealthCheck, clock: Cl
         }
         tokio::select! {
             _ = leadership.lost() => return,
-            answer = check.ask() => if let Err(error) = answer { break error },
+            answer = (check.ask)() => if let Err(error) = answer { break error },
             () = clock.sleep_until(clock.now() + check.timeout) => {
                 break format!("no answer within {:?}", check.timeout);
             }

@@ -216,21 +216,17 @@ async fn watch_lease(backend: SharedBackend, wait: Duration, changes: mpsc::Send
     let mut last = None;
     let mut revision = 0;
     loop {
-        let observed = match backend.lease_after(revision, wait).await {
-            Ok(Some(view)) => {
-                revision = view.revision;
-                state_of(&view)
-            }
-            Ok(None) => {
-                // Without a lease there is no revision to wait for.
-                revision = 0;
-                Observed::NoLeader
-            }
-            Err(error) => {
-                // The next answer may be another store's, with other revisions.
-                revision = 0;
-                Observed::Unknown(error.to_string())
-            }
+        let answer = backend.lease_after(revision, wait).await;
+        revision = match &answer {
+            Ok(Some(view)) => view.revision,
+            // Without a lease there is no revision to wait for. After an error the next answer may be
+            // another store's, with other revisions.
+            Ok(None) | Err(_) => 0,
+        };
+        let observed = match answer {
+            Ok(Some(view)) => state_of(&view),
+            Ok(None) => Observed::NoLeader,
+            Err(error) => Observed::Unknown(error.to_string()),
         };
         if last.as_ref().is_none_or(|last| observed.is_change(last)) {
             if changes.send(observed.clone()).await.is_err() {

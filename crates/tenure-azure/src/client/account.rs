@@ -87,10 +87,8 @@ impl AzureAccount {
             .map(|(name, value)| (name.trim(), value.trim()))
             .collect();
         let part = |name: &str| {
-            let mut found = parts
-                .iter()
-                .filter(|(known, _)| known.eq_ignore_ascii_case(name));
-            found.next().map(|(_, value)| *value)
+            let named = |(known, _): &&(&str, &str)| known.eq_ignore_ascii_case(name);
+            parts.iter().find(named).map(|(_, value)| *value)
         };
         if part("UseDevelopmentStorage").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             let url = format!("http://127.0.0.1:10000/{DEVELOPMENT_ACCOUNT}");

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use reqwest::Url;
-use tenure_core::ElectionName;
 use tenure_core::lease::candidate::Timings;
 use tenure_core::lease::{LeaseDuration, Rules};
 
@@ -107,19 +106,6 @@ impl AzureBlob {
             container,
             blob,
         })
-    }
-
-    /// The blob with the election's name, in the container with the name of its namespace.
-    ///
-    /// # Errors
-    ///
-    /// [`AzureBlobError`] if the namespace is not a valid container name.
-    pub fn of_election(
-        account: AzureAccount,
-        election: &ElectionName,
-    ) -> Result<Self, AzureBlobError> {
-        let (container, blob) = (election.namespace(), election.name());
-        Self::new(account, container.as_str(), blob.as_str())
     }
 
     /// The blob's URL, without any credential.

@@ -1,5 +1,6 @@
 //! The configuration of the protocol.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -145,13 +146,10 @@ impl AzureConfig {
         if self.accounts.is_empty() {
             return Err(AzureConfigError::NoAccount);
         }
-        for (at, account) in self.accounts.iter().enumerate() {
-            let name = account.name.clone();
-            if self.accounts[..at]
-                .iter()
-                .any(|earlier| earlier.name == name)
-            {
-                return Err(AzureConfigError::Twice(name));
+        let mut names = BTreeSet::new();
+        for account in &self.accounts {
+            if !names.insert(&account.name) {
+                return Err(AzureConfigError::Twice(account.name.clone()));
             }
         }
         if self.bearer.is_some() && !(self.over_tls || self.behind_tls) {

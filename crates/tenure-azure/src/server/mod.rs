@@ -121,7 +121,7 @@ impl Protocol for Azure {
     }
 
     fn needs_tls(&self) -> bool {
-        self.0.guard.relies_on_tls()
+        self.0.guard.over_tls
     }
 }
 

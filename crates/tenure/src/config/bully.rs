@@ -24,13 +24,15 @@ use crate::store::Endpoint;
 /// use tenure::config::Peer;
 ///
 /// let peer: Peer = "1@50=http://10.0.0.1:7500".parse()?;
-/// assert_eq!((peer.node().0, peer.priority(), peer.url()), (1, 50, "http://10.0.0.1:7500/"));
+/// assert_eq!((peer.node.0, peer.priority, peer.url()), (1, 50, "http://10.0.0.1:7500/"));
 /// # Ok::<(), tenure::config::PeerError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    pub(crate) node: NodeId,
-    pub(crate) priority: u32,
+    /// The member's node id.
+    pub node: NodeId,
+    /// The member's priority.
+    pub priority: u32,
     pub(crate) url: Url,
 }
 
@@ -57,18 +59,6 @@ impl Peer {
     #[must_use]
     pub fn with_priority(self, priority: u32) -> Self {
         Self { priority, ..self }
-    }
-
-    /// The member's node id.
-    #[must_use]
-    pub const fn node(&self) -> NodeId {
-        self.node
-    }
-
-    /// The member's priority.
-    #[must_use]
-    pub const fn priority(&self) -> u32 {
-        self.priority
     }
 
     /// The address on which the member listens.

@@ -31,7 +31,7 @@ pub(super) struct Guard {
     /// The keys for unknown accounts.
     unknown: Vec<hmac::Key>,
     bearer: Option<AzureBearer>,
-    over_tls: bool,
+    pub(super) over_tls: bool,
     behind_tls: bool,
     /// A request without a credential may do everything.
     is_open: bool,
@@ -78,10 +78,6 @@ impl Guard {
             behind_tls: config.behind_tls,
             is_open: config.unguarded,
         }
-    }
-
-    pub(super) const fn relies_on_tls(&self) -> bool {
-        self.over_tls
     }
 
     /// Whether requests come over TLS.
