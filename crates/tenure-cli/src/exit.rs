@@ -115,10 +115,9 @@ fn known_code(error: &(dyn Error + 'static)) -> Option<u8> {
 }
 
 fn of_backend(error: &BackendError) -> u8 {
-    if error.is_transient() {
-        UNREACHABLE
-    } else {
-        REFUSED
+    match error {
+        BackendError::Definite(_) => REFUSED,
+        _ => UNREACHABLE,
     }
 }
 

@@ -78,7 +78,7 @@ impl CandidateRuntime {
         let fingerprint = Fingerprint::of(rules, detection);
         let mut file = StateFile::open(&bully.state_dir, cluster, me, &fingerprint)?;
         if file.config_changed {
-            tracing::warn!(election = %config.election, %fingerprint,
+            tracing::warn!(election = %config.election, fingerprint = %fingerprint.text,
                 "the settings of the group have changed since the last start; all members must have the same");
         }
         let clock = &self.driver.clock;

@@ -49,8 +49,8 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
     let config = tenure::__cli::from_settings(&with_any_election(settings))?;
     let timings = config.timings();
     let is_set = |key| settings.origin(key).is_some();
-    let election = is_set("election").then(|| config.election().to_string());
-    let candidate = is_set("candidate").then(|| config.candidate().as_str());
+    let election = is_set("election").then(|| config.election.to_string());
+    let candidate = is_set("candidate").then(|| config.candidate.as_str());
     let servers: Vec<String> = config.servers().iter().map(ToString::to_string).collect();
     let ca_file = settings.text("ca_file")?.filter(|file| !file.is_empty());
     let on_overrun = settings.text("on_overrun")?.unwrap_or("report");
@@ -60,7 +60,7 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
         ("candidate", candidate.unwrap_or("host-pid-random").into()),
         ("servers", json!(servers)),
         ("ca_file", json!(ca_file)),
-        ("priority", config.priority().into()),
+        ("priority", config.priority.into()),
         ("lease_duration", duration(timings.lease_duration())),
         ("renew_interval", duration(timings.renew_interval())),
         ("renew_deadline", duration(timings.renew_deadline())),
@@ -70,9 +70,9 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
             "progress_deadline",
             timings.progress_deadline().map(duration).into(),
         ),
-        ("lock_delay", duration(config.lock_delay())),
+        ("lock_delay", duration(config.lock_delay)),
         ("on_overrun", on_overrun.into()),
-        ("strategy", config.strategy().name().into()),
+        ("strategy", config.strategy.name().into()),
         ("require_fencing", require_fencing.into()),
     ];
     let mut rows = rows(
