@@ -38,7 +38,7 @@ fn connection_string(address: SocketAddr) -> String {
 
 fn blob(account: AzureAccount) -> AzureBlob {
     let election = election();
-    let (container, blob) = (election.namespace(), election.name());
+    let (container, blob) = (election.namespace, election.name);
     AzureBlob::new(account, container.as_str(), blob.as_str()).expect("a blob")
 }
 
