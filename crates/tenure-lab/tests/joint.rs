@@ -120,11 +120,7 @@ impl Group {
     }
 
     fn kill(&mut self, id: u32) {
-        self.inject(Fault::Crash {
-            who: Target::Node(NodeId(id)),
-            machine: false,
-            back_after: None,
-        });
+        self.inject(Fault::Crash(Target::Node(NodeId(id)), None));
         self.run(1);
     }
 

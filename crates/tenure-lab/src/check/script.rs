@@ -122,12 +122,8 @@ impl ScriptBuilder<'_> {
 
     /// The machine loses power, without any refused connection, and is back at `back`, or never.
     pub(super) fn power_cut(&mut self, at: u64, who: u32, back: Option<u64>) {
-        let fault = Fault::Crash {
-            who: node(who),
-            machine: true,
-            back_after: back.map(|back| ms(back - at)),
-        };
-        self.at(at, fault);
+        let back_after = back.map(|back| ms(back - at));
+        self.at(at, Fault::PowerCut(node(who), back_after));
     }
 
     pub(super) fn start(&mut self, at: u64, who: u32) {

@@ -73,12 +73,8 @@ impl ElectionSetup {
         }
         // First all are up, and their detectors have heard of each other.
         for &node in &self.down {
-            let crash = Fault::Crash {
-                who: Target::Node(NodeId(node)),
-                machine: true,
-                back_after: None,
-            };
-            world.inject_after(LISTS / 2, crash);
+            let power_cut = Fault::PowerCut(Target::Node(NodeId(node)), None);
+            world.inject_after(LISTS / 2, power_cut);
         }
         world.run_until((LISTS + BEGINS) / 2);
         let before = world.traffic();

@@ -168,12 +168,7 @@ fn count(contestant: &Contestant, nodes: u32, seed: u64) -> Option<Growth> {
     let start = world.traffic();
     world.run_until(LASTS);
     let end = world.traffic();
-    let crash = Fault::Crash {
-        who: Target::Leader,
-        machine: false,
-        back_after: None,
-    };
-    world.inject_after(Duration::ZERO, crash);
+    world.inject_after(Duration::ZERO, Fault::Crash(Target::Leader, None));
     world.run_until(LASTS + SETTLED);
     if world.traffic().messages >= MOST_MESSAGES {
         return None;

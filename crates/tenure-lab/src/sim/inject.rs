@@ -17,13 +17,10 @@ impl World {
         }
         self.record(NodeId(0), EventKind::Fault(fault.to_string()));
         match fault {
-            Fault::Crash {
-                who,
-                machine,
-                back_after,
-            } => {
+            Fault::Crash(who, back_after) | Fault::PowerCut(who, back_after) => {
+                let machine_up = matches!(fault, Fault::Crash(..));
                 for node in self.resolve(*who) {
-                    self.crash(node, !machine);
+                    self.crash(node, machine_up);
                     self.back_after(node, *back_after);
                 }
             }
