@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure_core::detector::{
-    AskOptions, Detector, DetectorInput, DetectorOutput, Group, OnDemand, Verdict,
-};
+use tenure_core::detector::{AskOptions, Detector, DetectorInput, DetectorOutput, Group, OnDemand};
 use tenure_core::lease::candidate::EndReason;
 use tenure_core::{Incarnation, Instant, NodeId};
 
@@ -26,13 +24,6 @@ pub struct BaselineNode {
     leaves: bool,
     /// Messages that wait until a write is on disk, if one is pending.
     held: Option<Vec<(NodeId, Payload)>>,
-}
-
-/// A report of the detector.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum DetectorNotice {
-    Answer(NodeId, Verdict),
-    Suspected(NodeId),
 }
 
 impl BaselineNode {
@@ -118,29 +109,18 @@ impl BaselineNode {
         }
     }
 
-    pub(super) fn watch(&mut self, context: &Context<'_>, node: NodeId) {
-        self.detector
-            .handle_input(context.now, DetectorInput::Watch(node));
-    }
-
-    pub(super) fn unwatch(&mut self, context: &Context<'_>, node: NodeId) {
-        self.detector
-            .handle_input(context.now, DetectorInput::Unwatch(node));
+    /// Hands an input to the detector.
+    pub(super) fn detect(&mut self, context: &Context<'_>, input: DetectorInput) {
+        self.detector.handle_input(context.now, input);
     }
 
     pub(super) fn is_asked(&self, node: NodeId) -> bool {
         self.asked.contains(&node)
     }
 
-    pub(super) fn heard(&mut self, context: &Context<'_>, from: NodeId, incarnation: Incarnation) {
-        self.detector
-            .handle_input(context.now, DetectorInput::Heard { from, incarnation });
-    }
-
     pub(super) fn ask(&mut self, context: &Context<'_>, node: NodeId) {
         self.asked.insert(node);
-        self.detector
-            .handle_input(context.now, DetectorInput::Ask { node, ask: 0 });
+        self.detect(context, DetectorInput::Ask { node, ask: 0 });
     }
 
     pub(super) fn is_suspected(&self, node: NodeId) -> bool {
@@ -164,13 +144,10 @@ impl BaselineNode {
                     incarnation,
                     message,
                 };
-                self.detector.handle_input(context.now, input);
+                self.detect(context, input);
             }
             ProcessInput::Message { from, payload, .. } => return Some((from, payload)),
-            ProcessInput::Refused(node) => {
-                self.detector
-                    .handle_input(context.now, DetectorInput::Refused(node));
-            }
+            ProcessInput::Refused(node) => self.detect(context, DetectorInput::Refused(node)),
             ProcessInput::Wake => self.detector.handle_timeout(context.now),
             ProcessInput::Written => {
                 for (to, payload) in self.held.take().into_iter().flatten() {
@@ -191,24 +168,21 @@ impl BaselineNode {
         None
     }
 
-    /// The next report of the detector.
-    pub(super) fn poll_detector(&mut self, context: &mut Context<'_>) -> Option<DetectorNotice> {
-        while let Some(output) = self.detector.poll_output() {
-            match output {
+    /// Sends the messages of the detector until its next report.
+    pub(super) fn poll_detector(&mut self, context: &mut Context<'_>) -> Option<DetectorOutput> {
+        loop {
+            match self.detector.poll_output()? {
                 DetectorOutput::Send { to, message } => {
                     context.send(to, Payload::Detector(self.incarnation, message));
                 }
-                DetectorOutput::Answer { node, verdict, .. } => {
-                    self.asked.remove(&node);
-                    return Some(DetectorNotice::Answer(node, verdict));
+                report => {
+                    if let DetectorOutput::Answer { node, .. } = report {
+                        self.asked.remove(&node);
+                    }
+                    return Some(report);
                 }
-                DetectorOutput::Suspected(node) | DetectorOutput::Restarted(node, _) => {
-                    return Some(DetectorNotice::Suspected(node));
-                }
-                DetectorOutput::Trusted(_) => {}
             }
         }
-        None
     }
 
     /// The time of the next poll, up to a tenth earlier or later, so that members do not stay in step.

@@ -4,6 +4,7 @@
 //! election that is stuck starts again after a while.
 
 use serde::Serialize;
+use tenure_core::detector::DetectorInput;
 use tenure_core::{Instant, NodeId};
 
 use super::Baseline;
@@ -114,7 +115,7 @@ impl Baseline for Ring {
 
     fn start(&mut self, context: &mut Context<'_>) {
         for node in self.node.others() {
-            self.node.watch(context, node);
+            self.node.detect(context, DetectorInput::Watch(node));
         }
         self.campaign(context);
     }

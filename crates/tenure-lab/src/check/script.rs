@@ -1,6 +1,5 @@
 //! A fault script: faults in a certain order that random faults hardly ever hit.
 
-use std::fmt;
 use std::time::Duration;
 
 use tenure_core::NodeId;
@@ -14,7 +13,7 @@ use crate::sim::{Latency, Link, Rng, TaskStop};
 const SCRIPT: u64 = 4;
 
 /// Faults in a certain order; each seed varies their times.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct FaultScript {
     /// Its name on the command line.
     pub name: &'static str,
@@ -35,12 +34,6 @@ pub struct FaultScript {
     /// When all faults end.
     pub(super) faults_end: Duration,
     pub(super) script: fn(&mut ScriptBuilder<'_>),
-}
-
-impl fmt::Debug for FaultScript {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("FaultScript").field(&self.name).finish()
-    }
 }
 
 impl FaultScript {

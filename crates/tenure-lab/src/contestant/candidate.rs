@@ -9,7 +9,7 @@ use tenure_core::{Instant, NodeId, bully};
 
 use super::machine::Machine;
 use super::peer_link::PeerLink;
-use super::store_client::{Answered, StoreClient, node_of};
+use super::store_client::{InFlight, StoreClient, node_of};
 use crate::fault::Mutation;
 use crate::sim::{
     Context, EventKind, LeadershipClaim, Payload, Process, ProcessEffect, ProcessInput,
@@ -87,21 +87,16 @@ impl Candidate {
         context.now.earlier_by(self.behind)
     }
 
-    fn handle_answer(&mut self, context: &mut Context<'_>, answered: Option<Answered>) {
-        let Some(Answered {
-            attempt,
-            sent,
-            answer,
-        }) = answered
-        else {
+    fn handle_answer(&mut self, context: &mut Context<'_>, answered: Option<(InFlight, Answer)>) {
+        let Some((request, answer)) = answered else {
             return;
         };
         if self.has(Mutation::DeadlineFromReply) && matches!(answer, Answer::Held(_)) {
-            self.behind += context.now.since(sent);
+            self.behind += context.now.since(request.sent);
         }
         let now = self.now(context);
         self.machine
-            .handle_answer(now, attempt, answer, context.rng);
+            .handle_answer(now, request.attempt, answer, context.rng);
     }
 
     fn handle_persisted(&mut self, context: &mut Context<'_>) {

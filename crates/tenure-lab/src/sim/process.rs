@@ -143,7 +143,7 @@ impl Context<'_> {
 }
 
 /// Makes the processes of a simulation.
-pub trait ProcessFactory {
+pub trait ProcessFactory: fmt::Debug {
     /// The hosts.
     fn machines(&self) -> Vec<NodeId>;
 

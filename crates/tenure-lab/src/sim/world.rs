@@ -46,6 +46,7 @@ pub(super) enum Scheduled {
 }
 
 /// Hosts with their processes, and the network between them.
+#[derive(Debug)]
 pub struct World {
     pub(super) factory: Box<dyn ProcessFactory>,
     pub(super) now: Time,
@@ -65,15 +66,6 @@ pub struct World {
     pub(super) trace: Option<Vec<String>>,
     /// Reused between the steps.
     pub(super) effects: Vec<ProcessEffect>,
-}
-
-impl std::fmt::Debug for World {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("World")
-            .field("now", &self.now)
-            .field("hosts", &self.hosts)
-            .finish_non_exhaustive()
-    }
 }
 
 impl World {
