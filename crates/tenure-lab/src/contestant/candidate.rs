@@ -73,9 +73,6 @@ impl Candidate {
             peers.begun = true;
         }
         self.run(context);
-        if let Some(peers) = &mut self.peers {
-            peers.update_due(false);
-        }
     }
 
     fn has(&self, mutation: Mutation) -> bool {
@@ -197,7 +194,6 @@ impl Process for Candidate {
             }
             return;
         }
-        let is_message = matches!(input, ProcessInput::Message { .. });
         let is_wake = matches!(input, ProcessInput::Wake);
         let now = self.now(context);
         match input {
@@ -250,9 +246,6 @@ impl Process for Candidate {
             peers.report_late(context, &mut self.machine);
         }
         self.run(context);
-        if let Some(peers) = &mut self.peers {
-            peers.update_due(is_message);
-        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -77,8 +77,8 @@ impl ElectionSetup {
             world.inject_after(LISTS / 2, power_cut);
         }
         world.run_until((LISTS + BEGINS) / 2);
-        let before = world.traffic();
-        let network = world.network_mut();
+        let before = world.traffic;
+        let network = &mut world.network;
         network.sending = self.sending;
         network.everywhere = Link {
             latency: Latency::Constant(self.latency),
@@ -86,7 +86,7 @@ impl ElectionSetup {
         };
         world.run_until(ENDS);
         let begins = Time::after(BEGINS);
-        let since = world.history().iter().filter(|event| event.at >= begins);
+        let since = world.history.iter().filter(|event| event.at >= begins);
         let mut named = BTreeSet::new();
         let mut knows = begins;
         for event in since {
@@ -102,7 +102,7 @@ impl ElectionSetup {
         let leader = opinions.next().and_then(|(_, leader)| leader);
         let agree = leader.is_some() && opinions.all(|(_, it)| it == leader);
         let settled = agree && knows > begins;
-        let sent = world.traffic() - before;
+        let sent = world.traffic - before;
         ElectionOutcome {
             response: settled.then(|| knows.since(begins)),
             election: sent.election,

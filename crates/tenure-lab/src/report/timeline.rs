@@ -1,7 +1,6 @@
 //! The timeline of each host in one run: when it was up, led, was paused and ran its task.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use tenure_core::NodeId;
 
@@ -160,11 +159,13 @@ impl Machine {
 }
 
 fn secs(time: Time) -> f64 {
-    Duration::from_nanos(time.as_nanos()).as_secs_f64()
+    time.since(Time::default()).as_secs_f64()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn after(secs: u64) -> Time {

@@ -49,8 +49,10 @@ pub(super) enum Scheduled {
 #[derive(Debug)]
 pub struct World {
     pub(super) factory: Box<dyn ProcessFactory>,
-    pub(super) now: Time,
-    pub(super) network: Network,
+    /// True time.
+    pub now: Time,
+    /// The network.
+    pub network: Network,
     pub(super) hosts: BTreeMap<NodeId, Host>,
     pub(super) config: WorldConfig,
     pub(super) faults: Vec<Fault>,
@@ -60,9 +62,12 @@ pub struct World {
     pub(super) network_rng: Rng,
     pub(super) queue: Queue<Scheduled>,
     pub(super) receiver: Gate,
-    pub(super) history: Vec<HistoryEvent>,
-    pub(super) traffic: Traffic,
-    pub(super) traffic_log: TrafficLog,
+    /// The events so far, in order.
+    pub history: Vec<HistoryEvent>,
+    /// The messages so far.
+    pub traffic: Traffic,
+    /// The messages over time, if bytes are counted.
+    pub traffic_log: TrafficLog,
     pub(super) trace: Option<Vec<String>>,
     /// Reused between the steps.
     pub(super) effects: Vec<ProcessEffect>,
@@ -107,39 +112,10 @@ impl World {
         self
     }
 
-    /// The network.
-    pub const fn network_mut(&mut self) -> &mut Network {
-        &mut self.network
-    }
-
-    /// True time.
-    #[must_use]
-    pub const fn now(&self) -> Time {
-        self.now
-    }
-
     /// All hosts.
     #[must_use]
     pub fn machines(&self) -> Vec<NodeId> {
         self.hosts.keys().copied().collect()
-    }
-
-    /// The events so far, in order.
-    #[must_use]
-    pub fn history(&self) -> &[HistoryEvent] {
-        &self.history
-    }
-
-    /// The messages so far.
-    #[must_use]
-    pub const fn traffic(&self) -> Traffic {
-        self.traffic
-    }
-
-    /// The messages over time, if bytes are counted.
-    #[must_use]
-    pub const fn traffic_log(&self) -> &TrafficLog {
-        &self.traffic_log
     }
 
     /// A line for everything that happened, if [`with_trace`](Self::with_trace) was called.
