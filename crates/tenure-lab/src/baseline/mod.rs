@@ -24,7 +24,7 @@ pub use textbook::Textbook;
 use std::fmt;
 use std::time::Duration;
 
-use tenure_core::detector::DetectorOutput;
+use tenure_core::detector::{Detector, DetectorOutput};
 use tenure_core::{Incarnation, Instant, NodeId};
 
 use crate::contestant::Algorithm;
@@ -85,11 +85,15 @@ impl<B: Baseline> Process for B {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.due(), self.node().due()].into_iter().flatten().min()
+        let detector = self.node().detector.poll_timeout();
+        [self.due(), detector].into_iter().flatten().min()
     }
 
     fn claim(&self, _now: Instant) -> Option<LeadershipClaim> {
-        self.node().claim()
+        self.node().leads().then_some(LeadershipClaim {
+            epoch: None,
+            until: None,
+        })
     }
 }
 

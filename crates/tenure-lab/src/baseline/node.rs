@@ -8,7 +8,7 @@ use tenure_core::lease::candidate::EndReason;
 use tenure_core::{Incarnation, Instant, NodeId};
 
 use super::BaselineTimings;
-use crate::sim::{Context, DurableState, LeadershipClaim, Payload, ProcessEffect, ProcessInput};
+use crate::sim::{Context, DurableState, Payload, ProcessEffect, ProcessInput};
 
 /// The failure detector and the reports about the leader. A lower number is a better rank.
 #[derive(Debug)]
@@ -17,10 +17,10 @@ pub struct BaselineNode {
     pub(super) members: Vec<NodeId>,
     pub(super) timings: BaselineTimings,
     pub(super) incarnation: Incarnation,
-    detector: OnDemand,
+    pub(super) detector: OnDemand,
     /// The members with an open question.
-    asked: BTreeSet<NodeId>,
-    leader: Option<NodeId>,
+    pub(super) asked: BTreeSet<NodeId>,
+    pub(super) leader: Option<NodeId>,
     leaves: bool,
     /// Messages that wait until a write is on disk, if one is pending.
     held: Option<Vec<(NodeId, Payload)>>,
@@ -90,10 +90,6 @@ impl BaselineNode {
         self.leader == Some(self.me)
     }
 
-    pub(super) fn leader(&self) -> Option<NodeId> {
-        self.leader
-    }
-
     /// Changes the leader, and starts or stops the task.
     pub(super) fn set_leader(&mut self, context: &mut Context<'_>, leader: Option<NodeId>) {
         if self.leader == leader {
@@ -114,17 +110,9 @@ impl BaselineNode {
         self.detector.handle_input(context.now, input);
     }
 
-    pub(super) fn is_asked(&self, node: NodeId) -> bool {
-        self.asked.contains(&node)
-    }
-
     pub(super) fn ask(&mut self, context: &Context<'_>, node: NodeId) {
         self.asked.insert(node);
         self.detect(context, DetectorInput::Ask { node, ask: 0 });
-    }
-
-    pub(super) fn is_suspected(&self, node: NodeId) -> bool {
-        self.detector.is_suspected(node)
     }
 
     /// Handles the inputs that all baselines share, and returns the other messages.
@@ -188,17 +176,6 @@ impl BaselineNode {
     /// The time of the next poll, up to a tenth earlier or later, so that members do not stay in step.
     pub(super) fn next_poll(&self, context: &mut Context<'_>) -> Instant {
         context.now + jittered(context, self.timings.poll)
-    }
-
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.detector.poll_timeout()
-    }
-
-    pub(super) fn claim(&self) -> Option<LeadershipClaim> {
-        self.leads().then_some(LeadershipClaim {
-            epoch: None,
-            until: None,
-        })
     }
 }
 

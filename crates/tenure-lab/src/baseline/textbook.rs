@@ -85,7 +85,7 @@ impl Textbook {
     }
 
     fn forget_leader(&mut self, context: &mut Context<'_>) {
-        if let Some(leader) = self.node.leader() {
+        if let Some(leader) = self.node.leader {
             self.node.detect(context, DetectorInput::Unwatch(leader));
         }
         self.node.set_leader(context, None);
@@ -168,7 +168,7 @@ impl Baseline for Textbook {
     }
 
     fn handle_suspected(&mut self, context: &mut Context<'_>, node: NodeId) {
-        if self.node.leader() == Some(node) && self.state == State::Settled {
+        if self.node.leader == Some(node) && self.state == State::Settled {
             self.campaign(context);
         }
     }

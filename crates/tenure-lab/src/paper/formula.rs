@@ -1,4 +1,4 @@
-//! The printed formulas of the papers, and the correct ones for the printed algorithms.
+//! The longer formulas: as the papers print them, and correct ones for the printed algorithms.
 //!
 //! All times in T_m. `a` below is how many live members are worse than the winner, n - k.
 

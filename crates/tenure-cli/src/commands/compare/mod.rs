@@ -192,15 +192,17 @@ fn list() -> anyhow::Result<()> {
 }
 
 fn about(way: Algorithm) -> String {
+    let with = |quorum| if quorum { "with" } else { "without" };
     match way {
         Algorithm::Lease => "a lease in a store".into(),
         Algorithm::Bully { detector, quorum } => {
-            let with = if quorum { "with" } else { "without" };
-            format!("peers {with} a quorum, failure detector: {detector}")
+            format!(
+                "peers {} a quorum, failure detector: {detector}",
+                with(quorum)
+            )
         }
         Algorithm::Joint { quorum, .. } => {
-            let with = if quorum { "with" } else { "without" };
-            format!("a lease in a store, and peers {with} a quorum")
+            format!("a lease in a store, and peers {} a quorum", with(quorum))
         }
         Algorithm::Published => "Bully_FD as it was published".into(),
         Algorithm::Classic => "the Bully algorithm of Garcia-Molina".into(),

@@ -51,7 +51,7 @@ impl PublishedMember {
             }
             self.node.set_leader(context, self.machine.leader());
             for node in self.machine.asked() {
-                if !self.node.is_asked(node) {
+                if !self.node.asked.contains(&node) {
                     self.node.ask(context, node);
                 }
             }
