@@ -50,11 +50,7 @@ Exit codes:
 
 /// Success, or 1 if a check failed.
 pub(crate) fn success_if(passed: bool) -> ExitCode {
-    if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    ExitCode::from(u8::from(!passed))
 }
 
 /// The exit code of a program that ended with this status, as shells report it.
