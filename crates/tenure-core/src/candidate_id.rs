@@ -1,11 +1,10 @@
 //! The ids of candidates.
 
 use alloc::string::ToString as _;
-use alloc::sync::Arc;
 use core::fmt;
 use core::str::FromStr;
 
-use crate::NodeId;
+use crate::{InlineStr, NodeId};
 
 /// Longest candidate id, in bytes: most host names fit with a process id and a random suffix. It
 /// bounds the memory of every held lease.
@@ -16,13 +15,13 @@ pub const MAX_CANDIDATE_ID_LEN: usize = 256;
 /// It should be unique per start of a process, so that readers can tell two processes on one host
 /// apart. It proves nothing; the proof of holding a lease is the [`LeaseId`](crate::lease::LeaseId).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CandidateId(Arc<str>);
+pub struct CandidateId(InlineStr);
 
 impl CandidateId {
     /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_str()
     }
 }
 
@@ -42,7 +41,7 @@ impl FromStr for CandidateId {
         } else if let Some(character) = text.chars().find(|c| !c.is_ascii_graphic()) {
             Err(CandidateIdError::Character { character })
         } else {
-            Ok(Self(text.into()))
+            Ok(Self(InlineStr::of([text])))
         }
     }
 }
@@ -50,7 +49,7 @@ impl FromStr for CandidateId {
 /// The id of a group's member: its node id.
 impl From<NodeId> for CandidateId {
     fn from(node: NodeId) -> Self {
-        Self(node.to_string().into())
+        Self(InlineStr::of([&node.to_string()]))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tenure_core::NodeId;
 
 use super::{Claims, Promises};
-use crate::sim::{HistoryEventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     if !history
@@ -59,7 +59,13 @@ mod tests {
 
     #[test]
     fn a_follower_of_another_one_and_a_second_leader_are_found() {
-        let sees = |node, leader| (102, node, HistoryEventKind::SeesLeader(Some(NodeId(leader))));
+        let sees = |node, leader| {
+            (
+                102,
+                node,
+                HistoryEventKind::SeesLeader(Some(NodeId(leader))),
+            )
+        };
         let begin = [
             (1, 1, HistoryEventKind::Started),
             (1, 2, HistoryEventKind::Started),

@@ -1,7 +1,7 @@
 //! A receiver that checks epochs accepts no write of an earlier leader after one of a later leader.
 
 use super::Promises;
-use crate::sim::{HistoryEventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let mut greatest = None;

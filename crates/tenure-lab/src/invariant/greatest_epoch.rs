@@ -1,7 +1,7 @@
 //! After the faults the leader has the greatest epoch, so that receivers take its writes.
 
 use super::Promises;
-use crate::sim::{HistoryEventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     if !history

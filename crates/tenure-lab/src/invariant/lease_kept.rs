@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Promises;
-use crate::sim::{HistoryEventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 /// A lease may be shorter than its duration by one part in this: clocks may be fast.
 const CLOCKS: u32 = 50;
@@ -68,7 +68,10 @@ mod tests {
         assert!(check(&history(early), &PROMISES).is_err());
         let in_time = begin.clone().into_iter().chain([granted(2, 20)]);
         assert_eq!(check(&history(in_time), &PROMISES), Ok(()));
-        let given_up = [(6, 0, HistoryEventKind::LeaseGivenUp(epoch(1))), granted(2, 6)];
+        let given_up = [
+            (6, 0, HistoryEventKind::LeaseGivenUp(epoch(1))),
+            granted(2, 6),
+        ];
         let given_up = begin.into_iter().chain(given_up);
         assert_eq!(check(&history(given_up), &PROMISES), Ok(()));
     }

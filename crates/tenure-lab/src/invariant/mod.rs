@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use tenure_core::NodeId;
 
-use crate::sim::{HistoryEventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 /// The guarantees of a contestant under certain faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ mod made_up {
     use tenure_core::{Epoch, NodeId};
 
     use super::Promises;
-    use crate::sim::{HistoryEventKind, HistoryEvent, Time};
+    use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
     pub(super) const PROMISES: Promises = Promises {
         one_leader: true,

@@ -1,7 +1,7 @@
 //! At any instant at most one process leads in its own opinion.
 
 use super::{Claims, Promises};
-use crate::sim::{HistoryEventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let mut claims = Claims::default();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tenure_core::NodeId;
 
 use super::Promises;
-use crate::sim::{HistoryEventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let mut seen: BTreeMap<NodeId, NodeId> = BTreeMap::new();
@@ -44,7 +44,11 @@ mod tests {
         let sees = |leader| HistoryEventKind::SeesLeader(Some(NodeId(leader)));
         let apart = history([(1, 1, sees(1)), (2, 3, sees(1)), (9, 2, sees(2))]);
         assert!(check(&apart, &PROMISES).is_err());
-        let stopped = [(1, 1, sees(1)), (2, 1, HistoryEventKind::Stopped), (9, 2, sees(2))];
+        let stopped = [
+            (1, 1, sees(1)),
+            (2, 1, HistoryEventKind::Stopped),
+            (9, 2, sees(2)),
+        ];
         assert_eq!(check(&history(stopped), &PROMISES), Ok(()));
         let moved = [
             (1, 3, sees(1)),

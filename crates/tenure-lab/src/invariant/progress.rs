@@ -1,7 +1,7 @@
 //! Soon after the faults there is a leader, and it goes on leading.
 
 use super::{Claims, Promises};
-use crate::sim::{HistoryEventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], promises: &Promises) -> Result<(), (Time, String)> {
     if let Some(flood) = history
@@ -42,7 +42,13 @@ mod tests {
 
     #[test]
     fn a_flood_of_messages_is_found() {
-        assert!(check(&history([(3, 0, HistoryEventKind::MessageFlood)]), &PROMISES).is_err());
+        assert!(
+            check(
+                &history([(3, 0, HistoryEventKind::MessageFlood)]),
+                &PROMISES
+            )
+            .is_err()
+        );
     }
 
     #[test]

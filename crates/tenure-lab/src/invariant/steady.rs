@@ -1,14 +1,17 @@
 //! While only other members crash and start, the leader goes on leading.
 
 use super::Promises;
-use crate::sim::{HistoryEventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let faults = history
         .iter()
         .skip_while(|event| !matches!(event.kind, HistoryEventKind::Fault(_)));
     for event in faults.take_while(|event| event.kind != HistoryEventKind::FaultsOver) {
-        if matches!(event.kind, HistoryEventKind::Yields | HistoryEventKind::TermEnded(_)) {
+        if matches!(
+            event.kind,
+            HistoryEventKind::Yields | HistoryEventKind::TermEnded(_)
+        ) {
             let what = format!("{} no longer leads, and had no fault", event.node);
             return Err((event.at, what));
         }

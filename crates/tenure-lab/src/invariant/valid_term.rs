@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tenure_core::NodeId;
 
 use super::{Claims, Promises};
-use crate::sim::{HistoryEventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     // Tasks whose process has not claimed leadership yet. It does so at the same instant.
@@ -20,7 +20,9 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
         }
         let valid_until = claims.0.get(&event.node);
         match event.kind {
-            HistoryEventKind::TaskStarted(_) if valid_until.is_none_or(|until| *until <= event.at) => {
+            HistoryEventKind::TaskStarted(_)
+                if valid_until.is_none_or(|until| *until <= event.at) =>
+            {
                 started.insert(event.node, event.at);
             }
             HistoryEventKind::Claims(_, until) if event.at < until => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::NodeId;
 
-use crate::sim::{HistoryEventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 /// The figures of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

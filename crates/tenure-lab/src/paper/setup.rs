@@ -9,8 +9,8 @@ use crate::baseline::{self, Baseline, BaselineTimings};
 use crate::contestant::Algorithm;
 use crate::fault::{Fault, Target};
 use crate::sim::{
-    Context, DurableState, HistoryEventKind, Latency, LeadershipClaim, Link, Process, ProcessFactory,
-    ProcessInput, Sending, Time, World, WorldConfig,
+    Context, DurableState, HistoryEventKind, Latency, LeadershipClaim, Link, Process,
+    ProcessFactory, ProcessInput, Sending, Time, World, WorldConfig,
 };
 
 /// The situation at the beginning of an election. Members are numbered from 1, the best one first;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tenure_core::NodeId;
 
-use crate::sim::{HistoryEventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 /// One run, host by host.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -76,7 +76,9 @@ impl Timeline {
                     let at = secs(at);
                     faults.extend((faults.last() != Some(&at)).then_some(at));
                 }
-                HistoryEventKind::RunEnded => machines.values_mut().for_each(|machine| machine.stops(at)),
+                HistoryEventKind::RunEnded => {
+                    machines.values_mut().for_each(|machine| machine.stops(at))
+                }
                 HistoryEventKind::FaultsOver | HistoryEventKind::MessageFlood => {}
                 what => machines.entry(*node).or_default().handle(at, what),
             }

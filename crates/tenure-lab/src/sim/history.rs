@@ -89,7 +89,9 @@ impl fmt::Display for HistoryEvent {
             HistoryEventKind::Paused(until) => write!(f, "is frozen until {until}"),
             HistoryEventKind::Resumed => f.write_str("goes on"),
             HistoryEventKind::Claims(epoch, Time::NEVER) => write!(f, "leads, {}", number(epoch)),
-            HistoryEventKind::Claims(epoch, until) => write!(f, "leads until {until}, {}", number(epoch)),
+            HistoryEventKind::Claims(epoch, until) => {
+                write!(f, "leads until {until}, {}", number(epoch))
+            }
             HistoryEventKind::Yields => f.write_str("no longer leads"),
             HistoryEventKind::TaskStarted(epoch) => write!(f, "task starts, {}", number(epoch)),
             HistoryEventKind::TaskEnded(epoch) => write!(f, "task ended, {}", number(epoch)),
@@ -105,7 +107,9 @@ impl fmt::Display for HistoryEvent {
                     "lease of epoch {epoch} runs from {from} for {duration:?}"
                 )
             }
-            HistoryEventKind::LeaseGivenUp(epoch) => write!(f, "lease of epoch {epoch} is released"),
+            HistoryEventKind::LeaseGivenUp(epoch) => {
+                write!(f, "lease of epoch {epoch} is released")
+            }
             HistoryEventKind::Wrote { epoch, taken: true } => {
                 write!(f, "write accepted, {}", number(epoch))
             }

@@ -75,8 +75,9 @@ fn a_message_takes_as_long_as_its_way_and_a_cut_way_takes_none() {
     world.run_until(Duration::from_millis(3_900));
     assert_eq!(world.seen_leaders(), [(one, Some(one)), (two, Some(two))]);
     world.run_until(Duration::from_millis(4_010));
-    let heard =
-        |event: &HistoryEvent| event.node == two && event.kind == HistoryEventKind::SeesLeader(Some(one));
+    let heard = |event: &HistoryEvent| {
+        event.node == two && event.kind == HistoryEventKind::SeesLeader(Some(one))
+    };
     let heard = world.history.iter().find(|event| heard(event));
     assert!(heard.is_some_and(|heard| heard.at >= Time::after(Duration::from_secs(4))));
 

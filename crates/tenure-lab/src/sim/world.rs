@@ -10,8 +10,8 @@ use tenure_core::{Epoch, NodeId};
 use super::host::Host;
 use super::queue::Queue;
 use super::{
-    Clock, HistoryEventKind, HistoryEvent, Network, Payload, ProcessEffect, ProcessFactory, Rng, Time,
-    Traffic, TrafficLog, WorldConfig,
+    Clock, HistoryEvent, HistoryEventKind, Network, Payload, ProcessEffect, ProcessFactory, Rng,
+    Time, Traffic, TrafficLog, WorldConfig,
 };
 use crate::fault::{Fault, Target};
 

@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::events::Events;
-use crate::model::{ChangeSet, LeaseKey, LeaseVersion};
+use crate::model::{ChangeSet, LeaseChange, LeaseKey, LeaseVersion};
 
 use group_commit::{GroupCommit, STALL};
 use ticket::Outcome;
@@ -32,7 +31,7 @@ pub(crate) struct CommitQueue {
     state: Mutex<State>,
     wake: Condvar,
     durability: Durability,
-    events: Arc<Events>,
+    subscriber: Box<dyn Subscriber>,
 }
 
 /// When a change is durable.
@@ -42,6 +41,13 @@ pub(crate) enum Durability {
     OnDisk,
     /// At once: the store is in memory.
     InMemory,
+}
+
+/// Learns of changes.
+pub(crate) trait Subscriber: fmt::Debug + Send + Sync {
+    /// These changes are durable. Calls come in the order of revisions, and no lock of the table is held
+    /// unless the store is in memory.
+    fn committed(&self, changes: Vec<LeaseChange>);
 }
 
 #[derive(Debug, Default)]
@@ -94,7 +100,7 @@ const BATCH_BYTES: usize = 1024 * 1024;
 
 impl CommitQueue {
     /// A queue whose revisions go on after `last`.
-    pub(crate) fn new(last: u64, durability: Durability, events: Arc<Events>) -> Self {
+    pub(crate) fn new(last: u64, durability: Durability, subscriber: Box<dyn Subscriber>) -> Self {
         Self {
             durable: AtomicU64::new(last),
             state: Mutex::new(State {
@@ -103,7 +109,7 @@ impl CommitQueue {
             }),
             wake: Condvar::new(),
             durability,
-            events,
+            subscriber,
         }
     }
 
@@ -125,7 +131,7 @@ impl CommitQueue {
         if self.durability == Durability::InMemory {
             self.durable.store(last, Ordering::Release);
             // Under the lock, so that calls come in the order of revisions.
-            self.events.publish(set.changes);
+            self.subscriber.committed(set.changes);
             return (last, None);
         }
         let ticket = state.push(set);
@@ -257,7 +263,7 @@ impl CommitQueue {
     /// Tells the subscriber of changes that were published, in the order in which they were taken.
     pub(crate) fn announce(&self, sets: Vec<ChangeSet>) {
         let changes = sets.into_iter().flat_map(|set| set.changes);
-        self.events.publish(changes.collect());
+        self.subscriber.committed(changes.collect());
     }
 
     /// Returns the changes of the batch that was taken, and everything that is queued behind it and may rest

@@ -3,7 +3,7 @@ use std::sync::mpsc;
 use tenure_core::lease::Record;
 
 use super::*;
-use crate::model::{Cause, Content, Deleted, LeaseChange};
+use crate::model::{Cause, Content, Deleted};
 
 impl CommitQueue {
     /// The last revision.
@@ -18,8 +18,16 @@ impl Ticket {
     }
 }
 
+/// A subscriber that is not interested.
+#[derive(Debug)]
+struct Nobody;
+
+impl Subscriber for Nobody {
+    fn committed(&self, _: Vec<LeaseChange>) {}
+}
+
 fn queue(last: u64, durability: Durability) -> CommitQueue {
-    CommitQueue::new(last, durability, Arc::new(Events::after(last)))
+    CommitQueue::new(last, durability, Box::new(Nobody))
 }
 
 fn set() -> ChangeSet {

@@ -13,7 +13,6 @@
 //! lost connection, takes missed events from the ring. If the ring does not reach back so far, the
 //! watcher gets a reset and must read the leases.
 
-mod log;
 mod published;
 mod ring;
 mod topic;
@@ -87,10 +86,8 @@ impl Events {
         }
     }
 
-    /// These changes are durable. Calls come in order of revisions, and no lock of the table is held
-    /// unless the store is in memory.
-    pub(crate) fn publish(&self, changes: Vec<LeaseChange>) {
-        changes.iter().for_each(log::log);
+    /// These changes are durable. Calls come in order of revisions.
+    pub(crate) fn publish(&self, changes: impl IntoIterator<Item = LeaseChange>) {
         let mut published = self.lock();
         // A watcher that begins at this moment finds undispatched events in the ring.
         let is_any_watched = self.topics.is_any_watched();

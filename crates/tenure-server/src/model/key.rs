@@ -3,9 +3,9 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use tenure_core::Name;
+use tenure_core::{InlineStr, Name};
 
 /// `namespace/lease`, and its hash.
 ///
@@ -16,7 +16,7 @@ use tenure_core::Name;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeaseKey {
     // First, because keys are in the order of their texts.
-    text: Arc<str>,
+    text: InlineStr,
     hash: u64,
 }
 
@@ -37,7 +37,7 @@ impl LeaseKey {
     /// `namespace/lease`.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.text
+        self.text.as_str()
     }
 
     pub(crate) fn namespace(&self) -> &str {
@@ -58,7 +58,7 @@ impl LeaseKey {
     }
 
     fn of_names(namespace: &str, lease: &str) -> Self {
-        let text: Arc<str> = format!("{namespace}/{lease}").into();
+        let text = InlineStr::of([namespace, "/", lease]);
         let hash = HASHER.hash_one(text.as_bytes());
         Self { hash, text }
     }

@@ -19,6 +19,7 @@ mod permit;
 mod transaction;
 
 mod commit_thread;
+mod subscribers;
 mod threads;
 
 use std::io;
@@ -114,6 +115,7 @@ impl Store {
             None => Durability::InMemory,
         };
         let events = Arc::new(Events::after(loaded.revision));
+        let subscriber = Box::new(Arc::clone(&events));
         let deleted = std::mem::take(&mut loaded.deleted);
         let (floor, now) = (loaded.floor, clock.now());
         // A restored backup's floor stands for grants that this store does not know of, so leases
@@ -123,7 +125,7 @@ impl Store {
             (key, Entry::new(record, revision))
         });
         let inner = Arc::new(Inner {
-            commit_queue: CommitQueue::new(loaded.revision, durability, Arc::clone(&events)),
+            commit_queue: CommitQueue::new(loaded.revision, durability, subscriber),
             events,
             documents: Mutex::new(loaded.documents),
             floor: AtomicU64::new(floor.map_or(0, |floor| floor.get() + 1)),

@@ -1,12 +1,24 @@
-//! The log of durable changes.
+//! The subscribers to durable changes: the log file and the watchers.
+
+use std::sync::Arc;
 
 use tenure_core::lease::Change;
 use tracing::{debug, info};
 
+use crate::commit_queue::Subscriber;
+use crate::events::Events;
 use crate::model::{Cause, LeaseChange};
 
+/// Logs changes and publishes them as events.
+impl Subscriber for Arc<Events> {
+    fn committed(&self, changes: Vec<LeaseChange>) {
+        changes.iter().for_each(log);
+        self.publish(changes);
+    }
+}
+
 /// Logs a change. Lease ids are secrets and stay out.
-pub(super) fn log(change: &LeaseChange) {
+fn log(change: &LeaseChange) {
     let (namespace, lease) = (change.key.namespace(), change.key.lease());
     let grant = change.stored().and_then(|stored| stored.grant.as_ref());
     let holder = grant.map_or("", |grant| grant.holder.as_str());
