@@ -4,7 +4,7 @@ use tenure::store::State;
 use tenure_tests::Limit;
 use tenure_tests::azurite::Azurite;
 
-use super::{candidate, client, election, lead_by_odd_name, lead_in_turns};
+use super::{candidate, client, lead_by_odd_name, lead_in_turns};
 
 #[tokio::test]
 async fn candidates_lead_one_after_the_other_with_azurite() {
@@ -16,7 +16,7 @@ async fn candidates_lead_one_after_the_other_with_azurite() {
     let journal = lead_in_turns(azurite.address(), 4).await;
     journal.assert_one_at_a_time();
     let client = client(azurite.address());
-    let lease = async || client.lease(&election()).await.unwrap().unwrap();
+    let lease = async || client.lease().await.unwrap().unwrap();
     assert_eq!(lease().await.state, State::Available);
 
     let leader = candidate("leader", azurite.address()).await;

@@ -37,7 +37,9 @@ fn connection_string(address: SocketAddr) -> String {
 }
 
 fn blob(account: AzureAccount) -> AzureBlob {
-    AzureBlob::of_election(account, &election()).expect("a blob")
+    let election = election();
+    let (container, blob) = (election.namespace, election.name);
+    AzureBlob::new(account, container.as_str(), blob.as_str()).expect("a blob")
 }
 
 fn blob_at(address: SocketAddr) -> AzureBlob {
@@ -89,7 +91,7 @@ impl World {
     }
 
     async fn lease(&self) -> Option<LeaseView> {
-        self.client.lease(&election()).await.expect("an answer")
+        self.client.lease().await.expect("an answer")
     }
 }
 

@@ -53,11 +53,7 @@ Exit codes:
 
 /// Success, or 1 if a check failed.
 pub(crate) fn success_if(passed: bool) -> ExitCode {
-    if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    ExitCode::from(u8::from(!passed))
 }
 
 /// The exit code of a program that ended with this status, as shells report it.
@@ -119,11 +115,11 @@ fn known_code(error: &(dyn Error + 'static)) -> Option<u8> {
 
 fn of_backend(error: &BackendError) -> u8 {
     if let Some(error) = error.get_ref().downcast_ref() {
-        of_store(error)
-    } else if error.is_transient() {
-        UNREACHABLE
-    } else {
-        REFUSED
+        return of_store(error);
+    }
+    match error {
+        BackendError::Definite(_) => REFUSED,
+        _ => UNREACHABLE,
     }
 }
 

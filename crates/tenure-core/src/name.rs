@@ -92,31 +92,15 @@ pub enum NameError {
 /// The full name of an election, `namespace/name`. A name without a namespace is in `default`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ElectionName {
-    namespace: Name,
-    name: Name,
+    /// The namespace that the election is in.
+    pub namespace: Name,
+    /// The election's name in its namespace: the name of its lease.
+    pub name: Name,
 }
 
 impl ElectionName {
     /// The namespace of a name that has none.
     pub const DEFAULT_NAMESPACE: &str = "default";
-
-    /// The election `name` in `namespace`.
-    #[must_use]
-    pub const fn new(namespace: Name, name: Name) -> Self {
-        Self { namespace, name }
-    }
-
-    /// The namespace that the election is in.
-    #[must_use]
-    pub const fn namespace(&self) -> &Name {
-        &self.namespace
-    }
-
-    /// The election's name in its namespace: the name of its lease.
-    #[must_use]
-    pub const fn name(&self) -> &Name {
-        &self.name
-    }
 }
 
 impl fmt::Display for ElectionName {
@@ -132,7 +116,10 @@ impl FromStr for ElectionName {
         let (namespace, name) = text
             .split_once('/')
             .unwrap_or((Self::DEFAULT_NAMESPACE, text));
-        Ok(Self::new(namespace.parse()?, name.parse()?))
+        Ok(Self {
+            namespace: namespace.parse()?,
+            name: name.parse()?,
+        })
     }
 }
 
@@ -176,7 +163,7 @@ mod tests {
         assert_eq!(short.to_string(), "default/nightly");
         let full: ElectionName = "billing/nightly".parse().unwrap();
         assert_eq!(
-            (full.namespace().as_str(), full.name().as_str()),
+            (full.namespace.as_str(), full.name.as_str()),
             ("billing", "nightly")
         );
         for bad in ["/x", "x/", "a/b/c", ""] {

@@ -7,7 +7,7 @@ use tenure_core::{NodeId, Random};
 use tenure_lab::contestant::{Algorithm, Cluster, Contestant, DetectorKind};
 use tenure_lab::fault::{Fault, Target};
 use tenure_lab::invariant::{self, Promises};
-use tenure_lab::sim::{EventKind, Latency, Link, Rng, TaskStop, World, WorldConfig};
+use tenure_lab::sim::{HistoryEventKind, Latency, Link, Rng, TaskStop, World, WorldConfig};
 
 /// Long enough for the lease of a leader that has crashed, several elections and the store's
 /// timeouts.
@@ -92,7 +92,7 @@ impl Group {
     }
 
     fn set_link(&mut self, loss: u32) {
-        self.world.network_mut().everywhere = Link {
+        self.world.network.everywhere = Link {
             latency: Latency::Uniform(ms(1), ms(11)),
             loss,
             late: (100_000, ms(140)),
@@ -120,11 +120,7 @@ impl Group {
     }
 
     fn kill(&mut self, id: u32) {
-        self.inject(Fault::Crash {
-            who: Target::Node(NodeId(id)),
-            machine: false,
-            back_after: None,
-        });
+        self.inject(Fault::Crash(Target::Node(NodeId(id)), None));
         self.run(1);
     }
 
@@ -148,7 +144,7 @@ impl Group {
     /// Cuts the links of a member, or restores them.
     fn reach(&mut self, id: u32, store: bool, peers: bool) {
         self.reaches[id as usize] = (store, peers);
-        let network = self.world.network_mut();
+        let network = &mut self.world.network;
         network.heal();
         for one in 1..=self.members {
             for other in 0..=self.members {
@@ -166,14 +162,14 @@ impl Group {
     }
 
     fn run(&mut self, millis: u64) {
-        let now = Duration::from_nanos(self.world.now().as_nanos());
+        let now = self.world.now.since(tenure_lab::sim::Time::default());
         self.world.run_until(now + ms(millis));
-        for event in &self.world.history()[self.read..] {
-            if let EventKind::TaskStarted(_) = event.kind {
+        for event in &self.world.history[self.read..] {
+            if let HistoryEventKind::TaskStarted(_) = event.kind {
                 self.terms.push(self.by[event.node.0 as usize]);
             }
         }
-        self.read = self.world.history().len();
+        self.read = self.world.history.len();
     }
 
     fn leader(&self) -> Option<u32> {
@@ -210,7 +206,7 @@ impl Group {
             steady: false,
             settles_within: ms(LONG),
         };
-        if let Err(violation) = invariant::check(self.world.history(), &promises) {
+        if let Err(violation) = invariant::check(&self.world.history, &promises) {
             self.fail(&violation.to_string());
         }
     }

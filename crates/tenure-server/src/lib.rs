@@ -63,7 +63,7 @@ mod scans;
 mod timer;
 
 pub use clock::WrongClock;
-pub use config::{EngineConfig, LimitError, LimitSetting, Limits, StoreConfig};
+pub use config::{LimitError, LimitSetting, Limits, StoreConfig};
 pub use engine::{BackupError, Contents, Document, Existing, OpenError, RestoreError, Restored};
 pub use engine::{backup, restore};
 pub use http::{Protocol, Route, router, routes};

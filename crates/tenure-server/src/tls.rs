@@ -37,24 +37,14 @@ struct Pem {
 /// content of the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}", path.display())]
+#[non_exhaustive]
 pub struct TlsError {
-    setting: &'static str,
-    path: PathBuf,
-    reason: String,
-}
-
-impl TlsError {
     /// The setting that names the file: `certificate` or `key`.
-    #[must_use]
-    pub const fn setting(&self) -> &'static str {
-        self.setting
-    }
-
+    pub setting: &'static str,
+    /// The file.
+    pub path: PathBuf,
     /// The reason.
-    #[must_use]
-    pub fn reason(&self) -> &str {
-        &self.reason
-    }
+    pub reason: String,
 }
 
 impl Tls {

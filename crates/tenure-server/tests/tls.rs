@@ -176,7 +176,7 @@ async fn new_connections_get_a_new_certificate_and_never_a_wrong_one() {
     assert_eq!(tls.reload(), Ok(false));
     // Half of a change: the key does not belong to the certificate.
     fs::write(files.certificate(), new.cert.pem()).unwrap();
-    assert_eq!(tls.reload().unwrap_err().setting(), "key");
+    assert_eq!(tls.reload().unwrap_err().setting, "key");
     assert_ok(&client(&running, &old).renew("a", 1).await);
     files.write(&new);
     assert_eq!(tls.reload(), Ok(true));
@@ -226,8 +226,8 @@ fn an_error_in_a_file_of_tls_names_the_file() {
         fs::write(files.certificate(), in_certificate).unwrap();
         fs::write(files.key(), in_key).unwrap();
         let error = Tls::open(files.certificate(), files.key()).unwrap_err();
-        let (told, reason) = (error.to_string(), error.reason());
-        assert_eq!(error.setting(), setting, "{told}");
+        let (told, reason) = (error.to_string(), &error.reason);
+        assert_eq!(error.setting, setting, "{told}");
         assert!(reason.contains(part), "{part}: {told}");
         assert!(told.contains(&format!("{setting}.pem")), "{told}");
         // The message has no part of the key.
@@ -238,5 +238,5 @@ fn an_error_in_a_file_of_tls_names_the_file() {
     let error = Tls::open(&missing, files.key()).unwrap_err();
     assert!(error.to_string().contains("missing.pem"), "{error}");
     let error = Tls::open(files.certificate(), &missing).unwrap_err();
-    assert_eq!(error.setting(), "key");
+    assert_eq!(error.setting, "key");
 }

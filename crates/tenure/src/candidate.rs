@@ -14,7 +14,7 @@ use tokio::task::JoinError;
 
 use crate::candidate_runtime::{CandidateRuntime, StartError};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, TermHook};
 use crate::guarantee::Guarantee;
 use crate::health::HealthCheck;
 use crate::leadership::Leadership;
@@ -291,8 +291,8 @@ impl Candidate {
             reason,
             error,
         };
-        if let Some(hook) = &self.driver.config.term_hook {
-            hook.call(&term);
+        if let Some(TermHook(hook)) = &self.driver.config.term_hook {
+            hook(&term);
         }
         Ok(Some(term))
     }
@@ -318,7 +318,7 @@ async fn run_health_checks(leadership: Leadership, check: HealthCheck, clock: Cl
         }
         tokio::select! {
             _ = leadership.lost() => return,
-            answer = check.ask() => if let Err(error) = answer { break error },
+            answer = (check.ask)() => if let Err(error) = answer { break error },
             () = clock.sleep_until(clock.now() + check.timeout) => {
                 break format!("no answer within {:?}", check.timeout);
             }

@@ -24,7 +24,7 @@ type Answer = BoxFuture<'static, Result<(), String>>;
 pub struct HealthCheck {
     pub(crate) interval: Duration,
     pub(crate) timeout: Duration,
-    ask: Arc<dyn Fn() -> Answer + Send + Sync>,
+    pub(crate) ask: Arc<dyn Fn() -> Answer + Send + Sync>,
 }
 
 impl HealthCheck {
@@ -71,10 +71,6 @@ impl HealthCheck {
     pub fn with_timeout(self, timeout: Duration) -> Self {
         let timeout = timeout.max(LEAST);
         Self { timeout, ..self }
-    }
-
-    pub(crate) fn ask(&self) -> Answer {
-        (self.ask)()
     }
 }
 

@@ -27,7 +27,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
-use tenure_core::{CandidateId, ElectionName, Epoch};
+use tenure_core::{CandidateId, Epoch};
 use tokio::sync::{mpsc, watch};
 
 use crate::backend::{self, SharedBackend};
@@ -126,8 +126,7 @@ impl Observer {
         let of_lease = |backend: SharedBackend| {
             // A connection that died silently is noticed soon after the wait.
             let wait = config.timings.lease_duration().min(MAX_WAIT);
-            let election = config.election.clone();
-            Self::spawn(|sender| watch_lease(backend, election, wait, sender))
+            Self::spawn(|sender| watch_lease(backend, wait, sender))
         };
         let of_peers = |observed| Self::spawn(|sender| watch_peers(observed, sender));
         match (source.lease.clone(), source.peers.clone()) {
@@ -213,30 +212,21 @@ async fn watch_both(mut lease: Observer, mut peers: Observer, changes: mpsc::Sen
     }
 }
 
-async fn watch_lease(
-    backend: SharedBackend,
-    election: ElectionName,
-    wait: Duration,
-    changes: mpsc::Sender<Observed>,
-) {
+async fn watch_lease(backend: SharedBackend, wait: Duration, changes: mpsc::Sender<Observed>) {
     let mut last = None;
     let mut revision = 0;
     loop {
-        let observed = match backend.lease_after(&election, revision, wait).await {
-            Ok(Some(view)) => {
-                revision = view.revision;
-                state_of(&view)
-            }
-            Ok(None) => {
-                // Without a lease there is no revision to wait for.
-                revision = 0;
-                Observed::NoLeader
-            }
-            Err(error) => {
-                // The next answer may be another store's, with other revisions.
-                revision = 0;
-                Observed::Unknown(error.to_string())
-            }
+        let answer = backend.lease_after(revision, wait).await;
+        revision = match &answer {
+            Ok(Some(view)) => view.revision,
+            // Without a lease there is no revision to wait for. After an error the next answer may be
+            // another store's, with other revisions.
+            Ok(None) | Err(_) => 0,
+        };
+        let observed = match answer {
+            Ok(Some(view)) => state_of(&view),
+            Ok(None) => Observed::NoLeader,
+            Err(error) => Observed::Unknown(error.to_string()),
         };
         if last.as_ref().is_none_or(|last| observed.is_change(last)) {
             if changes.send(observed.clone()).await.is_err() {

@@ -74,11 +74,11 @@ impl CandidateRuntime {
             tracing::warn!(election = %config.election, "{warning}");
         }
         let cluster = bully.cluster.as_ref();
-        let cluster = cluster.unwrap_or_else(|| config.election.name());
+        let cluster = cluster.unwrap_or(&config.election.name);
         let fingerprint = Fingerprint::of(rules, detection);
         let mut file = StateFile::open(&bully.state_dir, cluster, me, &fingerprint)?;
         if file.config_changed {
-            tracing::warn!(election = %config.election, %fingerprint,
+            tracing::warn!(election = %config.election, fingerprint = %fingerprint.text,
                 "the settings of the group have changed since the last start; all members must have the same");
         }
         let clock = &self.driver.clock;

@@ -146,24 +146,18 @@ pub(crate) fn watch_members(
     bully: &Bully,
 ) -> Result<watch::Receiver<Observed>, HttpClientError> {
     let cluster = bully.cluster.as_ref();
-    let cluster = cluster.unwrap_or_else(|| config.election.name()).clone();
+    let cluster = cluster.unwrap_or(&config.election.name).clone();
     let client = PeersClient::new(cluster, bully.peers.clone())?;
     let (sender, receiver) = watch::channel(Observed::Unknown("no member was asked yet".into()));
     tokio::spawn(async move {
-        let watch = async {
-            loop {
-                let observed = observed(&client.ask_all().await);
-                sender.send_if_modified(|state| {
-                    let is_new = observed.is_change(state);
-                    *state = observed;
-                    is_new
-                });
-                tokio::time::sleep(OBSERVE_EVERY).await;
-            }
-        };
-        tokio::select! {
-            () = watch => {}
-            () = sender.closed() => {}
+        while !sender.is_closed() {
+            let observed = observed(&client.ask_all().await);
+            sender.send_if_modified(|state| {
+                let is_new = observed.is_change(state);
+                *state = observed;
+                is_new
+            });
+            tokio::time::sleep(OBSERVE_EVERY).await;
         }
     });
     Ok(receiver)

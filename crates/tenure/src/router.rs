@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::Serialize;
+use tenure_core::{CandidateId, Epoch};
 use tokio::sync::watch;
 
 use crate::candidate::Candidate;
@@ -114,10 +115,10 @@ struct Leader {
 }
 
 impl Leader {
-    fn new(candidate: String, epoch: u64, metadata: BTreeMap<String, String>) -> Self {
+    fn new(candidate: &CandidateId, epoch: Epoch, metadata: BTreeMap<String, String>) -> Self {
         Self {
-            candidate,
-            epoch,
+            candidate: candidate.to_string(),
+            epoch: epoch.get(),
             address: metadata.get(ADDRESS).cloned(),
             metadata,
         }
@@ -130,11 +131,9 @@ impl View {
         let term = self.terms.borrow().clone()?;
         let config = &self.config;
         (!term.until(&term.valid_until).is_zero()).then(|| {
-            Leader::new(
-                config.candidate.to_string(),
-                term.epoch.get(),
-                (term.proclaimed.borrow().clone()).unwrap_or_else(|| config.metadata.clone()),
-            )
+            let metadata = term.proclaimed.borrow().clone();
+            let metadata = metadata.unwrap_or_else(|| config.metadata.clone());
+            Leader::new(&config.candidate, term.epoch, metadata)
         })
     }
 
@@ -148,11 +147,7 @@ impl View {
                 candidate,
                 epoch,
                 metadata,
-            } => Some(Leader::new(
-                candidate.to_string(),
-                epoch.get(),
-                metadata.clone(),
-            )),
+            } => Some(Leader::new(candidate, *epoch, metadata.clone())),
             Observed::NoLeader | Observed::Unknown(_) => None,
         }
     }

@@ -32,10 +32,10 @@ async fn members_that_are_configured_in_code_elect_a_leader_and_others_observe_i
     });
     let mut members = Vec::new();
     for node in [1, 2, 3] {
-        let bully = Bully::new(NodeId(node), peers.clone())
-            .with_key(PeerKey::new("a secret of at least 16 bytes").unwrap())
-            .with_listen(addresses[node as usize - 1])
-            .with_state_dir(folder.path().join(node.to_string()));
+        let mut bully = Bully::new(NodeId(node), peers.clone());
+        bully.key = Some(PeerKey::new("a secret of at least 16 bytes").unwrap());
+        bully.listen = Some(addresses[node as usize - 1]);
+        bully.state_dir = folder.path().join(node.to_string());
         let candidate = Candidate::start(config(Strategy::Bully(bully))).await;
         members.push(candidate.unwrap());
     }

@@ -32,9 +32,9 @@ async fn plain_http_needs_no_root_certificates() {
         use tenure::config::{Bully, Peer, Strategy};
         let folder = tempfile::tempdir().unwrap();
         let peers = [Peer::new(NodeId(1), "http://127.0.0.1:1").unwrap()];
-        let bully = Bully::new(NodeId(1), peers)
-            .with_listen(([127, 0, 0, 1], 0).into())
-            .with_state_dir(folder.path());
+        let mut bully = Bully::new(NodeId(1), peers);
+        bully.listen = Some(([127, 0, 0, 1], 0).into());
+        bully.state_dir = folder.path().into();
         let member = config.clone().with_strategy(Strategy::Bully(bully));
         Observer::from_config(&member).unwrap();
         Candidate::start(member).await.unwrap();

@@ -17,7 +17,7 @@ use super::blob::AzureBlobError;
 /// a shared access signature. `Debug` shows neither.
 #[derive(Clone)]
 pub struct AzureAccount {
-    url: Url,
+    pub(super) url: Url,
     credential: Credential,
 }
 
@@ -87,10 +87,8 @@ impl AzureAccount {
             .map(|(name, value)| (name.trim(), value.trim()))
             .collect();
         let part = |name: &str| {
-            let mut found = parts
-                .iter()
-                .filter(|(known, _)| known.eq_ignore_ascii_case(name));
-            found.next().map(|(_, value)| *value)
+            let named = |(known, _): &&(&str, &str)| known.eq_ignore_ascii_case(name);
+            parts.iter().find(named).map(|(_, value)| *value)
         };
         if part("UseDevelopmentStorage").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             let url = format!("http://127.0.0.1:10000/{DEVELOPMENT_ACCOUNT}");
@@ -140,10 +138,6 @@ impl AzureAccount {
     pub fn public_url(account: &str) -> Result<String, AzureBlobError> {
         check_name(account)?;
         Ok(format!("https://{account}.blob.core.windows.net"))
-    }
-
-    pub(super) const fn url(&self) -> &Url {
-        &self.url
     }
 
     /// Whether an eavesdropper could reuse the credential: a signature that is sent over plain http.

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use reqwest::Url;
-use tenure_core::ElectionName;
 use tenure_core::lease::candidate::Timings;
 use tenure_core::lease::{LeaseDuration, Rules};
 
@@ -29,9 +28,9 @@ use crate::protocol;
 /// ```
 #[derive(Clone)]
 pub struct AzureBlob {
-    account: AzureAccount,
-    container: Url,
-    blob: Url,
+    pub(super) account: AzureAccount,
+    pub(super) container: Url,
+    pub(super) blob: Url,
 }
 
 /// Why there can't be an election by this blob: the configuration must change. The text contains no
@@ -100,26 +99,13 @@ impl AzureBlob {
         {
             return Err(AzureBlobError::Blob(blob.into()));
         }
-        let container = below(account.url(), container);
+        let container = below(&account.url, container);
         let blob = below(&container, blob);
         Ok(Self {
             account,
             container,
             blob,
         })
-    }
-
-    /// The blob with the election's name, in the container with the name of its namespace.
-    ///
-    /// # Errors
-    ///
-    /// [`AzureBlobError`] if the namespace is not a valid container name.
-    pub fn of_election(
-        account: AzureAccount,
-        election: &ElectionName,
-    ) -> Result<Self, AzureBlobError> {
-        let (container, blob) = (election.namespace(), election.name());
-        Self::new(account, container.as_str(), blob.as_str())
     }
 
     /// The blob's URL, without any credential.
@@ -142,7 +128,7 @@ impl AzureBlob {
             format!(
                 "plain http beyond this machine ({}): an eavesdropper can use the shared access \
                  signature; use https, or an account key, which is never sent",
-                self.account.url()
+                self.account.url
             )
         })
     }
@@ -162,18 +148,6 @@ impl AzureBlob {
             return Err(AzureBlobError::LockDelay(lock_delay));
         }
         Ok(())
-    }
-
-    pub(super) const fn account(&self) -> &AzureAccount {
-        &self.account
-    }
-
-    pub(super) const fn container(&self) -> &Url {
-        &self.container
-    }
-
-    pub(super) const fn resource(&self) -> &Url {
-        &self.blob
     }
 }
 

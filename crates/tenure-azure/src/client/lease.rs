@@ -3,12 +3,16 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use reqwest::Client;
+use reqwest::header::ETAG;
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
+use tenure_core::wire::LeaseView;
 use tenure_core::{CandidateId, ElectionName, Epoch, UnixMillis};
 use tokio::time::Instant;
 use tracing::warn;
 
+use super::blob::AzureBlob;
 use super::properties::Properties;
 use super::requests::{AzureRefusal, BlobClient, BlobClientError, REQUEST_TIMEOUT};
 
@@ -28,7 +32,7 @@ pub struct BlobLease {
 /// The request of a candidate.
 #[derive(Clone, Debug)]
 pub struct BlobCandidacy {
-    /// The election, for the log.
+    /// The election, for the log and for views of the lease.
     pub election: ElectionName,
     /// The candidate.
     pub candidate: CandidateId,
@@ -39,20 +43,15 @@ pub struct BlobCandidacy {
 }
 
 impl BlobLease {
-    /// A candidate for the lease of this client's blob.
+    /// A candidate for the lease of this blob that sends its requests by `http`, which should not
+    /// follow redirects and not repeat requests by itself.
     #[must_use]
-    pub fn new(client: BlobClient, candidacy: BlobCandidacy) -> Self {
+    pub fn new(http: Client, blob: AzureBlob, candidacy: BlobCandidacy) -> Self {
         Self {
-            client: client.with_name(candidacy.candidate.as_str()),
+            client: BlobClient::new(http, blob, candidacy.candidate.as_str()),
             candidacy,
             term: Mutex::default(),
         }
-    }
-
-    /// The client of the blob.
-    #[must_use]
-    pub const fn client(&self) -> &BlobClient {
-        &self.client
     }
 
     /// Sends one request, once.
@@ -103,6 +102,30 @@ impl BlobLease {
         };
         let written = self.write(lease_id, &metadata, until, of_this_term);
         written.await.map(|_| ())
+    }
+
+    /// The blob's lease as a store would show it; `None` if the blob does not exist. Values that blobs
+    /// do not have are null or 0: the time left, the waiters, the revision. The holder is that of the
+    /// blob's metadata: right after a grant it is still the previous holder.
+    ///
+    /// # Errors
+    ///
+    /// [`BlobClientError`].
+    pub async fn view(&self) -> Result<Option<LeaseView>, BlobClientError> {
+        let properties = self.client.properties_if_present().await?;
+        Ok(properties.map(|properties| properties.view(&self.candidacy.election)))
+    }
+
+    /// Checks that the service answers: reads the blob's properties. A blob that does not exist
+    /// counts as an answer. Returns the time of the service's clock (an HTTP date, whole seconds), if
+    /// the answer has one.
+    ///
+    /// # Errors
+    ///
+    /// [`BlobClientError`].
+    pub async fn ping(&self) -> Result<Option<String>, BlobClientError> {
+        let properties = self.client.properties_if_present().await?;
+        Ok(properties.and_then(|properties| properties.date().map(Into::into)))
     }
 
     async fn acquire(
@@ -208,7 +231,8 @@ impl BlobLease {
         let properties = client.properties(Some(lease_id), left(until)).await?;
         let epoch = epoch(&properties).map_err(|reason| client.malformed(reason))?;
         let etag = properties
-            .etag()
+            .0
+            .get(ETAG)
             .ok_or_else(|| client.malformed("the answer has no ETag"))?;
         let headers = properties.headers_of_term(&self.candidacy.candidate, epoch, metadata);
         client

@@ -44,4 +44,4 @@ mod tests;
 pub use account::AzureAccount;
 pub use blob::{AzureBlob, AzureBlobError};
 pub use lease::{BlobCandidacy, BlobLease};
-pub use requests::{AzureRefusal, BlobClient, BlobClientError};
+pub use requests::{AzureRefusal, BlobClientError};

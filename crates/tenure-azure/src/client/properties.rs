@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
-use reqwest::header::{DATE, ETAG, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{DATE, HeaderMap, HeaderName, HeaderValue};
 use tenure_core::lease::State;
 use tenure_core::time::millis;
 use tenure_core::wire::{DurationMs, LeaseView};
@@ -23,20 +23,9 @@ const METADATA: &str = "x-ms-meta-tenuremetadata";
 
 /// The properties of a blob.
 #[derive(Clone, Debug)]
-pub(super) struct Properties {
-    headers: HeaderMap,
-}
+pub(super) struct Properties(pub(super) HeaderMap);
 
 impl Properties {
-    pub(super) const fn new(headers: HeaderMap) -> Self {
-        Self { headers }
-    }
-
-    /// The ETag: each change of the blob makes a new one.
-    pub(super) fn etag(&self) -> Option<&HeaderValue> {
-        self.headers.get(ETAG)
-    }
-
     /// The time of the service's clock, as an HTTP date.
     pub(super) fn date(&self) -> Option<&str> {
         self.text(DATE.as_str())
@@ -55,7 +44,7 @@ impl Properties {
     ///
     /// The text of the metadata if it is not an epoch.
     pub(super) fn epoch(&self) -> Result<Option<Epoch>, String> {
-        let Some(value) = self.headers.get(EPOCH) else {
+        let Some(value) = self.0.get(EPOCH) else {
             return Ok(None);
         };
         let number = value.to_str().ok().and_then(|text| text.parse().ok());
@@ -83,8 +72,8 @@ impl Properties {
         let leader = self.leader().filter(|_| is_held);
         let is_infinite = self.text(LEASE_DURATION) == Some("infinite");
         LeaseView {
-            namespace: election.namespace().to_string(),
-            lease: election.name().to_string(),
+            namespace: election.namespace.to_string(),
+            lease: election.name.to_string(),
             state,
             holder: leader.as_ref().map(|(holder, _)| holder.to_string()),
             owner: None,
@@ -113,7 +102,7 @@ impl Properties {
         epoch: Epoch,
         metadata: &BTreeMap<String, String>,
     ) -> HeaderMap {
-        let others = self.headers.iter().filter(|(name, _)| {
+        let others = self.0.iter().filter(|(name, _)| {
             let name = name.as_str();
             name.starts_with(METADATA_PREFIX) && ![EPOCH, HOLDER, METADATA].contains(&name)
         });
@@ -134,7 +123,7 @@ impl Properties {
     }
 
     fn text(&self, name: &str) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok()
+        self.0.get(name)?.to_str().ok()
     }
 }
 
@@ -164,7 +153,7 @@ mod tests {
             let name = HeaderName::from_static(name);
             (name, HeaderValue::from_static(value))
         });
-        Properties::new(headers.collect())
+        Properties(headers.collect())
     }
 
     #[test]
@@ -190,7 +179,7 @@ mod tests {
         let said = headers[METADATA].as_bytes();
         assert!(said.iter().all(u8::is_ascii_graphic), "{headers:?}");
         headers.insert("x-ms-lease-state", HeaderValue::from_static("leased"));
-        let after = Properties::new(headers);
+        let after = Properties(headers);
         assert_eq!(after.leader(), Some((holder, epoch)));
         let view = after.view(&"billing/nightly".parse().unwrap());
         assert_eq!((view.state, view.epoch), (State::Leased, Some(8)));

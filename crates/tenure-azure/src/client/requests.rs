@@ -1,13 +1,10 @@
 //! Requests to the service that has the blob, one attempt each.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use reqwest::{Client, Method, Response, Url};
-use tenure_core::ElectionName;
 use tenure_core::lease::LeaseId;
-use tenure_core::wire::LeaseView;
 
 use super::blob::AzureBlob;
 use super::properties::Properties;
@@ -32,11 +29,11 @@ const LEASE: &[(&str, &str)] = &[("comp", "lease")];
 const METADATA: &[(&str, &str)] = &[("comp", "metadata")];
 const CONTAINER: &[(&str, &str)] = &[("restype", "container")];
 
-/// A client of one blob. Clones are cheap and share connections.
-#[derive(Clone, Debug)]
-pub struct BlobClient {
+/// A client of one blob.
+#[derive(Debug)]
+pub(super) struct BlobClient {
     http: Client,
-    blob: Arc<AzureBlob>,
+    blob: AzureBlob,
     /// The name under which the service's logs show this client's requests.
     name: Option<HeaderValue>,
 }
@@ -143,53 +140,19 @@ impl AzureRefusal {
 }
 
 impl BlobClient {
-    /// A client of this blob that sends its requests by `http`, which should not follow redirects
-    /// and not repeat requests by itself.
-    #[must_use]
-    pub fn new(http: Client, blob: AzureBlob) -> Self {
+    /// Sends requests by `http`. The service's logs show them under `name`.
+    pub(super) fn new(http: Client, blob: AzureBlob, name: &str) -> Self {
         Self {
             http,
-            blob: blob.into(),
-            name: None,
+            blob,
+            name: HeaderValue::try_from(name).ok(),
         }
     }
 
-    /// Shows this name in the service's logs.
-    #[must_use]
-    pub fn with_name(self, name: &str) -> Self {
-        let name = HeaderValue::try_from(name).ok();
-        Self { name, ..self }
-    }
-
-    /// The blob's lease as a store would show it, for an election; `None` if the blob does not exist.
-    /// Values that blobs do not have are null or 0: the time left, the waiters, the revision. The
-    /// holder is that of the blob's metadata: right after a grant it is still the previous holder.
-    ///
-    /// # Errors
-    ///
-    /// [`BlobClientError`].
-    pub async fn lease(
-        &self,
-        election: &ElectionName,
-    ) -> Result<Option<LeaseView>, BlobClientError> {
-        let properties = self.properties_if_present().await?;
-        Ok(properties.map(|properties| properties.view(election)))
-    }
-
-    /// Checks that the service answers: reads the blob's properties. A blob that does not exist
-    /// counts as an answer. Returns the time of the service's clock (an HTTP date, whole seconds), if
-    /// the answer has one.
-    ///
-    /// # Errors
-    ///
-    /// [`BlobClientError`].
-    pub async fn ping(&self) -> Result<Option<String>, BlobClientError> {
-        let properties = self.properties_if_present().await?;
-        Ok(properties.and_then(|properties| properties.date().map(Into::into)))
-    }
-
     /// The properties of the blob; `None` if it does not exist.
-    async fn properties_if_present(&self) -> Result<Option<Properties>, BlobClientError> {
+    pub(super) async fn properties_if_present(
+        &self,
+    ) -> Result<Option<Properties>, BlobClientError> {
         match self.properties(None, REQUEST_TIMEOUT).await {
             Err(BlobClientError::Refused(refusal)) if refusal.status == 404 => Ok(None),
             properties => properties.map(Some),
@@ -241,9 +204,9 @@ impl BlobClient {
         if let Some(lease_id) = lease_id {
             headers.insert(LEASE_ID, secret(lease_id));
         }
-        let (name, url) = ("reading the blob's properties", self.blob.resource());
+        let (name, url) = ("reading the blob's properties", &self.blob.blob);
         let answer = self.send(name, Method::HEAD, url, &[], headers, timeout);
-        answer.await.map(Properties::new)
+        answer.await.map(Properties)
     }
 
     /// "Set Blob Metadata": replaces all metadata if this id holds the lease and the blob still has
@@ -273,7 +236,7 @@ impl BlobClient {
     /// "Create Container", if it does not exist.
     pub(super) async fn create_container(&self, timeout: Duration) -> Result<(), BlobClientError> {
         let name = "creating the container, which does not exist,";
-        let (url, headers) = (self.blob.container(), HeaderMap::new());
+        let (url, headers) = (&self.blob.container, HeaderMap::new());
         let answer = self.send(name, Method::PUT, url, CONTAINER, headers, timeout);
         unless_it_exists(answer.await)
     }
@@ -301,7 +264,7 @@ impl BlobClient {
         headers: HeaderMap,
         timeout: Duration,
     ) -> Result<HeaderMap, BlobClientError> {
-        let url = self.blob.resource();
+        let url = &self.blob.blob;
         self.send(name, Method::PUT, url, query, headers, timeout)
             .await
     }
@@ -316,7 +279,7 @@ impl BlobClient {
         mut headers: HeaderMap,
         timeout: Duration,
     ) -> Result<HeaderMap, BlobClientError> {
-        let account = self.blob.account();
+        let account = &self.blob.account;
         let url = resource.as_str();
         let unreachable = |error: reqwest::Error| BlobClientError::Unreachable {
             url: url.into(),

@@ -58,8 +58,6 @@ struct Operation {
     /// The permission that a shared access signature needs: one of these letters.
     kind: Kind,
     one_of: &'static str,
-    /// Whether it runs to its end when the client disconnects: it must not stop halfway.
-    changes_blobs: bool,
     run: Run,
 }
 
@@ -84,7 +82,9 @@ pub(super) async fn serve(
     check_supported(&parts.headers)?;
     let operation = Operation::of(&parts.method, target.level(), &query)?;
     grant.check(operation.kind, operation.one_of)?;
-    let is_renewal = query.get("comp") == Some("lease") && lease::is_renewal(&parts.headers);
+    let is_of_lease = query.get("comp") == Some("lease");
+    let is_renewal = is_of_lease && lease::is_renewal(&parts.headers);
+    let changes_blobs = !is_of_lease && !matches!(parts.method, Method::GET | Method::HEAD);
     let most = service.store.limits().request_time;
     let call = Call {
         target,
@@ -96,7 +96,8 @@ pub(super) async fn serve(
         service,
     };
     let running = (operation.run)(call, body);
-    if operation.changes_blobs {
+    if changes_blobs {
+        // It runs to its end when the client disconnects: it must not stop halfway.
         let done = tokio::spawn(running).await;
         return done.unwrap_or_else(|_| Err(INTERNAL_ERROR.into()));
     }
@@ -122,44 +123,40 @@ impl Operation {
         let (restype, comp) = (query.text("restype"), query.text("comp"));
         let method = method.as_str();
         let operation = match (level, restype, comp, method) {
-            (Account, "", "list", "GET") => Self::other(Kind::Service, "l", list::containers),
+            (Account, "", "list", "GET") => Self::new(Kind::Service, "l", list::containers),
             (Container, "container", "", "PUT") => {
-                Self::change(Kind::Container, "cw", containers::create)
+                Self::new(Kind::Container, "cw", containers::create)
             }
             (Container, "container", "" | "metadata", "GET" | "HEAD") => {
-                Self::other(Kind::Container, "r", containers::properties)
+                Self::new(Kind::Container, "r", containers::properties)
             }
             (Container, "container", "metadata", "PUT") => {
-                Self::change(Kind::Container, "w", containers::set_metadata)
+                Self::new(Kind::Container, "w", containers::set_metadata)
             }
             (Container, "container", "", "DELETE") => {
-                Self::change(Kind::Container, "d", containers::delete)
+                Self::new(Kind::Container, "d", containers::delete)
             }
             (Container, "container", "lease", "PUT") => {
-                Self::other(Kind::Container, "w", lease::lease)
+                Self::new(Kind::Container, "w", lease::lease)
             }
-            (Container, "container", "list", "GET") => Self::other(Kind::Listing, "l", list::blobs),
-            (Blob, "", "", "PUT") => Self::change(Kind::Object, "cw", blobs::put),
-            (Blob, "", "", "GET") => Self::other(Kind::Object, "r", blobs::get),
+            (Container, "container", "list", "GET") => Self::new(Kind::Listing, "l", list::blobs),
+            (Blob, "", "", "PUT") => Self::new(Kind::Object, "cw", blobs::put),
+            (Blob, "", "", "GET") => Self::new(Kind::Object, "r", blobs::get),
             (Blob, "", "", "HEAD") | (Blob, "", "metadata", "GET" | "HEAD") => {
-                Self::other(Kind::Object, "r", blobs::properties)
+                Self::new(Kind::Object, "r", blobs::properties)
             }
-            (Blob, "", "metadata", "PUT") => Self::change(Kind::Object, "w", blobs::set_metadata),
-            (Blob, "", "properties", "PUT") => {
-                Self::change(Kind::Object, "w", blobs::set_properties)
-            }
-            (Blob, "", "", "DELETE") => Self::change(Kind::Object, "d", blobs::delete),
-            (Blob, "", "lease", "PUT") => Self::other(Kind::Object, "w", lease::lease),
-            (Blob, "", "block", "PUT") => Self::change(Kind::Object, "cw", blobs::put_block),
-            (Blob, "", "blocklist", "PUT") => {
-                Self::change(Kind::Object, "cw", blobs::put_block_list)
-            }
-            (Blob, "", "blocklist", "GET") => Self::other(Kind::Object, "r", blobs::block_list),
+            (Blob, "", "metadata", "PUT") => Self::new(Kind::Object, "w", blobs::set_metadata),
+            (Blob, "", "properties", "PUT") => Self::new(Kind::Object, "w", blobs::set_properties),
+            (Blob, "", "", "DELETE") => Self::new(Kind::Object, "d", blobs::delete),
+            (Blob, "", "lease", "PUT") => Self::new(Kind::Object, "w", lease::lease),
+            (Blob, "", "block", "PUT") => Self::new(Kind::Object, "cw", blobs::put_block),
+            (Blob, "", "blocklist", "PUT") => Self::new(Kind::Object, "cw", blobs::put_block_list),
+            (Blob, "", "blocklist", "GET") => Self::new(Kind::Object, "r", blobs::block_list),
             // The SDK for JavaScript takes an account in the path for a container. Each deletion of a
             // batch has its own credential, too.
             (Account, "" | "container", "batch", "POST")
             | (Container, "container", "batch", "POST") => {
-                Self::change(Kind::Object, "d", batch::batch)
+                Self::new(Kind::Object, "d", batch::batch)
             }
             (_, _, _, "GET" | "HEAD" | "PUT" | "DELETE") => {
                 let reason = format!("{method} with restype={restype:.40} does not take it here");
@@ -171,25 +168,13 @@ impl Operation {
     }
 
     /// An operation that changes containers or blobs.
-    fn change<F>(kind: Kind, one_of: &'static str, run: fn(Call, Body) -> F) -> Self
-    where
-        F: Future<Output = Result<Response>> + Send + 'static,
-    {
-        Self {
-            changes_blobs: true,
-            ..Self::other(kind, one_of, run)
-        }
-    }
-
-    /// An operation that reads, or changes only a lease.
-    fn other<F>(kind: Kind, one_of: &'static str, run: fn(Call, Body) -> F) -> Self
+    fn new<F>(kind: Kind, one_of: &'static str, run: fn(Call, Body) -> F) -> Self
     where
         F: Future<Output = Result<Response>> + Send + 'static,
     {
         Self {
             kind,
             one_of,
-            changes_blobs: false,
             run: Box::new(move |call, body| Box::pin(run(call, body))),
         }
     }

@@ -1,5 +1,6 @@
 //! The configuration of the protocol.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use tenure_server::{LimitError, LimitSetting};
 
-use super::auth::Bearer;
+use super::auth::AzureBearer;
 use super::blobs::StagedLimits;
 use super::names::is_account;
 
@@ -53,10 +54,6 @@ pub struct ServedAccount {
     pub(super) name: String,
     pub(super) keys: Vec<hmac::Key>,
 }
-
-/// The keys, the issuer and the audience of accepted bearer tokens.
-#[derive(Clone)]
-pub struct AzureBearer(pub(super) Bearer);
 
 /// An account or the keys of bearer tokens are wrong. No message has a key in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -149,13 +146,10 @@ impl AzureConfig {
         if self.accounts.is_empty() {
             return Err(AzureConfigError::NoAccount);
         }
-        for (at, account) in self.accounts.iter().enumerate() {
-            let name = account.name.clone();
-            if self.accounts[..at]
-                .iter()
-                .any(|earlier| earlier.name == name)
-            {
-                return Err(AzureConfigError::Twice(name));
+        let mut names = BTreeSet::new();
+        for account in &self.accounts {
+            if !names.insert(&account.name) {
+                return Err(AzureConfigError::Twice(account.name.clone()));
             }
         }
         if self.bearer.is_some() && !(self.over_tls || self.behind_tls) {
@@ -233,34 +227,11 @@ impl ServedAccount {
     }
 }
 
-impl AzureBearer {
-    /// Accepts tokens that a key of this set (RFC 7517) signed, with this issuer and audience,
-    /// until they expire.
-    ///
-    /// # Errors
-    ///
-    /// [`AzureConfigError::KeySet`].
-    pub fn new(key_set: &str, issuer: &str, audience: &str) -> Result<Self, AzureConfigError> {
-        Bearer::new(key_set, issuer, audience)
-            .map(Self)
-            .map_err(AzureConfigError::KeySet)
-    }
-
-    /// The audience of Azure's own tokens for storage.
-    pub const AUDIENCE: &str = "https://storage.azure.com";
-}
-
 // Keys are secrets.
 impl fmt::Debug for ServedAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AzureAccount")
             .field("name", &self.name)
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for AzureBearer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AzureBearer")
     }
 }

@@ -48,7 +48,8 @@ use self::auth::Guard;
 use self::blobs::Blobs;
 use self::call::ResponseContext;
 
-pub use self::config::{AzureBearer, AzureConfig, AzureConfigError, ServedAccount};
+pub use self::auth::AzureBearer;
+pub use self::config::{AzureConfig, AzureConfigError, ServedAccount};
 
 /// The Azure Blob lease protocol of a store, for
 /// [`Server::with_protocol`](tenure_server::Server::with_protocol). Clones are handles to the same
@@ -120,7 +121,7 @@ impl Protocol for Azure {
     }
 
     fn needs_tls(&self) -> bool {
-        self.0.guard.relies_on_tls()
+        self.0.guard.over_tls
     }
 }
 

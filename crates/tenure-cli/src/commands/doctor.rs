@@ -123,7 +123,7 @@ async fn examine(config: &Config, has_lease_duration: bool) -> anyhow::Result<Re
     }
     let mut stores = Vec::new();
     for service in services(config)? {
-        let store = StoreReport::examine(&service, config.election()).await;
+        let store = StoreReport::examine(&service, &config.election).await;
         findings.extend(store.finding(config.timings()));
         stores.push(store);
     }
@@ -165,13 +165,13 @@ enum Service {
 
 /// Each address of the store, or the other service of the configuration.
 fn services(config: &Config) -> Result<Vec<Service>, StartError> {
-    if !matches!(config.strategy(), Strategy::Lease | Strategy::Both(_))
+    if !matches!(config.strategy, Strategy::Lease | Strategy::Both(_))
         && let Some(service) = LeaseService::from_config(config)?
     {
         return Ok(vec![Service::Other(service)]);
     }
     let service = |server: &Endpoint| {
-        let roots = config.root_certificates();
+        let roots = &config.roots;
         let client = StoreClient::with_root_certificates(std::slice::from_ref(server), roots)?
             .with_credentials(config.credentials().clone())?;
         Ok(Service::Store(server.clone(), client))
@@ -203,7 +203,7 @@ impl StoreReport {
         };
         if let Err(error) = store.measure(service, election).await {
             let problem = error.get_ref().downcast_ref::<StoreError>();
-            store.answers |= !error.is_unreachable();
+            store.answers |= !matches!(error, BackendError::Unreachable(_));
             store.reachable |= matches!(problem, Some(StoreError::Problem(_)));
             store.error = Some(error.to_string());
         }

@@ -79,7 +79,7 @@ fn object(asked: &Asked) -> Value {
         Err(error) => (Value::Null, error.to_string().into()),
     };
     json!({
-        "node": peer.node(), "priority": peer.priority(), "url": peer.url(),
+        "node": peer.node, "priority": peer.priority, "url": peer.url(),
         "view": view, "error": error,
     })
 }
@@ -99,7 +99,7 @@ fn table(asked: &[Asked]) -> Table {
                 cells
             }
         };
-        table.add_row([peer.node().to_string()].into_iter().chain(cells));
+        table.add_row([peer.node.to_string()].into_iter().chain(cells));
     }
     table
 }

@@ -20,7 +20,7 @@ impl Status {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let LeaseArgs { name, store, json } = &self.lease;
         let view = match self.blob_service()? {
-            Some(service) => block_on(service.lease(name))?,
+            Some(service) => block_on(service.lease())?,
             None => block_on(store::client(store)?.lease(name))?,
         };
         let view = view.ok_or_else(|| store::unknown_lease(name))?;

@@ -26,7 +26,7 @@ pub(crate) fn now() -> Duration {
 pub(crate) fn worst_without_leader(config: &Config) -> anyhow::Result<Duration> {
     let timings = config.timings();
     let lease = timings.worst_without_leader();
-    let Some(bully) = config.strategy().bully() else {
+    let Some(bully) = config.strategy.bully() else {
         return Ok(lease);
     };
     let peers = bully
@@ -34,7 +34,7 @@ pub(crate) fn worst_without_leader(config: &Config) -> anyhow::Result<Duration> 
         .settings
         .timings()
         .worst_without_leader();
-    Ok(match config.strategy() {
+    Ok(match &config.strategy {
         // A leader needs both, and both expire at the same time.
         Strategy::Both(_) => peers.max(lease),
         _ => peers,

@@ -3,16 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, bail};
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
-
-/// How long a process may take to stop.
-const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A child process; a drop kills it.
 #[derive(Debug)]
@@ -32,35 +28,6 @@ pub(crate) fn this_program(arguments: &[&str]) -> Command {
         .args(["--parent", &std::process::id().to_string()])
         .stdout(Stdio::null());
     command
-}
-
-impl Process {
-    pub(crate) fn pid(&self) -> Pid {
-        Pid::from_raw(self.0.id().cast_signed())
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
-        let pid = self.pid();
-        kill(pid, signal).with_context(|| format!("can't send {signal} to {pid}"))
-    }
-
-    /// Whether it has not ended.
-    pub(crate) fn is_running(&mut self) -> anyhow::Result<bool> {
-        Ok(self.0.try_wait()?.is_none())
-    }
-
-    /// Waits for the end of a process that was asked to stop, and fails if its exit code is not 0.
-    pub(crate) fn wait_for_success(&mut self, name: &str) -> anyhow::Result<()> {
-        let deadline = Instant::now() + STOP_TIMEOUT;
-        while Instant::now() < deadline {
-            if let Some(status) = self.0.try_wait()? {
-                anyhow::ensure!(status.success(), "{name} ended with {status}");
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        bail!("{name} did not stop within {STOP_TIMEOUT:?}")
-    }
 }
 
 impl Drop for Process {

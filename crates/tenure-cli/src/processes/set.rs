@@ -6,9 +6,11 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
-use nix::sys::signal::Signal;
+use anyhow::{Context, bail, ensure};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
@@ -17,6 +19,9 @@ use super::process::{Process, this_program};
 
 /// The number of the store among the processes; candidates have greater ones.
 pub(crate) const STORE: u32 = 0;
+
+/// How long a process may take to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Processes in a temporary directory, and the network between them. A drop kills them.
 #[derive(Debug)]
@@ -121,12 +126,13 @@ impl ProcessSet {
     /// Whether a process runs.
     pub(crate) fn is_running(&mut self, number: u32) -> anyhow::Result<bool> {
         let process = self.processes.get_mut(&number);
-        process.map_or(Ok(false), Process::is_running)
+        process.map_or(Ok(false), |it| Ok(it.0.try_wait()?.is_none()))
     }
 
     /// The process id, unless the process was removed.
     pub(crate) fn pid(&self, number: u32) -> Option<Pid> {
-        self.processes.get(&number).map(Process::pid)
+        let process = self.processes.get(&number)?;
+        Some(Pid::from_raw(process.0.id().cast_signed()))
     }
 
     /// Kills and removes a process. Returns whether there was one.
@@ -136,17 +142,26 @@ impl ProcessSet {
 
     /// Signals a process that has not been removed.
     pub(crate) fn signal(&self, number: u32, signal: Signal) -> anyhow::Result<()> {
-        let process = self.processes.get(&number);
-        let process = process.with_context(|| format!("no {}", self.name(number)))?;
-        process.signal(signal)
+        let pid = self.pid(number);
+        let pid = pid.with_context(|| format!("no {}", self.name(number)))?;
+        kill(pid, signal).with_context(|| format!("can't send {signal} to {pid}"))
     }
 
-    /// Waits for the end of a process that was asked to stop, and removes it.
+    /// Waits for the end of a process that was asked to stop, and removes it. Fails if its exit code
+    /// is not 0.
     pub(crate) fn wait_for_end(&mut self, number: u32) -> anyhow::Result<()> {
         let name = self.name(number);
         let process = self.processes.remove(&number);
         let mut process = process.with_context(|| format!("no {name}"))?;
-        process.wait_for_success(&name)
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while Instant::now() < deadline {
+            if let Some(status) = process.0.try_wait()? {
+                ensure!(status.success(), "{name} ended with {status}");
+                return Ok(());
+            }
+            sleep(Duration::from_millis(5));
+        }
+        bail!("{name} did not stop within {STOP_TIMEOUT:?}")
     }
 
     /// All processes, which are removed.

@@ -1,10 +1,11 @@
 //! The table `[serve]`: settings of the store.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 
 use tenure::__cli::Settings;
 use tenure::config::ConfigError;
-use tenure_server::{EngineConfig, Limits};
+use tenure_server::Limits;
 
 use super::limits;
 
@@ -19,7 +20,8 @@ const DEFAULT_DATA_DIR: &str = "tenure-data";
 #[derive(Debug)]
 pub(crate) struct StoreSettings {
     pub(crate) listen: SocketAddr,
-    pub(crate) engine: EngineConfig,
+    /// `None` for a store in memory.
+    pub(crate) data_dir: Option<PathBuf>,
     pub(crate) limits: Limits,
 }
 
@@ -31,7 +33,7 @@ impl StoreSettings {
         Ok(Self {
             listen: listen
                 .unwrap_or_else(|| DEFAULT_LISTEN.parse().expect("the default is an address")),
-            engine: engine(settings)?,
+            data_dir: data_dir(settings)?,
             limits,
         })
     }
@@ -44,19 +46,17 @@ fn resolve(text: &str) -> Result<SocketAddr, String> {
         .map_err(|error| format!("{error}; write an address and a port, such as 127.0.0.1:7400"))
 }
 
-fn engine(settings: &Settings) -> Result<EngineConfig, ConfigError> {
+fn data_dir(settings: &Settings) -> Result<Option<PathBuf>, ConfigError> {
     let data_dir = settings.with("serve.data_dir", |text| match text {
         "" => Err("must not be empty".into()),
         text if text.contains(char::REPLACEMENT_CHARACTER) => Err("must be UTF-8".into()),
         text => Ok(text.into()),
     })?;
-    let embedded = EngineConfig::Embedded {
-        data_dir: data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()),
-    };
+    let data_dir: PathBuf = data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into());
     let engine = settings.with("serve.engine", |text| match text {
-        EMBEDDED => Ok(embedded.clone()),
-        MEMORY => Ok(EngineConfig::Memory),
+        EMBEDDED => Ok(Some(data_dir.clone())),
+        MEMORY => Ok(None),
         _ => Err(format!("must be {EMBEDDED:?} or {MEMORY:?}")),
     })?;
-    Ok(engine.unwrap_or(embedded))
+    Ok(engine.unwrap_or(Some(data_dir)))
 }

@@ -17,9 +17,9 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<Tls>, ConfigError> {
         (Some(_), None) => return Err(missing("tls.key", "tls.certificate")),
         (None, Some(_)) => return Err(missing("tls.certificate", "tls.key")),
     };
-    Tls::open(certificate, key).map(Some).map_err(|error| {
-        settings.invalid(&format!("tls.{}", error.setting()), error.reason().into())
-    })
+    Tls::open(certificate, key)
+        .map(Some)
+        .map_err(|error| settings.invalid(&format!("tls.{}", error.setting), error.reason))
 }
 
 /// The file that a key names, if any.

@@ -55,7 +55,7 @@ pub enum DisabledRule {
 }
 
 /// The settings of a member: its number, its group and its rules.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GroupSettings {
     pub(super) me: NodeId,
     pub(super) members: Membership,
@@ -65,21 +65,6 @@ pub struct GroupSettings {
     #[cfg(any(test, feature = "mutations"))]
     pub(super) without: alloc::vec::Vec<DisabledRule>,
 }
-
-/// Settings never change, so they don't tell two members of one run apart.
-impl core::hash::Hash for GroupSettings {
-    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
-        self.me.hash(state);
-    }
-}
-
-impl PartialEq for GroupSettings {
-    fn eq(&self, other: &Self) -> bool {
-        self.me == other.me
-    }
-}
-
-impl Eq for GroupSettings {}
 
 impl GroupSettings {
     /// The settings of member `me`, with a quorum from three members on

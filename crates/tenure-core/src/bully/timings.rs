@@ -34,7 +34,7 @@ const DEFAULT_HOLD_DOWN: Duration = Duration::from_secs(30);
 /// *renew interval* is how often the leader asks for one.
 ///
 /// A value that exists is consistent: [`GroupTimingsError`] lists the refused combinations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupTimings {
     term: TermTimings,
     message_lifetime: Duration,
@@ -127,14 +127,13 @@ impl GroupTimings {
 
 /// Why timings can't hold together. The text has the numbers; the user must change one of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 #[non_exhaustive]
 pub enum GroupTimingsError {
     /// Every message would come too late, or a lost renewal would be noticed too late to send another
     /// one.
-    #[error("{0}")]
     MessageLifetime(String),
     /// A member that restarts over and over would take the lead each time.
-    #[error("{0}")]
     HoldDown(String),
 }
 

@@ -253,9 +253,9 @@ impl Detection {
             DetectBy::Phi => {
                 let options = PhiOptions {
                     threshold: f64::from(self.phi_threshold),
+                    window: PhiAccrual::WINDOW,
                     min_deviation: interval / 10,
                     pause: self.suspect_after,
-                    ..PhiOptions::default()
                 };
                 let phi = PhiAccrual::new(interval, options);
                 Box::new(Push::new(group, ask, interval, phi))

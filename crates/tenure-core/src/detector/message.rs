@@ -10,8 +10,10 @@ use crate::{Incarnation, Instant, NodeId};
 /// A group as one of its nodes sees it: the node, its incarnation, and the other members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    me: NodeId,
-    incarnation: Incarnation,
+    /// The node itself.
+    pub me: NodeId,
+    /// The node's incarnation.
+    pub incarnation: Incarnation,
     peers: BTreeSet<NodeId>,
 }
 
@@ -30,18 +32,6 @@ impl Group {
             incarnation,
             peers,
         }
-    }
-
-    /// The node itself.
-    #[must_use]
-    pub const fn me(&self) -> NodeId {
-        self.me
-    }
-
-    /// The node's incarnation.
-    #[must_use]
-    pub const fn incarnation(&self) -> Incarnation {
-        self.incarnation
     }
 
     /// The other nodes, in the order of their ids.

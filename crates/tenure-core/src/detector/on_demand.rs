@@ -100,6 +100,6 @@ impl Detector for OnDemand {
     }
 
     fn detection_bound(&self, _delay: Duration) -> Duration {
-        self.poll + self.table.options().timeout
+        self.poll + self.table.options.timeout
     }
 }

@@ -44,8 +44,10 @@ impl Default for AskOptions {
 /// The peers of a node, the open questions about them, and the outputs to poll.
 #[derive(Debug)]
 pub struct PeerTable {
-    group: Group,
-    options: AskOptions,
+    /// The node and its peers.
+    pub group: Group,
+    /// How questions are asked.
+    pub options: AskOptions,
     candidacy: Candidacy,
     /// One entry for each peer of the group, and no others: this bounds the memory.
     peers: BTreeMap<NodeId, Peer>,
@@ -144,18 +146,6 @@ impl PeerTable {
         }
     }
 
-    /// The node and its peers.
-    #[must_use]
-    pub const fn group(&self) -> &Group {
-        &self.group
-    }
-
-    /// How questions are asked.
-    #[must_use]
-    pub const fn options(&self) -> &AskOptions {
-        &self.options
-    }
-
     /// Handles the part of an input that is the same for all detectors.
     pub fn handle_input(&mut self, now: Instant, input: DetectorInput) -> Step {
         match input {
@@ -190,7 +180,7 @@ impl PeerTable {
 
     fn ask(&mut self, now: Instant, node: NodeId, ask: u64) {
         let Some(peer) = self.peers.get_mut(&node) else {
-            let is_me = node == self.group.me();
+            let is_me = node == self.group.me;
             let verdict = if is_me {
                 up(self.candidacy)
             } else {
@@ -213,7 +203,7 @@ impl PeerTable {
     fn answer(&mut self, ask: u64, node: NodeId, verdict: Verdict, at: Instant) {
         let incarnation = match self.peers.get(&node) {
             Some(peer) => peer.incarnation,
-            None => (node == self.group.me()).then_some(self.group.incarnation()),
+            None => (node == self.group.me).then_some(self.group.incarnation),
         };
         self.outputs.push_back(DetectorOutput::Answer {
             ask,
@@ -324,7 +314,7 @@ impl PeerTable {
             }
             // An acknowledgement of an earlier incarnation does not count for this one.
             Some(DetectorMessage::RecoveredAck { incarnation })
-                if incarnation == self.group.incarnation() =>
+                if incarnation == self.group.incarnation =>
             {
                 self.stop_notices(from)
             }

@@ -62,18 +62,10 @@ pub struct PhiOptions {
     pub pause: Duration,
 }
 
-impl Default for PhiOptions {
-    fn default() -> Self {
-        Self {
-            threshold: 8.0,
-            window: 100,
-            min_deviation: Duration::from_millis(30),
-            pause: Duration::from_millis(600),
-        }
-    }
-}
-
 impl PhiAccrual {
+    /// The usual size of the window.
+    pub const WINDOW: usize = 100;
+
     /// An estimator for heartbeats at this interval.
     #[must_use]
     pub fn new(interval: Duration, options: PhiOptions) -> Self {

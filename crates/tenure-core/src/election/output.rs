@@ -49,12 +49,6 @@ pub enum CampaignFailure {
     Barred(String),
 }
 
-impl<E> From<TermEvent> for Output<E> {
-    fn from(event: TermEvent) -> Self {
-        Self::Term(event)
-    }
-}
-
 /// Outputs not yet polled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Outputs<E>(VecDeque<Output<E>>);

@@ -18,8 +18,14 @@ pub enum LeaseDuration {
 impl LeaseDuration {
     /// The end of a lease that was granted or renewed at `now`; `None` if it never expires.
     pub(super) fn end(self, now: Instant) -> Option<Instant> {
+        self.fixed().map(|duration| now + duration)
+    }
+
+    /// The duration, unless it is infinite.
+    #[must_use]
+    pub const fn fixed(self) -> Option<Duration> {
         match self {
-            Self::Fixed(duration) => Some(now + duration),
+            Self::Fixed(duration) => Some(duration),
             Self::Infinite => None,
         }
     }

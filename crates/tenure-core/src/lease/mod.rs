@@ -41,7 +41,7 @@ pub use lease::{Due, Lease, RequestNumber};
 pub use operation::{Acquire, Metadata, Operation};
 pub use owner::Owner;
 pub use queue::{Priority, Waiting};
-pub use record::{Grant, Lapse, RETIRED_LIMIT, Record, Remaining, Reservation, State};
+pub use record::{Grant, Lapse, RETIRED_LIMIT, Record, Reservation, State};
 pub use rules::Rules;
 pub use stored::{Stored, StoredState};
 pub use term_end::{Running, TermEnd};

@@ -117,15 +117,6 @@ pub enum State {
     Expired,
 }
 
-/// The remaining time of a held lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remaining {
-    /// The lease ends after this time, unless it is renewed.
-    Time(Duration),
-    /// The lease does not expire.
-    Forever,
-}
-
 /// The reason why the time of a term was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lapse {
@@ -218,10 +209,12 @@ impl Record {
 
     /// The remaining time of the lease, if it is held at `now`.
     #[must_use]
-    pub fn remaining(&self, now: Instant) -> Option<Remaining> {
+    pub fn remaining(&self, now: Instant) -> Option<LeaseDuration> {
         self.held(now)?;
         let end = self.phase.end();
-        Some(end.map_or(Remaining::Forever, |end| Remaining::Time(end.since(now))))
+        Some(end.map_or(LeaseDuration::Infinite, |end| {
+            LeaseDuration::Fixed(end.since(now))
+        }))
     }
 
     /// The holder's metadata; `None` if it is empty, or if the lease is not held at `now`.

@@ -1,11 +1,15 @@
 //! How terms end, for the history of terms.
 
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
 use super::Record;
 use super::record::Phase;
 use crate::Instant;
 
 /// The way in which a term ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TermEnd {
     /// The holder released the lease.
@@ -18,24 +22,10 @@ pub enum TermEnd {
     HandedOver,
 }
 
-impl TermEnd {
-    /// All ways.
-    pub const ALL: [Self; 4] = [
-        Self::Released,
-        Self::Expired,
-        Self::Broken,
-        Self::HandedOver,
-    ];
-
-    /// The name in JSON.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Released => "released",
-            Self::Expired => "expired",
-            Self::Broken => "broken",
-            Self::HandedOver => "handed_over",
-        }
+/// The name in JSON.
+impl fmt::Display for TermEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 
 use serde::{Deserialize, Serialize};
 
-use crate::lease::{Rejection, Remaining};
+use crate::lease::Rejection;
 use crate::time::millis;
 
 /// Declares the codes: each with its status, its name in JSON, and a title.
@@ -166,13 +166,7 @@ impl Problem {
 impl From<&Rejection> for Problem {
     fn from(rejection: &Rejection) -> Self {
         let (code, remaining) = match rejection {
-            Rejection::Held { remaining, .. } => (
-                Code::LeaseHeld,
-                match remaining {
-                    Remaining::Time(time) => Some(*time),
-                    Remaining::Forever => None,
-                },
-            ),
+            Rejection::Held { remaining, .. } => (Code::LeaseHeld, remaining.fixed()),
             Rejection::LockDelay { remaining } | Rejection::Reserved { remaining, .. } => {
                 (Code::LeaseHeld, Some(*remaining))
             }

@@ -82,7 +82,7 @@ impl AcquireRequest {
     ///
     /// A [`Problem`] that names the field and what would be right.
     pub fn check(self, rules: &Rules, random: &mut dyn Random) -> Result<Queued, Problem> {
-        let metadata = check_metadata(self.metadata)?;
+        check_metadata(&self.metadata, MAX_METADATA_BYTES)?;
         let min_epoch = |epoch| check_epoch("min_epoch", epoch);
         let priority = |number: Number| number.within("priority", 0, Priority::MAX.into());
         Ok(Queued {
@@ -94,7 +94,7 @@ impl AcquireRequest {
                 holder: check_name("holder", &self.holder)?,
                 duration: check_duration(self.duration_ms, rules)?,
                 lock_delay: check_millis("lock_delay_ms", self.lock_delay_ms, rules.max_duration)?,
-                metadata,
+                metadata: self.metadata,
                 min_epoch: self.min_epoch.map(min_epoch).transpose()?,
             },
             wait: check_wait(self.wait_ms)?,
@@ -297,8 +297,8 @@ impl MetadataRequest {
     /// A [`Problem`] that names the field and what would be right.
     pub fn check(self) -> Result<Operation, Problem> {
         let lease_id = check_name("lease_id", &self.lease_id)?;
-        let metadata = check_metadata(self.metadata)?;
-        Ok(Operation::SetMetadata(lease_id, metadata))
+        check_metadata(&self.metadata, MAX_METADATA_BYTES)?;
+        Ok(Operation::SetMetadata(lease_id, self.metadata))
     }
 }
 
@@ -368,16 +368,20 @@ fn check_name<T: FromStr<Err: fmt::Display>>(field: &str, text: &str) -> Result<
         .map_err(|error| Problem::new(Code::InvalidName, format!("{field}: {error}")))
 }
 
-fn check_metadata(metadata: Metadata) -> Result<Metadata, Problem> {
+/// Checks that keys and values of the metadata have at most `most` bytes together.
+///
+/// # Errors
+///
+/// [`Code::TooLarge`].
+pub fn check_metadata(metadata: &Metadata, most: usize) -> Result<(), Problem> {
     let lengths = metadata.iter().map(|(key, value)| key.len() + value.len());
     let bytes: usize = lengths.sum();
-    if bytes > MAX_METADATA_BYTES {
-        let detail = format!(
-            "metadata has {bytes} bytes of keys and values, at most {MAX_METADATA_BYTES} are allowed"
-        );
+    if bytes > most {
+        let detail =
+            format!("metadata has {bytes} bytes of keys and values, at most {most} are allowed");
         return Err(Problem::new(Code::TooLarge, detail));
     }
-    Ok(metadata)
+    Ok(())
 }
 
 fn check_reason(mut reason: Option<String>) -> Result<Option<String>, Problem> {

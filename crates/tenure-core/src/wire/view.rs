@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DurationMs;
 use crate::Instant;
-use crate::lease::{LeaseId, Record, Remaining, State, TermEnd};
+use crate::lease::{LeaseDuration, LeaseId, Record, State, TermEnd};
 use crate::time::millis;
 
 /// One lease, as the store shows it. Fields that do not apply in its state are null.
@@ -47,13 +47,8 @@ pub struct LeaseView {
 impl LeaseView {
     /// The view of `record` at `now`. The caller sets `granted_at`, which needs a wall clock.
     #[must_use]
-    pub fn of(
-        namespace: &(impl ToString + ?Sized),
-        lease: &(impl ToString + ?Sized),
-        record: &Record,
-        now: Instant,
-    ) -> Self {
-        let held = record.held(now);
+    pub fn of(namespace: &str, lease: &str, record: &Record, now: Instant) -> Self {
+        let (held, remaining) = (record.held(now), record.remaining(now));
         Self {
             namespace: namespace.to_string(),
             lease: lease.to_string(),
@@ -62,10 +57,7 @@ impl LeaseView {
             owner: held.and_then(|grant| Some(grant.owner.as_ref()?.as_str().into())),
             epoch: held.map(|grant| grant.epoch.get()),
             duration_ms: held.map(|grant| grant.duration.into()),
-            remaining_ms: match record.remaining(now) {
-                Some(Remaining::Time(time)) => Some(millis(time)),
-                Some(Remaining::Forever) | None => None,
-            },
+            remaining_ms: remaining.and_then(LeaseDuration::fixed).map(millis),
             granted_at: None,
             metadata: held.map(|_| record.metadata(now).cloned().unwrap_or_default()),
             waiters: 0,

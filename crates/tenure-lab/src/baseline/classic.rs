@@ -163,7 +163,7 @@ impl Classic {
                     // Longer than an election takes.
                     self.due = context.now + self.node.timings.timeout * 5;
                 }
-                State::Normal { asked } if *asked && self.node.leader() == Some(from) => {
+                State::Normal { asked } if *asked && self.node.leader == Some(from) => {
                     *asked = false;
                     self.due = self.node.next_poll(context);
                 }
@@ -201,7 +201,7 @@ impl Classic {
                 }
             }
             ClassicMessage::AreYouNormal => {
-                if self.node.leader() != Some(from) {
+                if self.node.leader != Some(from) {
                     Self::send(context, [from], ClassicMessage::No);
                 }
             }
@@ -229,7 +229,7 @@ impl Classic {
                 if self.node.leads() {
                     Self::send(context, self.node.others(), ClassicMessage::AreYouNormal);
                     self.due = self.node.next_poll(context);
-                } else if let Some(leader) = self.node.leader() {
+                } else if let Some(leader) = self.node.leader {
                     // Without an answer within the timeout the leader is down.
                     Self::send(context, [leader], ClassicMessage::AreYouThere);
                     self.state = State::Normal { asked: true };

@@ -24,6 +24,7 @@ pub use textbook::Textbook;
 use std::fmt;
 use std::time::Duration;
 
+use tenure_core::detector::{Detector, DetectorOutput};
 use tenure_core::{Incarnation, Instant, NodeId};
 
 use crate::contestant::Algorithm;
@@ -76,19 +77,23 @@ impl<B: Baseline> Process for B {
     fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
         let message = self.node_mut().handle(context, input);
         self.step(context, message);
-        while let Some(notice) = self.node_mut().poll_detector(context) {
-            if let node::DetectorNotice::Suspected(node) = notice {
+        while let Some(report) = self.node_mut().poll_detector(context) {
+            if let DetectorOutput::Suspected(node) | DetectorOutput::Restarted(node, _) = report {
                 self.handle_suspected(context, node);
             }
         }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.due(), self.node().due()].into_iter().flatten().min()
+        let detector = self.node().detector.poll_timeout();
+        [self.due(), detector].into_iter().flatten().min()
     }
 
     fn claim(&self, _now: Instant) -> Option<LeadershipClaim> {
-        self.node().claim()
+        self.node().leads().then_some(LeadershipClaim {
+            epoch: None,
+            until: None,
+        })
     }
 }
 

@@ -3,14 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure_core::detector::{
-    AskOptions, Detector, DetectorInput, DetectorOutput, Group, OnDemand, Verdict,
-};
+use tenure_core::detector::{AskOptions, Detector, DetectorInput, DetectorOutput, Group, OnDemand};
 use tenure_core::lease::candidate::EndReason;
 use tenure_core::{Incarnation, Instant, NodeId};
 
 use super::BaselineTimings;
-use crate::sim::{Context, DurableState, LeadershipClaim, Payload, ProcessEffect, ProcessInput};
+use crate::sim::{Context, DurableState, Payload, ProcessEffect, ProcessInput};
 
 /// The failure detector and the reports about the leader. A lower number is a better rank.
 #[derive(Debug)]
@@ -19,20 +17,13 @@ pub struct BaselineNode {
     pub(super) members: Vec<NodeId>,
     pub(super) timings: BaselineTimings,
     pub(super) incarnation: Incarnation,
-    detector: OnDemand,
+    pub(super) detector: OnDemand,
     /// The members with an open question.
-    asked: BTreeSet<NodeId>,
-    leader: Option<NodeId>,
+    pub(super) asked: BTreeSet<NodeId>,
+    pub(super) leader: Option<NodeId>,
     leaves: bool,
     /// Messages that wait until a write is on disk, if one is pending.
     held: Option<Vec<(NodeId, Payload)>>,
-}
-
-/// A report of the detector.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum DetectorNotice {
-    Answer(NodeId, Verdict),
-    Suspected(NodeId),
 }
 
 impl BaselineNode {
@@ -99,10 +90,6 @@ impl BaselineNode {
         self.leader == Some(self.me)
     }
 
-    pub(super) fn leader(&self) -> Option<NodeId> {
-        self.leader
-    }
-
     /// Changes the leader, and starts or stops the task.
     pub(super) fn set_leader(&mut self, context: &mut Context<'_>, leader: Option<NodeId>) {
         if self.leader == leader {
@@ -118,33 +105,14 @@ impl BaselineNode {
         }
     }
 
-    pub(super) fn watch(&mut self, context: &Context<'_>, node: NodeId) {
-        self.detector
-            .handle_input(context.now, DetectorInput::Watch(node));
-    }
-
-    pub(super) fn unwatch(&mut self, context: &Context<'_>, node: NodeId) {
-        self.detector
-            .handle_input(context.now, DetectorInput::Unwatch(node));
-    }
-
-    pub(super) fn is_asked(&self, node: NodeId) -> bool {
-        self.asked.contains(&node)
-    }
-
-    pub(super) fn heard(&mut self, context: &Context<'_>, from: NodeId, incarnation: Incarnation) {
-        self.detector
-            .handle_input(context.now, DetectorInput::Heard { from, incarnation });
+    /// Hands an input to the detector.
+    pub(super) fn detect(&mut self, context: &Context<'_>, input: DetectorInput) {
+        self.detector.handle_input(context.now, input);
     }
 
     pub(super) fn ask(&mut self, context: &Context<'_>, node: NodeId) {
         self.asked.insert(node);
-        self.detector
-            .handle_input(context.now, DetectorInput::Ask { node, ask: 0 });
-    }
-
-    pub(super) fn is_suspected(&self, node: NodeId) -> bool {
-        self.detector.is_suspected(node)
+        self.detect(context, DetectorInput::Ask { node, ask: 0 });
     }
 
     /// Handles the inputs that all baselines share, and returns the other messages.
@@ -164,13 +132,10 @@ impl BaselineNode {
                     incarnation,
                     message,
                 };
-                self.detector.handle_input(context.now, input);
+                self.detect(context, input);
             }
             ProcessInput::Message { from, payload, .. } => return Some((from, payload)),
-            ProcessInput::Refused(node) => {
-                self.detector
-                    .handle_input(context.now, DetectorInput::Refused(node));
-            }
+            ProcessInput::Refused(node) => self.detect(context, DetectorInput::Refused(node)),
             ProcessInput::Wake => self.detector.handle_timeout(context.now),
             ProcessInput::Written => {
                 for (to, payload) in self.held.take().into_iter().flatten() {
@@ -191,40 +156,26 @@ impl BaselineNode {
         None
     }
 
-    /// The next report of the detector.
-    pub(super) fn poll_detector(&mut self, context: &mut Context<'_>) -> Option<DetectorNotice> {
-        while let Some(output) = self.detector.poll_output() {
-            match output {
+    /// Sends the messages of the detector until its next report.
+    pub(super) fn poll_detector(&mut self, context: &mut Context<'_>) -> Option<DetectorOutput> {
+        loop {
+            match self.detector.poll_output()? {
                 DetectorOutput::Send { to, message } => {
                     context.send(to, Payload::Detector(self.incarnation, message));
                 }
-                DetectorOutput::Answer { node, verdict, .. } => {
-                    self.asked.remove(&node);
-                    return Some(DetectorNotice::Answer(node, verdict));
+                report => {
+                    if let DetectorOutput::Answer { node, .. } = report {
+                        self.asked.remove(&node);
+                    }
+                    return Some(report);
                 }
-                DetectorOutput::Suspected(node) | DetectorOutput::Restarted(node, _) => {
-                    return Some(DetectorNotice::Suspected(node));
-                }
-                DetectorOutput::Trusted(_) => {}
             }
         }
-        None
     }
 
     /// The time of the next poll, up to a tenth earlier or later, so that members do not stay in step.
     pub(super) fn next_poll(&self, context: &mut Context<'_>) -> Instant {
         context.now + jittered(context, self.timings.poll)
-    }
-
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.detector.poll_timeout()
-    }
-
-    pub(super) fn claim(&self) -> Option<LeadershipClaim> {
-        self.leads().then_some(LeadershipClaim {
-            epoch: None,
-            until: None,
-        })
     }
 }
 

@@ -4,6 +4,7 @@
 //! election that is stuck starts again after a while.
 
 use serde::Serialize;
+use tenure_core::detector::{Detector, DetectorInput};
 use tenure_core::{Instant, NodeId};
 
 use super::Baseline;
@@ -63,7 +64,10 @@ impl Ring {
         let after = members.iter().filter(|&&node| node > self.node.me);
         let before = members.iter().filter(|&&node| node < self.node.me);
         let next = after.chain(before).copied();
-        match next.into_iter().find(|&node| !self.node.is_suspected(node)) {
+        match next
+            .into_iter()
+            .find(|&node| !self.node.detector.is_suspected(node))
+        {
             Some(next) => context.send(next, Payload::Ring(message)),
             // It is the only member.
             None => self.win(context),
@@ -114,7 +118,7 @@ impl Baseline for Ring {
 
     fn start(&mut self, context: &mut Context<'_>) {
         for node in self.node.others() {
-            self.node.watch(context, node);
+            self.node.detect(context, DetectorInput::Watch(node));
         }
         self.campaign(context);
     }
@@ -133,7 +137,7 @@ impl Baseline for Ring {
     }
 
     fn handle_suspected(&mut self, context: &mut Context<'_>, node: NodeId) {
-        if self.node.leader() == Some(node) {
+        if self.node.leader == Some(node) {
             self.campaign(context);
         }
     }

@@ -5,6 +5,7 @@
 //! neither stops earlier leaders nor numbers elections.
 
 use serde::Serialize;
+use tenure_core::detector::DetectorInput;
 use tenure_core::{Instant, NodeId};
 
 use super::Baseline;
@@ -84,8 +85,8 @@ impl Textbook {
     }
 
     fn forget_leader(&mut self, context: &mut Context<'_>) {
-        if let Some(leader) = self.node.leader() {
-            self.node.unwatch(context, leader);
+        if let Some(leader) = self.node.leader {
+            self.node.detect(context, DetectorInput::Unwatch(leader));
         }
         self.node.set_leader(context, None);
     }
@@ -129,7 +130,7 @@ impl Textbook {
                 self.state = State::Settled;
                 self.node.set_leader(context, Some(from));
                 if self.notifies == Notifies::All {
-                    self.node.watch(context, from);
+                    self.node.detect(context, DetectorInput::Watch(from));
                 }
             }
         }
@@ -167,7 +168,7 @@ impl Baseline for Textbook {
     }
 
     fn handle_suspected(&mut self, context: &mut Context<'_>, node: NodeId) {
-        if self.node.leader() == Some(node) && self.state == State::Settled {
+        if self.node.leader == Some(node) && self.state == State::Settled {
             self.campaign(context);
         }
     }

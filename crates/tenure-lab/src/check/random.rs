@@ -131,18 +131,8 @@ impl Schedule<'_> {
         };
         let who = anybody(rng);
         match kind {
-            FaultKind::Crash | FaultKind::PowerCut => {
-                let back_after = Some(lasts);
-                let machine = matches!(kind, FaultKind::PowerCut);
-                self.push(
-                    at,
-                    Fault::Crash {
-                        who,
-                        machine,
-                        back_after,
-                    },
-                );
-            }
+            FaultKind::Crash => self.push(at, Fault::Crash(who, Some(lasts))),
+            FaultKind::PowerCut => self.push(at, Fault::PowerCut(who, Some(lasts))),
             // The store has no orderly shutdown of its own: a crash covers it.
             FaultKind::Leave | FaultKind::Resign | FaultKind::TaskEnds if who == Target::Store => {}
             FaultKind::Leave => self.push(at, Fault::Leave(who, Some(lasts))),
@@ -160,15 +150,10 @@ impl Schedule<'_> {
                 // The leader resigns first, so that there is something to write.
                 let takes = self.longest / 4;
                 let who = if self.has_store { Target::Store } else { who };
-                let crash = |who, back: Duration| Fault::Crash {
-                    who,
-                    machine: false,
-                    back_after: Some(back),
-                };
                 self.push(at, Fault::SlowDisk(who, takes));
                 self.push(at, Fault::Resign(Target::Leader));
                 let then = at + rng.between(Duration::ZERO, takes * 2);
-                self.push(then, crash(who, lasts / 10));
+                self.push(then, Fault::Crash(who, Some(lasts / 10)));
                 self.push(then + takes, Fault::SlowDisk(who, Duration::ZERO));
             }
             FaultKind::WallClock => {

@@ -235,13 +235,13 @@ pub fn run(case: &CheckCase, seed: u64) -> RunOutcome {
     let mut world = case.world(seed);
     world.run_until(case.lasts);
     world.finish();
-    let history = world.history();
+    let history = &world.history;
     let terms = history
         .iter()
-        .filter(|event| matches!(event.kind, crate::sim::EventKind::TaskStarted(_)));
+        .filter(|event| matches!(event.kind, crate::sim::HistoryEventKind::TaskStarted(_)));
     RunOutcome {
         violation: invariant::check(history, &case.promises()).err(),
-        messages: world.traffic().messages,
+        messages: world.traffic.messages,
         terms: terms.count() as u64,
     }
 }
@@ -252,6 +252,6 @@ pub fn trace(case: &CheckCase, seed: u64) -> (Vec<String>, Option<Violation>) {
     let mut world = case.world(seed).with_trace();
     world.run_until(case.lasts);
     world.finish();
-    let violation = invariant::check(world.history(), &case.promises()).err();
+    let violation = invariant::check(&world.history, &case.promises()).err();
     (world.trace().to_vec(), violation)
 }

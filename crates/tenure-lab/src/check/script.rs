@@ -1,6 +1,5 @@
 //! A fault script: faults in a certain order that random faults hardly ever hit.
 
-use std::fmt;
 use std::time::Duration;
 
 use tenure_core::NodeId;
@@ -14,7 +13,7 @@ use crate::sim::{Latency, Link, Rng, TaskStop};
 const SCRIPT: u64 = 4;
 
 /// Faults in a certain order; each seed varies their times.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct FaultScript {
     /// Its name on the command line.
     pub name: &'static str,
@@ -35,12 +34,6 @@ pub struct FaultScript {
     /// When all faults end.
     pub(super) faults_end: Duration,
     pub(super) script: fn(&mut ScriptBuilder<'_>),
-}
-
-impl fmt::Debug for FaultScript {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("FaultScript").field(&self.name).finish()
-    }
 }
 
 impl FaultScript {
@@ -122,12 +115,8 @@ impl ScriptBuilder<'_> {
 
     /// The machine loses power, without any refused connection, and is back at `back`, or never.
     pub(super) fn power_cut(&mut self, at: u64, who: u32, back: Option<u64>) {
-        let fault = Fault::Crash {
-            who: node(who),
-            machine: true,
-            back_after: back.map(|back| ms(back - at)),
-        };
-        self.at(at, fault);
+        let back_after = back.map(|back| ms(back - at));
+        self.at(at, Fault::PowerCut(node(who), back_after));
     }
 
     pub(super) fn start(&mut self, at: u64, who: u32) {

@@ -9,10 +9,10 @@ use tenure_core::{Instant, NodeId, bully};
 
 use super::machine::Machine;
 use super::peer_link::PeerLink;
-use super::store_client::{Answered, StoreClient, node_of};
+use super::store_client::{InFlight, StoreClient, node_of};
 use crate::fault::Mutation;
 use crate::sim::{
-    Context, EventKind, LeadershipClaim, Payload, Process, ProcessEffect, ProcessInput,
+    Context, HistoryEventKind, LeadershipClaim, Payload, Process, ProcessEffect, ProcessInput,
 };
 
 #[derive(Debug)]
@@ -73,9 +73,6 @@ impl Candidate {
             peers.begun = true;
         }
         self.run(context);
-        if let Some(peers) = &mut self.peers {
-            peers.update_due(false);
-        }
     }
 
     fn has(&self, mutation: Mutation) -> bool {
@@ -87,21 +84,16 @@ impl Candidate {
         context.now.earlier_by(self.behind)
     }
 
-    fn handle_answer(&mut self, context: &mut Context<'_>, answered: Option<Answered>) {
-        let Some(Answered {
-            attempt,
-            sent,
-            answer,
-        }) = answered
-        else {
+    fn handle_answer(&mut self, context: &mut Context<'_>, answered: Option<(InFlight, Answer)>) {
+        let Some((request, answer)) = answered else {
             return;
         };
         if self.has(Mutation::DeadlineFromReply) && matches!(answer, Answer::Held(_)) {
-            self.behind += context.now.since(sent);
+            self.behind += context.now.since(request.sent);
         }
         let now = self.now(context);
         self.machine
-            .handle_answer(now, attempt, answer, context.rng);
+            .handle_answer(now, request.attempt, answer, context.rng);
     }
 
     fn handle_persisted(&mut self, context: &mut Context<'_>) {
@@ -171,7 +163,7 @@ impl Candidate {
             }
             TermEvent::Abort => context.emit(ProcessEffect::AbortTask),
             TermEvent::Ended(_, reason) => {
-                context.record(EventKind::TermEnded(reason));
+                context.record(HistoryEventKind::TermEnded(reason));
                 if self.peers.is_none() {
                     context.emit(ProcessEffect::SeesLeader(None));
                 }
@@ -181,7 +173,7 @@ impl Candidate {
                 | CampaignFailure::Denied(why)
                 | CampaignFailure::Barred(why),
             ) => {
-                context.record(EventKind::Failed(why));
+                context.record(HistoryEventKind::Failed(why));
                 self.stays = false;
             }
             TermEvent::LeaderSeen(leader) => {
@@ -206,7 +198,6 @@ impl Process for Candidate {
             }
             return;
         }
-        let is_message = matches!(input, ProcessInput::Message { .. });
         let is_wake = matches!(input, ProcessInput::Wake);
         let now = self.now(context);
         match input {
@@ -259,9 +250,6 @@ impl Process for Candidate {
             peers.report_late(context, &mut self.machine);
         }
         self.run(context);
-        if let Some(peers) = &mut self.peers {
-            peers.update_due(is_message);
-        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -19,7 +19,7 @@ use super::store::Store;
 use super::store_client::StoreClient;
 use super::{Algorithm, Contestant, DetectorKind};
 use crate::baseline::{self, BaselineTimings};
-use crate::detector::{AttendanceRing, AttendanceRingOptions, SimDetector};
+use crate::detector::{AttendanceRing, SimDetector};
 use crate::fault::Mutation;
 use crate::sim::{Context, DurableState, Process, ProcessFactory};
 
@@ -200,13 +200,7 @@ impl Cluster {
             confirm: detection.confirm_timeout(),
             ..AskOptions::default()
         };
-        let defaults = AttendanceRingOptions::default();
-        let round = defaults.hold * self.nodes;
-        let options = AttendanceRingOptions {
-            list_timeout: defaults.list_timeout.max(round * 3),
-            ..defaults
-        };
-        let ring = AttendanceRing::new(now, group, ask, options)?;
+        let ring = AttendanceRing::new(now, group, ask);
         Ok(SimDetector::AttendanceRing(Box::new(ring)))
     }
 

@@ -16,11 +16,7 @@ use crate::sim::{Context, DurableState, Payload, ProcessEffect};
 pub(super) struct PeerLink {
     incarnation: Incarnation,
     detector: SimDetector,
-    /// When to wake the detector. With many peers it is expensive to ask it, and for a detector that
-    /// watches no member a message can only make it later.
-    detector_due: Option<Instant>,
     watches: bool,
-    asked: bool,
     message_lifetime: Duration,
     mutation: Option<Mutation>,
     state: MutationState,
@@ -53,9 +49,7 @@ impl PeerLink {
         Self {
             incarnation,
             detector,
-            detector_due: None,
             watches,
-            asked: false,
             message_lifetime,
             mutation,
             state: MutationState::default(),
@@ -71,7 +65,10 @@ impl PeerLink {
     /// When to call [`handle_timeout`](Self::handle_timeout) at the latest.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let late = self.state.late.first().map(|(due, ..)| *due);
-        [self.detector_due, late].into_iter().flatten().min()
+        [self.detector.poll_timeout(), late]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn handle_timeout(&mut self, context: &Context<'_>) {
@@ -81,13 +78,6 @@ impl PeerLink {
     pub(super) fn handle_refused(&mut self, context: &Context<'_>, node: NodeId) {
         self.detector
             .handle_input(context.now, DetectorInput::Refused(node));
-    }
-
-    /// Asks the detector when it is due next, unless a message cannot have changed that.
-    pub(super) fn update_due(&mut self, is_message: bool) {
-        if std::mem::take(&mut self.asked) || self.watches || !is_message {
-            self.detector_due = self.detector.poll_timeout();
-        }
     }
 
     pub(super) fn handle_message(
@@ -144,10 +134,7 @@ impl PeerLink {
             PeerEffect::Ask { node, round } if self.state.listed.contains(&node) => {
                 return answer(context, machine, (node, round), Verdict::Down);
             }
-            PeerEffect::Ask { node, round } => {
-                self.asked = true;
-                DetectorInput::Ask { node, ask: round }
-            }
+            PeerEffect::Ask { node, round } => DetectorInput::Ask { node, ask: round },
             PeerEffect::Watch(node) if self.watches => DetectorInput::Watch(node),
             PeerEffect::Watch(_) => return,
             PeerEffect::Unwatch(node) => DetectorInput::Unwatch(node),

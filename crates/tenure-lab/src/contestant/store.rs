@@ -13,7 +13,7 @@ use tenure_core::{CandidateId, Epoch, Instant, NodeId, UnixMillis};
 
 use crate::fault::Mutation;
 use crate::sim::{
-    Context, DurableState, EventKind, LeadershipClaim, Payload, Process, ProcessEffect,
+    Context, DurableState, HistoryEventKind, LeadershipClaim, Payload, Process, ProcessEffect,
     ProcessInput, RequestId,
 };
 
@@ -249,7 +249,7 @@ impl Store {
             Change::Released | Change::HandedOver | Change::Breaking(_) | Change::Broken => {
                 if let Some(epoch) = before {
                     // At once, even before it is on disk: no one relies on the lease any more.
-                    context.record(EventKind::LeaseGivenUp(epoch));
+                    context.record(HistoryEventKind::LeaseGivenUp(epoch));
                 }
             }
             _ => {}
@@ -266,7 +266,7 @@ impl Store {
             last.fold(0, |id, &byte| (id << 8) | u64::from(byte))
         });
         let at = context.true_time();
-        let granted = EventKind::Granted { epoch, to, id, at };
+        let granted = HistoryEventKind::Granted { epoch, to, id, at };
         self.emit_durable(context, ProcessEffect::Record(granted));
     }
 
@@ -280,7 +280,7 @@ impl Store {
         let Caller { from, id } = caller;
         if let Answer::Held(epoch) = answer {
             // The holder relies on the lease from here on.
-            let runs = EventKind::LeaseRuns(epoch, context.true_time(), self.duration);
+            let runs = HistoryEventKind::LeaseRuns(epoch, context.true_time(), self.duration);
             self.emit_durable(context, ProcessEffect::Record(runs));
         }
         self.emit_durable(

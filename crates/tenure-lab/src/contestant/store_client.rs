@@ -24,18 +24,10 @@ pub(super) struct StoreClient {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct InFlight {
-    attempt: u64,
-    sent: Instant,
-    times_out: Instant,
-}
-
-/// An answer to the request in flight.
-#[derive(Debug)]
-pub(super) struct Answered {
+pub(super) struct InFlight {
     pub(super) attempt: u64,
     pub(super) sent: Instant,
-    pub(super) answer: Answer,
+    times_out: Instant,
 }
 
 /// The candidate id of this node.
@@ -114,7 +106,11 @@ impl StoreClient {
 
     /// Handles an answer. The answer to an earlier start or to a request that was given up has no
     /// reader.
-    pub(super) fn handle_answer(&mut self, id: RequestId, answer: Answer) -> Option<Answered> {
+    pub(super) fn handle_answer(
+        &mut self,
+        id: RequestId,
+        answer: Answer,
+    ) -> Option<(InFlight, Answer)> {
         let is_awaited = id.incarnation == self.incarnation
             && self.in_flight.is_some_and(|it| it.attempt == id.attempt);
         let in_flight = self.in_flight.take_if(|_| is_awaited)?;
@@ -122,31 +118,27 @@ impl StoreClient {
             (Answer::Held(_), Some(wanted)) => Answer::Held(wanted),
             (answer, _) => answer,
         };
-        Some(Answered {
-            attempt: in_flight.attempt,
-            sent: in_flight.sent,
-            answer,
-        })
+        Some((in_flight, answer))
     }
 
     /// Fails the request in flight if its time is over.
-    pub(super) fn handle_timeout(&mut self, context: &mut Context<'_>) -> Option<Answered> {
-        let is_over = self.in_flight.is_some_and(|it| context.now >= it.times_out);
-        is_over
-            .then(|| self.fail(context, "no answer in time"))
-            .flatten()
+    pub(super) fn handle_timeout(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Option<(InFlight, Answer)> {
+        self.in_flight.filter(|it| context.now >= it.times_out)?;
+        self.fail(context, "no answer in time")
     }
 
     /// Closes the connection of the request in flight, so that its outcome is unknown.
-    pub(super) fn fail(&mut self, context: &mut Context<'_>, why: &str) -> Option<Answered> {
-        let InFlight { attempt, sent, .. } = self.in_flight.take()?;
-        self.close(context, attempt);
-        let answer = Answer::Unknown(why.into());
-        Some(Answered {
-            attempt,
-            sent,
-            answer,
-        })
+    pub(super) fn fail(
+        &mut self,
+        context: &mut Context<'_>,
+        why: &str,
+    ) -> Option<(InFlight, Answer)> {
+        let in_flight = self.in_flight.take()?;
+        self.close(context, in_flight.attempt);
+        Some((in_flight, Answer::Unknown(why.into())))
     }
 
     fn close(&self, context: &mut Context<'_>, attempt: u64) {

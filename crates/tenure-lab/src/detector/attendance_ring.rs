@@ -4,11 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use serde::Serialize;
-use tenure_core::detector::options;
 use tenure_core::detector::peer_table::{PeerTable, Step};
-use tenure_core::detector::{
-    AskOptions, Detector, DetectorInput, DetectorOutput, Group, OptionsError,
-};
+use tenure_core::detector::{AskOptions, Detector, DetectorInput, DetectorOutput, Group};
 use tenure_core::{Incarnation, Instant, NodeId};
 
 /// Passes one list from node to node, in the order of their ids and back to the first. The node that
@@ -43,7 +40,7 @@ pub struct AttendanceRing {
     table: PeerTable,
     /// Lists to send.
     lists: VecDeque<(NodeId, Attendance)>,
-    options: AttendanceRingOptions,
+    list_timeout: Duration,
     /// The newest list that was seen or passed on.
     newest: Option<Stamp>,
     /// When a list was last seen.
@@ -80,51 +77,21 @@ pub struct Stamp {
     pub hops: u64,
 }
 
-/// The parameters of [`AttendanceRing`], beside [`AskOptions`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AttendanceRingOptions {
-    /// How long each node keeps the list. Default 100 ms. Longer: fewer messages, later detection.
-    pub hold: Duration,
-    /// How long a node waits for the list before it takes it for lost. Default 3 s. At least twice
-    /// the holding time of one round: the other half is for the messages.
-    pub list_timeout: Duration,
-}
+/// How long each node keeps the list. Longer: fewer messages, later detection.
+const HOLD: Duration = Duration::from_millis(100);
 
-impl Default for AttendanceRingOptions {
-    fn default() -> Self {
-        Self {
-            hold: Duration::from_millis(100),
-            list_timeout: Duration::from_secs(3),
-        }
-    }
-}
+/// How long a node waits at least for the list before it takes it for lost. In a large group it waits
+/// for three rounds: two of them are for the messages.
+const LIST_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl AttendanceRing {
     /// The detector of a node that starts at `now`.
-    ///
-    /// # Errors
-    ///
-    /// [`OptionsError`] if the parameters contradict each other; it names both numbers.
-    pub fn new(
-        now: Instant,
-        group: &Group,
-        ask: AskOptions,
-        options: AttendanceRingOptions,
-    ) -> Result<Self, OptionsError> {
-        let table = PeerTable::new(group, ask);
-        options::duration("hold", options.hold)?;
-        options::duration("list timeout", options.list_timeout)?;
-        let (timeout, least) = (options.list_timeout, 2 * round(group, options.hold));
-        options::ensure(
-            timeout >= least,
-            format_args!(
-                "list timeout {timeout:?} must be at least two rounds of the group, {least:?}"
-            ),
-        )?;
+    #[must_use]
+    pub fn new(now: Instant, group: &Group, ask: AskOptions) -> Self {
         let mut ring = Self {
-            table,
+            table: PeerTable::new(group, ask),
             lists: VecDeque::new(),
-            options,
+            list_timeout: LIST_TIMEOUT.max(3 * round(group, HOLD)),
             newest: None,
             seen: now,
             held: None,
@@ -133,23 +100,23 @@ impl AttendanceRing {
             searched: BTreeSet::new(),
         };
         ring.lost = now + ring.turn();
-        Ok(ring)
+        ring
     }
 
     /// How much later than the first node this one takes the list for lost: by then the first one has
     /// searched and its list has come round.
     fn turn(&self) -> Duration {
-        let me = self.table.group().me();
-        let before = self.table.group().peers().filter(|node| *node < me);
+        let me = self.table.group.me;
+        let before = self.table.group.peers().filter(|node| *node < me);
         let before = before.filter(|node| !self.table.is_listed(*node)).count();
-        let turn = self.table.options().timeout + self.options.list_timeout;
+        let turn = self.table.options.timeout + self.list_timeout;
         turn * u32::try_from(before).unwrap_or(u32::MAX)
     }
 
     fn see(&mut self, now: Instant, stamp: Stamp) {
         self.newest = Some(stamp);
         self.seen = now;
-        self.lost = now + self.options.list_timeout + self.turn();
+        self.lost = now + self.list_timeout + self.turn();
         self.passed_to = None;
         self.searched.clear();
     }
@@ -170,10 +137,10 @@ impl AttendanceRing {
         if self.newest.is_some_and(|newest| list.stamp <= newest) {
             return;
         }
-        let me = self.table.group().me();
+        let me = self.table.group.me;
         let mut present = BTreeSet::from([me]);
         let mut absent = BTreeSet::new();
-        for node in self.table.group().clone().peers() {
+        for node in self.table.group.clone().peers() {
             let listed = self.table.listed(node).is_some_and(|at| at > self.seen);
             let heard = self.table.heard(node).is_some_and(|at| at > self.seen);
             if listed || (!heard && list.absent.contains(&node)) {
@@ -188,11 +155,11 @@ impl AttendanceRing {
         }
         (list.present, list.absent) = (present, absent);
         self.see(now, list.stamp);
-        self.held = Some((now + self.options.hold, list));
+        self.held = Some((now + HOLD, list));
         if self.turn().is_zero() {
             // The first node asks about the absent ones again. Otherwise each side of a network
             // partition would keep a list of its own after the partition has healed.
-            for node in self.table.group().clone().peers() {
+            for node in self.table.group.clone().peers() {
                 if self.table.is_listed(node) {
                     self.table.ask_about(now, node);
                 }
@@ -218,9 +185,9 @@ impl AttendanceRing {
     }
 
     fn successor(&self) -> Option<NodeId> {
-        let group = self.table.group();
-        let after = group.peers().filter(|node| *node > group.me());
-        let before = group.peers().filter(|node| *node < group.me());
+        let group = &self.table.group;
+        let after = group.peers().filter(|node| *node > group.me);
+        let before = group.peers().filter(|node| *node < group.me);
         after
             .chain(before)
             .find(|node| !self.table.is_listed(*node))
@@ -228,7 +195,7 @@ impl AttendanceRing {
 
     fn search(&mut self, now: Instant) {
         self.passed_to = None;
-        for node in self.table.group().clone().peers() {
+        for node in self.table.group.clone().peers() {
             self.table.ask_about(now, node);
             if self.table.is_asked(node) {
                 self.searched.insert(node);
@@ -242,14 +209,14 @@ impl AttendanceRing {
     /// Writes a list of a new generation from this node's own knowledge. Nodes that have seen it drop
     /// the older lists that still go round.
     fn write_anew(&mut self, now: Instant) {
-        let author = self.table.group().me();
+        let author = self.table.group.me;
         let last = self.newest.map_or(0, |newest| newest.generation);
         let stamp = Stamp {
             generation: last.saturating_add(1),
             author,
             hops: 0,
         };
-        let peers = self.table.group().peers();
+        let peers = self.table.group.peers();
         let (absent, mut present): (BTreeSet<_>, BTreeSet<_>) =
             peers.partition(|node| self.table.is_listed(*node));
         present.insert(author);
@@ -331,7 +298,7 @@ impl Detector for AttendanceRing {
     }
 
     fn detection_bound(&self, delay: Duration) -> Duration {
-        let round = round(self.table.group(), self.options.hold + delay);
-        2 * (round + self.options.list_timeout + self.table.options().timeout)
+        let round = round(&self.table.group, HOLD + delay);
+        2 * (round + self.list_timeout + self.table.options.timeout)
     }
 }

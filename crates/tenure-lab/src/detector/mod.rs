@@ -2,7 +2,7 @@
 
 mod attendance_ring;
 
-pub use attendance_ring::{Attendance, AttendanceRing, AttendanceRingOptions, Stamp};
+pub use attendance_ring::{Attendance, AttendanceRing, Stamp};
 
 use tenure_core::detector::{Detector, DetectorInput};
 use tenure_core::{Incarnation, Instant, NodeId};

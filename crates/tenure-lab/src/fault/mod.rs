@@ -29,15 +29,11 @@ pub enum Target {
 /// A fault, or the end of one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// The process crashes. Its machine refuses connections, or loses power and is silent.
-    Crash {
-        /// The target.
-        who: Target,
-        /// Whether the machine loses power.
-        machine: bool,
-        /// When the process starts again; `None`: never.
-        back_after: Option<Duration>,
-    },
+    /// The process crashes, and starts again after this time; `None`: never. Its machine refuses
+    /// connections.
+    Crash(Target, Option<Duration>),
+    /// The same, but the machine loses power: it is silent.
+    PowerCut(Target, Option<Duration>),
     /// The process starts, if it does not run.
     Start(Target),
     /// The process is frozen; its clock goes on.
@@ -96,18 +92,13 @@ impl fmt::Display for Target {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ends = |f: &mut fmt::Formatter<'_>, who: &Target, what, back: &Option<Duration>| {
+            write!(f, "{who} {what}")?;
+            back.map_or(Ok(()), |back| write!(f, ", back after {back:?}"))
+        };
         match self {
-            Self::Crash {
-                who,
-                machine,
-                back_after,
-            } => {
-                let what = if *machine { "loses power" } else { "is killed" };
-                match back_after {
-                    Some(back) => write!(f, "{who} {what}, back after {back:?}"),
-                    None => write!(f, "{who} {what}"),
-                }
-            }
+            Self::Crash(who, back) => ends(f, who, "is killed", back),
+            Self::PowerCut(who, back) => ends(f, who, "loses power", back),
             Self::Start(who) => write!(f, "{who} is started"),
             Self::Freeze(who, time) => write!(f, "{who} is frozen for {time:?}"),
             Self::Suspend(who, time) => write!(f, "{who} is suspended for {time:?}"),
@@ -129,10 +120,7 @@ impl fmt::Display for Fault {
             Self::ClockRate(who, ppm) => write!(f, "the clock of {who} gains {ppm} millionths"),
             Self::WallClock(who, ms) => write!(f, "the wall clock of {who} is set by {ms} ms"),
             Self::Resign(who) => write!(f, "{who} resigns"),
-            Self::Leave(who, back) => match back {
-                Some(back) => write!(f, "{who} is shut down, back after {back:?}"),
-                None => write!(f, "{who} is shut down"),
-            },
+            Self::Leave(who, back) => ends(f, who, "is shut down", back),
             Self::TaskEnds(who, end) => write!(f, "the task of {who} ends: {end:?}"),
             Self::Algorithm(who, algorithm) => write!(f, "{who} changes to {}", algorithm.name()),
             Self::Break(period) => write!(f, "the lease is broken and runs on for {period:?}"),

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use tenure_core::NodeId;
 
 use super::{Claims, Promises};
-use crate::sim::{EventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     if !history
         .iter()
-        .any(|event| event.kind == EventKind::FaultsOver)
+        .any(|event| event.kind == HistoryEventKind::FaultsOver)
     {
         return Ok(());
     }
@@ -21,13 +21,13 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
         end = event.at;
         claims.update(event);
         match event.kind {
-            EventKind::Started if event.node != NodeId(0) => {
+            HistoryEventKind::Started if event.node != NodeId(0) => {
                 opinions.insert(event.node, None);
             }
-            EventKind::SeesLeader(leader) => {
+            HistoryEventKind::SeesLeader(leader) => {
                 opinions.insert(event.node, leader);
             }
-            EventKind::Stopped => {
+            HistoryEventKind::Stopped => {
                 opinions.remove(&event.node);
             }
             _ => {}
@@ -59,16 +59,22 @@ mod tests {
 
     #[test]
     fn a_follower_of_another_one_and_a_second_leader_are_found() {
-        let sees = |node, leader| (102, node, EventKind::SeesLeader(Some(NodeId(leader))));
+        let sees = |node, leader| {
+            (
+                102,
+                node,
+                HistoryEventKind::SeesLeader(Some(NodeId(leader))),
+            )
+        };
         let begin = [
-            (1, 1, EventKind::Started),
-            (1, 2, EventKind::Started),
-            (100, 0, EventKind::FaultsOver),
+            (1, 1, HistoryEventKind::Started),
+            (1, 2, HistoryEventKind::Started),
+            (100, 0, HistoryEventKind::FaultsOver),
             (101, 1, claims(1, 300)),
             sees(1, 1),
         ];
-        let with = |more: &[(u64, u32, EventKind)]| {
-            let end = (200, 0, EventKind::RunEnded);
+        let with = |more: &[(u64, u32, HistoryEventKind)]| {
+            let end = (200, 0, HistoryEventKind::RunEnded);
             let all = begin.iter().chain(more).chain([&end]).cloned();
             check(&history(all), &PROMISES)
         };

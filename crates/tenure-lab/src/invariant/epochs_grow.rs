@@ -1,12 +1,12 @@
 //! Every term has a greater epoch than all terms before it.
 
 use super::Promises;
-use crate::sim::{EventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let mut greatest = None;
     for event in history {
-        if let EventKind::TaskStarted(Some(epoch)) = event.kind {
+        if let HistoryEventKind::TaskStarted(Some(epoch)) = event.kind {
             if greatest.is_some_and(|greatest| epoch <= greatest) {
                 let before = greatest.map_or(0, tenure_core::Epoch::get);
                 let what = format!("{} leads by epoch {epoch} after epoch {before}", event.node);
@@ -28,7 +28,7 @@ mod tests {
         let terms = |numbers: &[u64]| {
             let acts = numbers
                 .iter()
-                .map(|&it| (it, 1, EventKind::TaskStarted(Some(epoch(it)))));
+                .map(|&it| (it, 1, HistoryEventKind::TaskStarted(Some(epoch(it)))));
             check(&history(acts), &PROMISES)
         };
         assert_eq!(terms(&[3, 4, 9]), Ok(()));

@@ -1,12 +1,12 @@
 //! A receiver that checks epochs accepts no write of an earlier leader after one of a later leader.
 
 use super::Promises;
-use crate::sim::{EventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let mut greatest = None;
     for event in history {
-        if let EventKind::Wrote {
+        if let HistoryEventKind::Wrote {
             epoch: Some(epoch),
             taken: true,
         } = event.kind
@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn a_stale_write_that_is_taken_is_found() {
-        let wrote = |number, taken| EventKind::Wrote {
+        let wrote = |number, taken| HistoryEventKind::Wrote {
             epoch: Some(epoch(number)),
             taken,
         };

@@ -1,21 +1,21 @@
 //! After the faults the leader has the greatest epoch, so that receivers take its writes.
 
 use super::Promises;
-use crate::sim::{EventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     if !history
         .iter()
-        .any(|event| event.kind == EventKind::FaultsOver)
+        .any(|event| event.kind == HistoryEventKind::FaultsOver)
     {
         return Ok(());
     }
     let leader = history.iter().rev().find_map(|event| match event.kind {
-        EventKind::Claims(Some(epoch), _) => Some((event.at, event.node, epoch)),
+        HistoryEventKind::Claims(Some(epoch), _) => Some((event.at, event.node, epoch)),
         _ => None,
     });
     let greatest = history.iter().filter_map(|event| match event.kind {
-        EventKind::TaskStarted(epoch) => epoch,
+        HistoryEventKind::TaskStarted(epoch) => epoch,
         _ => None,
     });
     match (leader, greatest.max()) {
@@ -35,9 +35,9 @@ mod tests {
     #[test]
     fn a_last_leader_with_a_smaller_epoch_is_found() {
         let ends_with = |number| {
-            let started = |at, number| (at, 1, EventKind::TaskStarted(Some(epoch(number))));
+            let started = |at, number| (at, 1, HistoryEventKind::TaskStarted(Some(epoch(number))));
             let last = (5, 2, claims(number, 90));
-            let end = (9, 0, EventKind::FaultsOver);
+            let end = (9, 0, HistoryEventKind::FaultsOver);
             check(
                 &history([started(1, 3), started(2, 9), last, end]),
                 &PROMISES,

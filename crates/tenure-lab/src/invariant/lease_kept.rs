@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Promises;
-use crate::sim::{EventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 /// A lease may be shorter than its duration by one part in this: clocks may be fast.
 const CLOCKS: u32 = 50;
@@ -14,7 +14,7 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
     let mut over = BTreeSet::new();
     for event in history {
         match event.kind {
-            EventKind::Granted { epoch, at, .. } => {
+            HistoryEventKind::Granted { epoch, at, .. } => {
                 if let Some((before, until)) = kept
                     && at < until
                 {
@@ -24,10 +24,10 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
                     return Err((at, what));
                 }
             }
-            EventKind::LeaseRuns(epoch, from, duration) if !over.contains(&epoch) => {
+            HistoryEventKind::LeaseRuns(epoch, from, duration) if !over.contains(&epoch) => {
                 kept = Some((epoch, from + (duration - duration / CLOCKS)));
             }
-            EventKind::LeaseGivenUp(epoch) => {
+            HistoryEventKind::LeaseGivenUp(epoch) => {
                 over.insert(epoch);
                 kept = None;
             }
@@ -44,8 +44,8 @@ mod tests {
     use std::time::Duration;
     use tenure_core::NodeId;
 
-    fn granted(number: u64, secs: u64) -> (u64, u32, EventKind) {
-        let what = EventKind::Granted {
+    fn granted(number: u64, secs: u64) -> (u64, u32, HistoryEventKind) {
+        let what = HistoryEventKind::Granted {
             epoch: epoch(number),
             to: NodeId(1),
             id: number,
@@ -60,7 +60,7 @@ mod tests {
             (
                 secs,
                 0,
-                EventKind::LeaseRuns(epoch(1), at(secs), Duration::from_secs(15)),
+                HistoryEventKind::LeaseRuns(epoch(1), at(secs), Duration::from_secs(15)),
             )
         };
         let begin = [granted(1, 0), counts(0), counts(5)];
@@ -68,7 +68,10 @@ mod tests {
         assert!(check(&history(early), &PROMISES).is_err());
         let in_time = begin.clone().into_iter().chain([granted(2, 20)]);
         assert_eq!(check(&history(in_time), &PROMISES), Ok(()));
-        let given_up = [(6, 0, EventKind::LeaseGivenUp(epoch(1))), granted(2, 6)];
+        let given_up = [
+            (6, 0, HistoryEventKind::LeaseGivenUp(epoch(1))),
+            granted(2, 6),
+        ];
         let given_up = begin.into_iter().chain(given_up);
         assert_eq!(check(&history(given_up), &PROMISES), Ok(()));
     }

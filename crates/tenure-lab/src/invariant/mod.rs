@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use tenure_core::NodeId;
 
-use crate::sim::{EventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 /// The guarantees of a contestant under certain faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,94 +54,41 @@ impl fmt::Display for Violation {
     }
 }
 
-/// An invariant.
-#[derive(Clone, Copy, Debug)]
-pub struct Invariant {
-    /// Its name.
-    pub name: &'static str,
-    needs: Needs,
-    check: Check,
-}
+/// The name of an invariant, and its check.
+type Invariant = (
+    &'static str,
+    fn(&[HistoryEvent], &Promises) -> Result<(), (Time, String)>,
+);
 
-/// The contestants that guarantee it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Needs {
-    /// All.
-    Nothing,
-    /// Those with one leader at a time.
-    OneLeader,
-    /// Those with epochs.
-    Epochs,
-    /// Those that see no leader that has ended its term.
-    OneOpinion,
-    /// Those whose leader is not affected by faults.
-    Steadiness,
-}
+const ONE_LEADER: &[Invariant] = &[
+    ("one leader at a time", one_leader::check),
+    ("one task at a time", one_task::check),
+    ("a task starts in a valid term", valid_term::check),
+];
 
-type Check = fn(&[HistoryEvent], &Promises) -> Result<(), (Time, String)>;
+const ONE_OPINION: &[Invariant] = &[("all that see a leader see the same one", one_opinion::check)];
 
-/// All of them.
-pub const ALL: &[Invariant] = &[
-    Invariant {
-        name: "one leader at a time",
-        needs: Needs::OneLeader,
-        check: one_leader::check,
-    },
-    Invariant {
-        name: "one task at a time",
-        needs: Needs::OneLeader,
-        check: one_task::check,
-    },
-    Invariant {
-        name: "a task starts in a valid term",
-        needs: Needs::OneLeader,
-        check: valid_term::check,
-    },
-    Invariant {
-        name: "all that see a leader see the same one",
-        needs: Needs::OneOpinion,
-        check: one_opinion::check,
-    },
-    Invariant {
-        name: "a leader without a fault goes on leading",
-        needs: Needs::Steadiness,
-        check: steady::check,
-    },
-    Invariant {
-        name: "epochs grow",
-        needs: Needs::Epochs,
-        check: epochs_grow::check,
-    },
-    Invariant {
-        name: "a lease never ends early",
-        needs: Needs::Nothing,
-        check: lease_kept::check,
-    },
-    Invariant {
-        name: "a lease id has one term",
-        needs: Needs::Nothing,
-        check: one_term_per_id::check,
-    },
-    Invariant {
-        name: "a stale leader's write is refused",
-        needs: Needs::Nothing,
-        check: fenced::check,
-    },
-    Invariant {
-        name: "there is a leader when the faults are over",
-        needs: Needs::Nothing,
-        check: progress::check,
-    },
-    Invariant {
-        name: "all agree on the leader when the faults are over",
-        needs: Needs::Nothing,
-        check: agreement::check,
-    },
-    Invariant {
-        name: "the leader has the greatest epoch when the faults are over",
-        needs: Needs::Nothing,
-        check: greatest_epoch::check,
-    },
+const STEADY: &[Invariant] = &[("a leader without a fault goes on leading", steady::check)];
+
+const EPOCHS: &[Invariant] = &[("epochs grow", epochs_grow::check)];
+
+/// The invariants of all contestants.
+const OF_ALL: &[Invariant] = &[
+    ("a lease never ends early", lease_kept::check),
+    ("a lease id has one term", one_term_per_id::check),
+    ("a stale leader's write is refused", fenced::check),
+    (
+        "there is a leader when the faults are over",
+        progress::check,
+    ),
+    (
+        "all agree on the leader when the faults are over",
+        agreement::check,
+    ),
+    (
+        "the leader has the greatest epoch when the faults are over",
+        greatest_epoch::check,
+    ),
 ];
 
 /// Checks all invariants that these guarantees imply and returns the first violation.
@@ -150,19 +97,20 @@ pub const ALL: &[Invariant] = &[
 ///
 /// [`Violation`].
 pub fn check(history: &[HistoryEvent], promises: &Promises) -> Result<(), Violation> {
-    let broken = ALL
-        .iter()
-        .filter(|invariant| match invariant.needs {
-            Needs::Nothing => true,
-            Needs::OneLeader => promises.one_leader,
-            Needs::Epochs => promises.epochs,
-            Needs::OneOpinion => promises.one_opinion,
-            Needs::Steadiness => promises.steady,
-        })
-        .filter_map(|invariant| {
-            let (at, what) = (invariant.check)(history, promises).err()?;
+    let groups = [
+        (promises.one_leader, ONE_LEADER),
+        (promises.one_opinion, ONE_OPINION),
+        (promises.steady, STEADY),
+        (promises.epochs, EPOCHS),
+        (true, OF_ALL),
+    ];
+    let implied = groups.into_iter().filter(|(is_implied, _)| *is_implied);
+    let broken = implied
+        .flat_map(|(_, group)| group)
+        .filter_map(|&(invariant, check)| {
+            let (at, what) = check(history, promises).err()?;
             Some(Violation {
-                invariant: invariant.name,
+                invariant,
                 at,
                 what,
             })
@@ -179,10 +127,10 @@ struct Claims(BTreeMap<NodeId, Time>);
 impl Claims {
     fn update(&mut self, event: &HistoryEvent) {
         match event.kind {
-            EventKind::Claims(_, until) => {
+            HistoryEventKind::Claims(_, until) => {
                 self.0.insert(event.node, until);
             }
-            EventKind::Yields | EventKind::Stopped => {
+            HistoryEventKind::Yields | HistoryEventKind::Stopped => {
                 self.0.remove(&event.node);
             }
             _ => {}
@@ -199,7 +147,7 @@ mod made_up {
     use tenure_core::{Epoch, NodeId};
 
     use super::Promises;
-    use crate::sim::{EventKind, HistoryEvent, Time};
+    use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
     pub(super) const PROMISES: Promises = Promises {
         one_leader: true,
@@ -218,7 +166,7 @@ mod made_up {
     }
 
     pub(super) fn history(
-        events: impl IntoIterator<Item = (u64, u32, EventKind)>,
+        events: impl IntoIterator<Item = (u64, u32, HistoryEventKind)>,
     ) -> Vec<HistoryEvent> {
         let event = |(secs, node, what)| HistoryEvent {
             at: at(secs),
@@ -228,7 +176,7 @@ mod made_up {
         events.into_iter().map(event).collect()
     }
 
-    pub(super) fn claims(number: u64, until: u64) -> EventKind {
-        EventKind::Claims(Some(epoch(number)), at(until))
+    pub(super) fn claims(number: u64, until: u64) -> HistoryEventKind {
+        HistoryEventKind::Claims(Some(epoch(number)), at(until))
     }
 }

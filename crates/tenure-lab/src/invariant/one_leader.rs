@@ -1,14 +1,14 @@
 //! At any instant at most one process leads in its own opinion.
 
 use super::{Claims, Promises};
-use crate::sim::{EventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let mut claims = Claims::default();
     for event in history {
         claims.update(event);
         // Of two claims that overlap, one begins, or is prolonged, while the other one is valid.
-        if matches!(event.kind, EventKind::Claims(..)) {
+        if matches!(event.kind, HistoryEventKind::Claims(..)) {
             claims.0.retain(|_, until| event.at < *until);
             if let Some((other, until)) = claims.0.iter().find(|(node, _)| **node != event.node) {
                 let what = format!("{} leads, and {other} until {until}", event.node);
@@ -31,7 +31,7 @@ mod tests {
         assert!(check(&overlapping, &PROMISES).is_err());
         let prolonged = history([one.clone(), (10, 2, claims(2, 19)), (11, 1, claims(1, 21))]);
         assert!(check(&prolonged, &PROMISES).is_err());
-        let in_turn = history([one, (3, 1, EventKind::Yields), (3, 2, claims(2, 19))]);
+        let in_turn = history([one, (3, 1, HistoryEventKind::Yields), (3, 2, claims(2, 19))]);
         assert_eq!(check(&in_turn, &PROMISES), Ok(()));
     }
 }

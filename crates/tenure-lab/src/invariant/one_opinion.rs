@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use tenure_core::NodeId;
 
 use super::Promises;
-use crate::sim::{EventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let mut seen: BTreeMap<NodeId, NodeId> = BTreeMap::new();
     for event in history {
         match event.kind {
-            EventKind::SeesLeader(Some(leader)) => {
+            HistoryEventKind::SeesLeader(Some(leader)) => {
                 if let Some((other, before)) = seen
                     .iter()
                     .find(|&(&other, &before)| other != event.node && before != leader)
@@ -25,7 +25,7 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
                 }
                 seen.insert(event.node, leader);
             }
-            EventKind::SeesLeader(None) | EventKind::Stopped => {
+            HistoryEventKind::SeesLeader(None) | HistoryEventKind::Stopped => {
                 seen.remove(&event.node);
             }
             _ => {}
@@ -41,14 +41,18 @@ mod tests {
 
     #[test]
     fn a_follower_of_an_earlier_leader_is_found() {
-        let sees = |leader| EventKind::SeesLeader(Some(NodeId(leader)));
+        let sees = |leader| HistoryEventKind::SeesLeader(Some(NodeId(leader)));
         let apart = history([(1, 1, sees(1)), (2, 3, sees(1)), (9, 2, sees(2))]);
         assert!(check(&apart, &PROMISES).is_err());
-        let stopped = [(1, 1, sees(1)), (2, 1, EventKind::Stopped), (9, 2, sees(2))];
+        let stopped = [
+            (1, 1, sees(1)),
+            (2, 1, HistoryEventKind::Stopped),
+            (9, 2, sees(2)),
+        ];
         assert_eq!(check(&history(stopped), &PROMISES), Ok(()));
         let moved = [
             (1, 3, sees(1)),
-            (2, 3, EventKind::SeesLeader(None)),
+            (2, 3, HistoryEventKind::SeesLeader(None)),
             (9, 3, sees(2)),
         ];
         assert_eq!(check(&history(moved), &PROMISES), Ok(()));

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use tenure_core::NodeId;
 
 use super::Promises;
-use crate::sim::{EventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     // The running tasks, and whether their processes were frozen.
     let mut acting: BTreeMap<NodeId, bool> = BTreeMap::new();
     for event in history {
         match event.kind {
-            EventKind::TaskStarted(_) => {
+            HistoryEventKind::TaskStarted(_) => {
                 let awake = acting.iter().find(|(_, stood_still)| !**stood_still);
                 if let Some((other, _)) = awake {
                     let what = format!("the task of {} starts beside that of {other}", event.node);
@@ -21,12 +21,12 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
                 }
                 acting.insert(event.node, false);
             }
-            EventKind::Paused(_) => {
+            HistoryEventKind::Paused(_) => {
                 if let Some(stood_still) = acting.get_mut(&event.node) {
                     *stood_still = true;
                 }
             }
-            EventKind::TaskEnded(_) | EventKind::Stopped => {
+            HistoryEventKind::TaskEnded(_) | HistoryEventKind::Stopped => {
                 acting.remove(&event.node);
             }
             _ => {}
@@ -42,15 +42,15 @@ mod tests {
 
     #[test]
     fn a_second_task_is_found_unless_the_first_one_stood_still() {
-        let acts = |number| EventKind::TaskStarted(Some(epoch(number)));
-        let rests = |number| EventKind::TaskEnded(Some(epoch(number)));
+        let acts = |number| HistoryEventKind::TaskStarted(Some(epoch(number)));
+        let rests = |number| HistoryEventKind::TaskEnded(Some(epoch(number)));
         let beside = history([(1, 1, acts(1)), (20, 2, acts(2)), (21, 1, rests(1))]);
         assert!(check(&beside, &PROMISES).is_err());
         let after = history([(1, 1, acts(1)), (20, 1, rests(1)), (20, 2, acts(2))]);
         assert_eq!(check(&after, &PROMISES), Ok(()));
         let frozen = [
             (1, 1, acts(1)),
-            (2, 1, EventKind::Paused(at(30))),
+            (2, 1, HistoryEventKind::Paused(at(30))),
             (20, 2, acts(2)),
         ];
         assert_eq!(check(&history(frozen), &PROMISES), Ok(()));

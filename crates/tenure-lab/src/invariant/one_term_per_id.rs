@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::Promises;
-use crate::sim::{EventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let mut terms = BTreeMap::new();
     for event in history {
-        if let EventKind::Granted { epoch, to, id, .. } = event.kind
+        if let HistoryEventKind::Granted { epoch, to, id, .. } = event.kind
             && let Some(before) = terms.insert(id, epoch)
         {
             let what = format!("the lease id of epoch {before} is granted {epoch}, for {to}");
@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     fn a_lease_id_that_is_granted_again_is_found() {
-        let granted = |number, id| EventKind::Granted {
+        let granted = |number, id| HistoryEventKind::Granted {
             epoch: epoch(number),
             to: NodeId(1),
             id,

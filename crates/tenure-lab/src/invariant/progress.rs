@@ -1,18 +1,18 @@
 //! Soon after the faults there is a leader, and it goes on leading.
 
 use super::{Claims, Promises};
-use crate::sim::{EventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], promises: &Promises) -> Result<(), (Time, String)> {
     if let Some(flood) = history
         .iter()
-        .find(|event| event.kind == EventKind::MessageFlood)
+        .find(|event| event.kind == HistoryEventKind::MessageFlood)
     {
         return Err((flood.at, "messages that only cause more messages".into()));
     }
     let Some(calm) = history
         .iter()
-        .find(|event| event.kind == EventKind::FaultsOver)
+        .find(|event| event.kind == HistoryEventKind::FaultsOver)
     else {
         return Ok(());
     };
@@ -42,13 +42,19 @@ mod tests {
 
     #[test]
     fn a_flood_of_messages_is_found() {
-        assert!(check(&history([(3, 0, EventKind::MessageFlood)]), &PROMISES).is_err());
+        assert!(
+            check(
+                &history([(3, 0, HistoryEventKind::MessageFlood)]),
+                &PROMISES
+            )
+            .is_err()
+        );
     }
 
     #[test]
     fn a_long_time_without_a_leader_after_the_last_fault_is_found() {
-        let calm = (100, 0, EventKind::FaultsOver);
-        let end = (200, 0, EventKind::RunEnded);
+        let calm = (100, 0, HistoryEventKind::FaultsOver);
+        let end = (200, 0, HistoryEventKind::RunEnded);
         let leads = |from, until| (from, 1, claims(1, until));
         let none = history([calm.clone(), end.clone()]);
         assert!(check(&none, &PROMISES).is_err());

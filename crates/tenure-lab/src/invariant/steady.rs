@@ -1,14 +1,17 @@
 //! While only other members crash and start, the leader goes on leading.
 
 use super::Promises;
-use crate::sim::{EventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     let faults = history
         .iter()
-        .skip_while(|event| !matches!(event.kind, EventKind::Fault(_)));
-    for event in faults.take_while(|event| event.kind != EventKind::FaultsOver) {
-        if matches!(event.kind, EventKind::Yields | EventKind::TermEnded(_)) {
+        .skip_while(|event| !matches!(event.kind, HistoryEventKind::Fault(_)));
+    for event in faults.take_while(|event| event.kind != HistoryEventKind::FaultsOver) {
+        if matches!(
+            event.kind,
+            HistoryEventKind::Yields | HistoryEventKind::TermEnded(_)
+        ) {
             let what = format!("{} no longer leads, and had no fault", event.node);
             return Err((event.at, what));
         }
@@ -23,13 +26,13 @@ mod tests {
 
     #[test]
     fn a_leader_that_gives_way_to_one_that_is_back_is_found() {
-        let fault = |secs| (secs, 0, EventKind::Fault("2 is killed".into()));
-        let bullied = history([fault(3), (5, 1, EventKind::Yields)]);
+        let fault = |secs| (secs, 0, HistoryEventKind::Fault("2 is killed".into()));
+        let bullied = history([fault(3), (5, 1, HistoryEventKind::Yields)]);
         assert!(check(&bullied, &PROMISES).is_err());
         let before = history([
-            (1, 1, EventKind::Yields),
+            (1, 1, HistoryEventKind::Yields),
             fault(3),
-            (9, 0, EventKind::FaultsOver),
+            (9, 0, HistoryEventKind::FaultsOver),
         ]);
         assert_eq!(check(&before, &PROMISES), Ok(()));
     }

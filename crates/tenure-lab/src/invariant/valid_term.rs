@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tenure_core::NodeId;
 
 use super::{Claims, Promises};
-use crate::sim::{EventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
     // Tasks whose process has not claimed leadership yet. It does so at the same instant.
@@ -20,13 +20,15 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
         }
         let valid_until = claims.0.get(&event.node);
         match event.kind {
-            EventKind::TaskStarted(_) if valid_until.is_none_or(|until| *until <= event.at) => {
+            HistoryEventKind::TaskStarted(_)
+                if valid_until.is_none_or(|until| *until <= event.at) =>
+            {
                 started.insert(event.node, event.at);
             }
-            EventKind::Claims(_, until) if event.at < until => {
+            HistoryEventKind::Claims(_, until) if event.at < until => {
                 started.remove(&event.node);
             }
-            EventKind::Stopped => {
+            HistoryEventKind::Stopped => {
                 started.remove(&event.node);
             }
             _ => {}
@@ -43,8 +45,8 @@ mod tests {
 
     #[test]
     fn a_task_that_starts_without_a_claim_is_found() {
-        let starts = (1, 1, EventKind::TaskStarted(Some(epoch(1))));
-        let ends = (9, 0, EventKind::RunEnded);
+        let starts = (1, 1, HistoryEventKind::TaskStarted(Some(epoch(1))));
+        let ends = (9, 0, HistoryEventKind::RunEnded);
         let in_term = history([starts.clone(), (1, 1, claims(1, 10)), ends.clone()]);
         assert_eq!(check(&in_term, &PROMISES), Ok(()));
         let late = history([starts.clone(), (2, 1, claims(1, 10)), ends.clone()]);

@@ -114,13 +114,13 @@ pub(crate) fn map_parallel<T, R: Send>(
 
 impl RunResult {
     fn of(world: &World) -> Self {
-        let (figures, traffic_log) = (figures(world.history()), world.traffic_log());
+        let (figures, traffic_log) = (figures(&world.history), &world.traffic_log);
         let of = |&(from, until): &(Time, Time)| traffic_log.between(from, until);
         Self {
             elections: figures.elections.iter().map(of).collect(),
             rest: traffic_log.between(Time::after(REST.start), Time::after(REST.end)),
-            floods: world.traffic().messages >= MOST_MESSAGES,
-            traffic: world.traffic(),
+            floods: world.traffic.messages >= MOST_MESSAGES,
+            traffic: world.traffic,
             figures,
         }
     }

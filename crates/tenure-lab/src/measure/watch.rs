@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::NodeId;
 
-use crate::sim::{EventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 /// The figures of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,25 +61,25 @@ pub fn figures(history: &[HistoryEvent]) -> Figures {
         before = event.at;
         let machine = machines.entry(event.node).or_default();
         match event.kind {
-            EventKind::Claims(_, until) => {
+            HistoryEventKind::Claims(_, until) => {
                 machine.claims_until = Some(until);
                 if figures.first_leader.is_none() {
                     figures.first_leader = Some(event.at.since(Time::default()));
                     figures.elections.push((Time::default(), event.at));
                 }
             }
-            EventKind::Yields => machine.claims_until = None,
-            EventKind::Stopped => *machine = Machine::default(),
-            EventKind::Paused(_) => machine.frozen = true,
-            EventKind::Resumed => machine.frozen = false,
-            EventKind::TaskStarted(_) => {
+            HistoryEventKind::Yields => machine.claims_until = None,
+            HistoryEventKind::Stopped => *machine = Machine::default(),
+            HistoryEventKind::Paused(_) => machine.frozen = true,
+            HistoryEventKind::Resumed => machine.frozen = false,
+            HistoryEventKind::TaskStarted(_) => {
                 machine.acts = true;
                 figures.terms += 1;
             }
-            EventKind::TaskEnded(_) => machine.acts = false,
-            EventKind::Wrote { taken: true, .. } => figures.writes.0 += 1,
-            EventKind::Wrote { .. } => figures.writes.1 += 1,
-            EventKind::RunEnded => {
+            HistoryEventKind::TaskEnded(_) => machine.acts = false,
+            HistoryEventKind::Wrote { taken: true, .. } => figures.writes.0 += 1,
+            HistoryEventKind::Wrote { .. } => figures.writes.1 += 1,
+            HistoryEventKind::RunEnded => {
                 figures.led_at_end = without_since.is_none() && figures.first_leader.is_some();
                 if let Some(since) = without_since.take() {
                     figures.end_of_gap(event.at.since(since));
@@ -101,8 +101,8 @@ impl Figures {
 mod tests {
     use super::*;
 
-    fn read(events: &[(u64, u32, EventKind)]) -> Figures {
-        let event = |(secs, node, what): &(u64, u32, EventKind)| HistoryEvent {
+    fn read(events: &[(u64, u32, HistoryEventKind)]) -> Figures {
+        let event = |(secs, node, what): &(u64, u32, HistoryEventKind)| HistoryEvent {
             at: Time::after(Duration::from_secs(*secs)),
             node: NodeId(*node),
             kind: what.clone(),
@@ -110,8 +110,8 @@ mod tests {
         figures(&events.iter().map(event).collect::<Vec<_>>())
     }
 
-    fn claims(secs: u64) -> EventKind {
-        EventKind::Claims(None, Time::after(Duration::from_secs(secs)))
+    fn claims(secs: u64) -> HistoryEventKind {
+        HistoryEventKind::Claims(None, Time::after(Duration::from_secs(secs)))
     }
 
     #[test]
@@ -119,16 +119,16 @@ mod tests {
         let secs = Duration::from_secs;
         let found = read(&[
             (2, 1, claims(10)),
-            (2, 1, EventKind::TaskStarted(None)),
+            (2, 1, HistoryEventKind::TaskStarted(None)),
             // It runs out at 10, and the next one leads from 13 on; the first one's task goes until 14.
             (13, 2, claims(30)),
-            (13, 2, EventKind::TaskStarted(None)),
-            (14, 1, EventKind::TaskEnded(None)),
+            (13, 2, HistoryEventKind::TaskStarted(None)),
+            (14, 1, HistoryEventKind::TaskEnded(None)),
             // It is frozen, and resumes.
-            (20, 2, EventKind::Paused(Time::after(secs(25)))),
-            (25, 2, EventKind::Resumed),
+            (20, 2, HistoryEventKind::Paused(Time::after(secs(25)))),
+            (25, 2, HistoryEventKind::Resumed),
             (25, 2, claims(40)),
-            (32, 0, EventKind::RunEnded),
+            (32, 0, HistoryEventKind::RunEnded),
         ]);
         assert_eq!(found.first_leader, Some(secs(2)));
         assert_eq!(found.longest_without, secs(5));

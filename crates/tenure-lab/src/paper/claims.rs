@@ -90,22 +90,25 @@ impl Claim {
             about: "2004, Table 1: Bully, worst case, (n-f)n messages",
             starters: Starters::All,
             settings: || sizes().collect(),
-            formula: Case::bully_worst,
-            holds: Case::textbook_worst,
+            formula: |it| (it.members - it.failed) * it.members,
+            // One less: the best that is up needs no `Coordinator` itself.
+            holds: |it| (it.members - it.failed) * it.members - 1.0,
             ..BULLY
         },
         Self {
             name: "table-1-detector-best",
             about: "2004, Table 1: Bully_FD, best case, n-1-pf messages",
-            formula: Case::detector_best,
-            holds: Case::published_best,
+            formula: |it| it.members - 1.0 - it.listed,
+            // Question, answer, `Halt`, `Ack` and `Ldr` for each worse one; a question for each
+            // better one that is not listed.
+            holds: |it| 5.0 * it.worse() + it.unlisted(),
             ..DETECTOR
         },
         Self {
             name: "table-1-detector-worst",
             about: "2004, Table 1: Bully_FD, worst case, (n-f)(n-1-pf) messages",
             starters: Starters::All,
-            formula: Case::detector_worst,
+            formula: |it| (it.members - it.failed) * (it.members - 1.0 - it.listed),
             holds: Case::published_worst,
             ..DETECTOR
         },
@@ -148,7 +151,7 @@ impl Claim {
                 });
                 all.collect()
             },
-            formula: Case::detector_one_by_one,
+            formula: |it| it.bully_one_by_one() - it.listed,
             holds: Case::published_one_by_one,
             ..DETECTOR
         },
@@ -159,8 +162,9 @@ impl Claim {
             starters: Starters::Last,
             sending: Sending::Multicast(MESSAGE),
             settings: || sizes().flat_map(|it| timeouts(it, [10, 50])).collect(),
-            formula: Case::bully_multicast,
-            holds: Case::textbook_multicast,
+            formula: |_| 4.0,
+            // `Election`, `Answer`, `Election`, the wait that (4) leaves out, `Coordinator`.
+            holds: |it| 4.0 + it.timeout,
             ..BULLY
         },
         Self {
@@ -182,7 +186,7 @@ impl Claim {
             quantity: Quantity::Time,
             algorithm: Algorithm::Classic,
             settings: || sizes().map(|it| it.with_processing(1)).collect(),
-            formula: Case::bully_2008,
+            formula: |it| it.failed * it.timeout + (it.members - it.failed) * it.printed_exchange(),
             holds: Case::classic_at_once,
             ..BULLY
         },
@@ -200,8 +204,10 @@ impl Claim {
             about: "2008, (3.5): the gain of Bully_FD, p N_f (T_o-T_p) - 2N T_s",
             quantity: Quantity::TimeSaved,
             settings: lists_with_processing,
-            formula: Case::gain_2008,
-            holds: Case::gain,
+            // T_s is zero.
+            formula: |it| it.p() * it.failed * (it.timeout - it.processing),
+            // The time that the list saves: T_o or nothing.
+            holds: |it| it.classic_at_once() - it.published_at_once(),
             ..DETECTOR
         },
     ];

@@ -1,4 +1,4 @@
-//! The printed formulas of the papers, and the correct ones for the printed algorithms.
+//! The longer formulas: as the papers print them, and correct ones for the printed algorithms.
 //!
 //! All times in T_m. `a` below is how many live members are worse than the winner, n - k.
 
@@ -29,11 +29,11 @@ impl Case {
         }
     }
 
-    fn worse(&self) -> f64 {
+    pub(super) fn worse(&self) -> f64 {
         self.members - self.winner
     }
 
-    fn unlisted(&self) -> f64 {
+    pub(super) fn unlisted(&self) -> f64 {
         self.winner - 1.0 - self.listed
     }
 
@@ -56,11 +56,6 @@ impl Case {
         2.0 * self.members - self.winner + self.timeout
     }
 
-    /// (3): R_FD = (2n - k - l) T_m + T_o.
-    pub(super) fn detector_one_by_one(&self) -> f64 {
-        self.bully_one_by_one() - self.listed
-    }
-
     /// The questions, and then a question, a `Halt` and an `Ldr` to each worse one, each after the
     /// other. The detector counts T_o from the question.
     pub(super) fn published_one_by_one(&self) -> f64 {
@@ -72,24 +67,9 @@ impl Case {
         self.waits() + worse
     }
 
-    /// (4): R_GM = 4 T_m, with multicast.
-    pub(super) const fn bully_multicast(&self) -> f64 {
-        4.0
-    }
-
-    /// `Election`, `Answer`, `Election`, the wait that (4) leaves out, `Coordinator`.
-    pub(super) fn textbook_multicast(&self) -> f64 {
-        4.0 + self.timeout
-    }
-
     /// (3.2): T_e = 2 T_m + T_p; the asker has something to process as well.
     pub(super) fn printed_exchange(&self) -> f64 {
         2.0 + self.processing
-    }
-
-    /// (3.3): T_GM = N_f T_o + (N - N_f) T_e.
-    pub(super) fn bully_2008(&self) -> f64 {
-        self.failed * self.timeout + (self.members - self.failed) * self.printed_exchange()
     }
 
     /// (3.4): T_FD = 2 N T_s + p N_f T_p + (1 - p) N_f T_o + (N - N_f) T_e. T_s is zero here: to ask the
@@ -98,11 +78,6 @@ impl Case {
         let listed = self.p() * self.failed * self.processing;
         let unlisted = (1.0 - self.p()) * self.failed * self.timeout;
         listed + unlisted + (self.members - self.failed) * self.printed_exchange()
-    }
-
-    /// (3.5): T_d = p N_f (T_o - T_p) - 2 N T_s.
-    pub(super) fn gain_2008(&self) -> f64 {
-        self.p() * self.failed * (self.timeout - self.processing)
     }
 
     /// All better ones are asked at once; then two exchanges with all worse ones, and `Ready`.
@@ -115,40 +90,9 @@ impl Case {
         self.waits() + 2.5 * self.exchange()
     }
 
-    /// The time that the list saves: T_o or nothing.
-    pub(super) fn gain(&self) -> f64 {
-        self.classic_at_once() - self.published_at_once()
-    }
-
     /// Table 1, best case: n - 1.
     pub(super) fn bully_best(&self) -> f64 {
         self.members - 1.0
-    }
-
-    /// Table 1, best case: n - 1 - pf.
-    pub(super) fn detector_best(&self) -> f64 {
-        self.members - 1.0 - self.listed
-    }
-
-    /// Question, answer, `Halt`, `Ack` and `Ldr` for each worse one; a question for each better one
-    /// that is not listed.
-    pub(super) fn published_best(&self) -> f64 {
-        5.0 * self.worse() + self.unlisted()
-    }
-
-    /// Table 1, worst case: (n - f) n.
-    pub(super) fn bully_worst(&self) -> f64 {
-        (self.members - self.failed) * self.members
-    }
-
-    /// One less: the best that is up needs no `Coordinator` itself.
-    pub(super) fn textbook_worst(&self) -> f64 {
-        self.bully_worst() - 1.0
-    }
-
-    /// Table 1, worst case: (n - f)(n - 1 - pf).
-    pub(super) fn detector_worst(&self) -> f64 {
-        (self.members - self.failed) * (self.members - 1.0 - self.listed)
     }
 
     /// All that are up ask about all better ones; those that are up answer.

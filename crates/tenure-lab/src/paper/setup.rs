@@ -9,8 +9,8 @@ use crate::baseline::{self, Baseline, BaselineTimings};
 use crate::contestant::Algorithm;
 use crate::fault::{Fault, Target};
 use crate::sim::{
-    Context, DurableState, EventKind, Latency, LeadershipClaim, Link, Process, ProcessFactory,
-    ProcessInput, Sending, Time, World, WorldConfig,
+    Context, DurableState, HistoryEventKind, Latency, LeadershipClaim, Link, Process,
+    ProcessFactory, ProcessInput, Sending, Time, World, WorldConfig,
 };
 
 /// The situation at the beginning of an election. Members are numbered from 1, the best one first;
@@ -73,16 +73,12 @@ impl ElectionSetup {
         }
         // First all are up, and their detectors have heard of each other.
         for &node in &self.down {
-            let crash = Fault::Crash {
-                who: Target::Node(NodeId(node)),
-                machine: true,
-                back_after: None,
-            };
-            world.inject_after(LISTS / 2, crash);
+            let power_cut = Fault::PowerCut(Target::Node(NodeId(node)), None);
+            world.inject_after(LISTS / 2, power_cut);
         }
         world.run_until((LISTS + BEGINS) / 2);
-        let before = world.traffic();
-        let network = world.network_mut();
+        let before = world.traffic;
+        let network = &mut world.network;
         network.sending = self.sending;
         network.everywhere = Link {
             latency: Latency::Constant(self.latency),
@@ -90,15 +86,15 @@ impl ElectionSetup {
         };
         world.run_until(ENDS);
         let begins = Time::after(BEGINS);
-        let since = world.history().iter().filter(|event| event.at >= begins);
+        let since = world.history.iter().filter(|event| event.at >= begins);
         let mut named = BTreeSet::new();
         let mut knows = begins;
         for event in since {
             match event.kind {
-                EventKind::Claims(..) => {
+                HistoryEventKind::Claims(..) => {
                     named.insert(event.node);
                 }
-                EventKind::SeesLeader(_) => knows = event.at,
+                HistoryEventKind::SeesLeader(_) => knows = event.at,
                 _ => {}
             }
         }
@@ -106,7 +102,7 @@ impl ElectionSetup {
         let leader = opinions.next().and_then(|(_, leader)| leader);
         let agree = leader.is_some() && opinions.all(|(_, it)| it == leader);
         let settled = agree && knows > begins;
-        let sent = world.traffic() - before;
+        let sent = world.traffic - before;
         ElectionOutcome {
             response: settled.then(|| knows.since(begins)),
             election: sent.election,

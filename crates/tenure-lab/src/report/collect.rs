@@ -94,7 +94,7 @@ impl Report {
         let timelines = map_parallel(comparison.pairs(), |(contestant, scenario)| {
             let world = run_scenario(contestant, scenario, NODES, seed);
             done();
-            Timeline::of(world.history())
+            Timeline::of(&world.history)
         });
         Self {
             contestants: comparison
@@ -165,20 +165,15 @@ fn count(contestant: &Contestant, nodes: u32, seed: u64) -> Option<Growth> {
     let nothing = Scenario::of_name("start").expect("a scenario of the list");
     let mut world = new_world(contestant, &nothing, nodes, seed, MOST_MESSAGES);
     world.run_until(SETTLED);
-    let start = world.traffic();
+    let start = world.traffic;
     world.run_until(LASTS);
-    let end = world.traffic();
-    let crash = Fault::Crash {
-        who: Target::Leader,
-        machine: false,
-        back_after: None,
-    };
-    world.inject_after(Duration::ZERO, crash);
+    let end = world.traffic;
+    world.inject_after(Duration::ZERO, Fault::Crash(Target::Leader, None));
     world.run_until(LASTS + SETTLED);
-    if world.traffic().messages >= MOST_MESSAGES {
+    if world.traffic.messages >= MOST_MESSAGES {
         return None;
     }
-    let failover = world.traffic() - end;
+    let failover = world.traffic - end;
     let rest = end - start;
     let minutes = (LASTS - SETTLED).as_secs_f64() / 60.0;
     Some(Growth {

@@ -1,11 +1,10 @@
 //! The timeline of each host in one run: when it was up, led, was paused and ran its task.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use tenure_core::NodeId;
 
-use crate::sim::{EventKind, HistoryEvent, Time};
+use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 /// One run, host by host.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,12 +72,14 @@ impl Timeline {
         {
             let at = *at;
             match what {
-                EventKind::Fault(_) => {
+                HistoryEventKind::Fault(_) => {
                     let at = secs(at);
                     faults.extend((faults.last() != Some(&at)).then_some(at));
                 }
-                EventKind::RunEnded => machines.values_mut().for_each(|machine| machine.stops(at)),
-                EventKind::FaultsOver | EventKind::MessageFlood => {}
+                HistoryEventKind::RunEnded => {
+                    machines.values_mut().for_each(|machine| machine.stops(at))
+                }
+                HistoryEventKind::FaultsOver | HistoryEventKind::MessageFlood => {}
                 what => machines.entry(*node).or_default().handle(at, what),
             }
         }
@@ -94,33 +95,33 @@ impl Timeline {
 }
 
 impl Machine {
-    fn handle(&mut self, at: Time, what: &EventKind) {
+    fn handle(&mut self, at: Time, what: &HistoryEventKind) {
         match *what {
-            EventKind::Started => self.up = Some(at),
-            EventKind::Stopped => self.stops(at),
-            EventKind::Claims(_, until) => {
+            HistoryEventKind::Started => self.up = Some(at),
+            HistoryEventKind::Stopped => self.stops(at),
+            HistoryEventKind::Claims(_, until) => {
                 let since = self.leads.filter(|(_, until)| *until >= at);
                 if since.is_none() {
                     self.end_leadership(at);
                 }
                 self.leads = Some((since.map_or(at, |(since, _)| since), until));
             }
-            EventKind::Yields => self.end_leadership(at),
-            EventKind::Paused(_) => {
+            HistoryEventKind::Yields => self.end_leadership(at),
+            HistoryEventKind::Paused(_) => {
                 let leads = self.leads;
                 self.end_leadership(at);
                 // If it resumes before the end of its claim, it leads again.
                 self.leads = leads;
                 self.frozen.get_or_insert(at);
             }
-            EventKind::Resumed => {
+            HistoryEventKind::Resumed => {
                 let frozen = self.frozen.take();
                 self.span(LaneState::Frozen, frozen, at);
                 let leads = self.leads.filter(|(_, until)| *until > at);
                 self.leads = leads.map(|(_, until)| (at, until));
             }
-            EventKind::TaskStarted(_) => self.acts = self.acts.or(Some(at)),
-            EventKind::TaskEnded(_) => {
+            HistoryEventKind::TaskStarted(_) => self.acts = self.acts.or(Some(at)),
+            HistoryEventKind::TaskEnded(_) => {
                 let acts = self.acts.take();
                 self.span(LaneState::Acts, acts, at);
             }
@@ -160,19 +161,21 @@ impl Machine {
 }
 
 fn secs(time: Time) -> f64 {
-    Duration::from_nanos(time.as_nanos()).as_secs_f64()
+    time.since(Time::default()).as_secs_f64()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn after(secs: u64) -> Time {
         Time::after(Duration::from_secs(secs))
     }
 
-    fn spans(events: &[(u64, EventKind)]) -> Vec<(LaneState, f64, f64)> {
-        let event = |(secs, what): &(u64, EventKind)| HistoryEvent {
+    fn spans(events: &[(u64, HistoryEventKind)]) -> Vec<(LaneState, f64, f64)> {
+        let event = |(secs, what): &(u64, HistoryEventKind)| HistoryEvent {
             at: after(*secs),
             node: NodeId(1),
             kind: what.clone(),
@@ -185,12 +188,12 @@ mod tests {
     #[test]
     fn a_claim_that_is_renewed_is_one_span_and_one_that_ran_out_ends_when_it_did() {
         let found = spans(&[
-            (0, EventKind::Started),
-            (1, EventKind::Claims(None, after(10))),
-            (5, EventKind::Claims(None, after(15))),
-            (20, EventKind::Claims(None, after(30))),
-            (25, EventKind::Yields),
-            (40, EventKind::RunEnded),
+            (0, HistoryEventKind::Started),
+            (1, HistoryEventKind::Claims(None, after(10))),
+            (5, HistoryEventKind::Claims(None, after(15))),
+            (20, HistoryEventKind::Claims(None, after(30))),
+            (25, HistoryEventKind::Yields),
+            (40, HistoryEventKind::RunEnded),
         ]);
         assert_eq!(
             found,
@@ -205,12 +208,12 @@ mod tests {
     #[test]
     fn a_frozen_leader_does_not_lead_and_its_task_continues() {
         let found = spans(&[
-            (0, EventKind::Started),
-            (1, EventKind::Claims(None, after(30))),
-            (1, EventKind::TaskStarted(None)),
-            (5, EventKind::Paused(after(20))),
-            (20, EventKind::Resumed),
-            (25, EventKind::Stopped),
+            (0, HistoryEventKind::Started),
+            (1, HistoryEventKind::Claims(None, after(30))),
+            (1, HistoryEventKind::TaskStarted(None)),
+            (5, HistoryEventKind::Paused(after(20))),
+            (20, HistoryEventKind::Resumed),
+            (25, HistoryEventKind::Stopped),
         ]);
         assert_eq!(
             found,
@@ -227,9 +230,9 @@ mod tests {
     #[test]
     fn a_leader_that_is_frozen_until_the_end_does_not_lead_then() {
         let found = spans(&[
-            (1, EventKind::Claims(None, after(99))),
-            (5, EventKind::Paused(after(80))),
-            (9, EventKind::RunEnded),
+            (1, HistoryEventKind::Claims(None, after(99))),
+            (5, HistoryEventKind::Paused(after(80))),
+            (9, HistoryEventKind::RunEnded),
         ]);
         assert_eq!(
             found,

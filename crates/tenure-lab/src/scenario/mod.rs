@@ -38,7 +38,7 @@ impl Scenario {
     #[must_use]
     pub fn needs_store(&self) -> bool {
         let of_store = |fault: &Fault| match fault {
-            Fault::Crash { who, .. } | Fault::SlowDisk(who, _) => *who == Target::Store,
+            Fault::Crash(who, _) | Fault::SlowDisk(who, _) => *who == Target::Store,
             _ => false,
         };
         (self.script)().iter().any(|(_, fault)| of_store(fault))
@@ -58,24 +58,8 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-const fn crash(who: Target, back_after: Option<Duration>) -> Fault {
-    Fault::Crash {
-        who,
-        machine: false,
-        back_after,
-    }
-}
-
 const fn node(number: u32) -> Target {
     Target::Node(NodeId(number))
-}
-
-const fn power_cut(who: Target) -> Fault {
-    Fault::Crash {
-        who,
-        machine: true,
-        back_after: None,
-    }
 }
 
 const fn scenario(
@@ -96,27 +80,27 @@ pub const ALL: &[Scenario] = &[
     scenario(
         "kill-leader",
         "the leader's process is killed for good",
-        || vec![(0, crash(Target::Leader, None))],
+        || vec![(0, Fault::Crash(Target::Leader, None))],
     ),
     scenario(
         "power-cut",
         "the leader's machine loses power for good",
-        || vec![(0, power_cut(Target::Leader))],
+        || vec![(0, Fault::PowerCut(Target::Leader, None))],
     ),
     scenario(
         "kill-two",
         "the leader and the best other member are killed",
         || {
             vec![
-                (0, crash(Target::BestOther, None)),
-                (0, crash(Target::Leader, None)),
+                (0, Fault::Crash(Target::BestOther, None)),
+                (0, Fault::Crash(Target::Leader, None)),
             ]
         },
     ),
     scenario(
         "restart-leader",
         "the leader is killed and is back a second later",
-        || vec![(0, crash(Target::Leader, Some(secs(1))))],
+        || vec![(0, Fault::Crash(Target::Leader, Some(secs(1))))],
     ),
     scenario("stop-leader", "the leader is shut down in order", || {
         vec![(0, Fault::Leave(Target::Leader, None))]
@@ -133,7 +117,7 @@ pub const ALL: &[Scenario] = &[
         "restart-loop",
         "the best member starts and dies every 5 s",
         || {
-            let crashes = (0..12).map(|time| (time * 5, crash(node(1), Some(secs(3)))));
+            let crashes = (0..12).map(|time| (time * 5, Fault::Crash(node(1), Some(secs(3)))));
             crashes.collect()
         },
     ),
@@ -191,10 +175,10 @@ pub const ALL: &[Scenario] = &[
     scenario(
         "store-restart",
         "the store is killed and is back 2 s later",
-        || vec![(0, crash(Target::Store, Some(secs(2))))],
+        || vec![(0, Fault::Crash(Target::Store, Some(secs(2))))],
     ),
     scenario("store-outage", "the store is away for 40 s", || {
-        vec![(0, crash(Target::Store, Some(secs(40))))]
+        vec![(0, Fault::Crash(Target::Store, Some(secs(40))))]
     }),
     scenario(
         "store-slow-disk",
@@ -202,7 +186,7 @@ pub const ALL: &[Scenario] = &[
         || {
             vec![
                 (0, Fault::SlowDisk(Target::Store, secs(3))),
-                (0, crash(Target::Leader, None)),
+                (0, Fault::Crash(Target::Leader, None)),
             ]
         },
     ),

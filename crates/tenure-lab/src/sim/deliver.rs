@@ -6,7 +6,7 @@ use tenure_core::NodeId;
 
 use super::host::host_of;
 use super::world::Scheduled;
-use super::{Context, EventKind, ProcessEffect, ProcessInput, Time, World};
+use super::{Context, HistoryEventKind, ProcessEffect, ProcessInput, Time, World};
 
 impl World {
     pub(super) fn dispatch(&mut self, scheduled: Scheduled) {
@@ -20,7 +20,7 @@ impl World {
             Scheduled::WriteArrival(node, epoch) => {
                 // Without an epoch there is nothing to check.
                 let taken = epoch.is_none_or(|epoch| self.receiver.admit(epoch).is_ok());
-                self.record(node, EventKind::Wrote { epoch, taken });
+                self.record(node, HistoryEventKind::Wrote { epoch, taken });
             }
             Scheduled::TaskWrite(node, number) => self.task_write(node, number),
             scheduled => self.deliver(scheduled),
@@ -70,7 +70,7 @@ impl World {
                     return;
                 }
                 let epoch = host.task.take().and_then(|task| task.epoch);
-                self.record(node, EventKind::TaskEnded(epoch));
+                self.record(node, HistoryEventKind::TaskEnded(epoch));
                 ProcessInput::TaskEnded(end)
             }
             Scheduled::Refused {
@@ -160,9 +160,9 @@ impl World {
         if claim != host.claim {
             let before = std::mem::replace(&mut host.claim, claim);
             match claim {
-                Some((epoch, until)) => self.record(node, EventKind::Claims(epoch, until)),
+                Some((epoch, until)) => self.record(node, HistoryEventKind::Claims(epoch, until)),
                 None if before.is_some_and(|(_, until)| now < until) => {
-                    self.record(node, EventKind::Yields);
+                    self.record(node, HistoryEventKind::Yields);
                 }
                 None => {}
             }

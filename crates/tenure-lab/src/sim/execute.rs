@@ -7,7 +7,7 @@ use tenure_core::{Epoch, NodeId};
 
 use super::host::{RunningTask, host_of};
 use super::world::Scheduled;
-use super::{DurableState, EventKind, Payload, ProcessEffect, TaskStop, World};
+use super::{DurableState, HistoryEventKind, Payload, ProcessEffect, TaskStop, World};
 
 /// The longest time of a write to a disk, if no fault sets another one.
 const WRITE: Duration = Duration::from_millis(4);
@@ -49,7 +49,7 @@ impl World {
                 let host = host_of(&mut self.hosts, node);
                 if host.seen_leader != leader {
                     host.seen_leader = leader;
-                    self.record(node, EventKind::SeesLeader(leader));
+                    self.record(node, HistoryEventKind::SeesLeader(leader));
                 }
             }
         }
@@ -117,7 +117,7 @@ impl World {
         host.tasks += 1;
         let number = host.tasks;
         host.task = Some(RunningTask { number, epoch });
-        self.record(node, EventKind::TaskStarted(epoch));
+        self.record(node, HistoryEventKind::TaskStarted(epoch));
         if self.config.writes_every.is_some() {
             self.after(Duration::ZERO, Scheduled::TaskWrite(node, number));
         }

@@ -16,12 +16,12 @@ pub struct HistoryEvent {
     /// On which host; the store is 0.
     pub node: NodeId,
     /// The kind of the event.
-    pub kind: EventKind,
+    pub kind: HistoryEventKind,
 }
 
 /// A kind of event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EventKind {
+pub enum HistoryEventKind {
     /// The process has started.
     Started,
     /// The process has crashed or exited.
@@ -84,37 +84,41 @@ impl fmt::Display for HistoryEvent {
             None => "no epoch".into(),
         };
         match &self.kind {
-            EventKind::Started => f.write_str("starts"),
-            EventKind::Stopped => f.write_str("stops"),
-            EventKind::Paused(until) => write!(f, "is frozen until {until}"),
-            EventKind::Resumed => f.write_str("goes on"),
-            EventKind::Claims(epoch, Time::NEVER) => write!(f, "leads, {}", number(epoch)),
-            EventKind::Claims(epoch, until) => write!(f, "leads until {until}, {}", number(epoch)),
-            EventKind::Yields => f.write_str("no longer leads"),
-            EventKind::TaskStarted(epoch) => write!(f, "task starts, {}", number(epoch)),
-            EventKind::TaskEnded(epoch) => write!(f, "task ended, {}", number(epoch)),
-            EventKind::TermEnded(reason) => write!(f, "term over: {reason}"),
-            EventKind::SeesLeader(Some(leader)) => write!(f, "sees leader {leader}"),
-            EventKind::SeesLeader(None) => f.write_str("sees no leader"),
-            EventKind::Granted { epoch, to, .. } => {
+            HistoryEventKind::Started => f.write_str("starts"),
+            HistoryEventKind::Stopped => f.write_str("stops"),
+            HistoryEventKind::Paused(until) => write!(f, "is frozen until {until}"),
+            HistoryEventKind::Resumed => f.write_str("goes on"),
+            HistoryEventKind::Claims(epoch, Time::NEVER) => write!(f, "leads, {}", number(epoch)),
+            HistoryEventKind::Claims(epoch, until) => {
+                write!(f, "leads until {until}, {}", number(epoch))
+            }
+            HistoryEventKind::Yields => f.write_str("no longer leads"),
+            HistoryEventKind::TaskStarted(epoch) => write!(f, "task starts, {}", number(epoch)),
+            HistoryEventKind::TaskEnded(epoch) => write!(f, "task ended, {}", number(epoch)),
+            HistoryEventKind::TermEnded(reason) => write!(f, "term over: {reason}"),
+            HistoryEventKind::SeesLeader(Some(leader)) => write!(f, "sees leader {leader}"),
+            HistoryEventKind::SeesLeader(None) => f.write_str("sees no leader"),
+            HistoryEventKind::Granted { epoch, to, .. } => {
                 write!(f, "grants the lease to {to}, epoch {epoch}")
             }
-            EventKind::LeaseRuns(epoch, from, duration) => {
+            HistoryEventKind::LeaseRuns(epoch, from, duration) => {
                 write!(
                     f,
                     "lease of epoch {epoch} runs from {from} for {duration:?}"
                 )
             }
-            EventKind::LeaseGivenUp(epoch) => write!(f, "lease of epoch {epoch} is released"),
-            EventKind::Wrote { epoch, taken: true } => {
+            HistoryEventKind::LeaseGivenUp(epoch) => {
+                write!(f, "lease of epoch {epoch} is released")
+            }
+            HistoryEventKind::Wrote { epoch, taken: true } => {
                 write!(f, "write accepted, {}", number(epoch))
             }
-            EventKind::Wrote { epoch, .. } => write!(f, "write refused, {}", number(epoch)),
-            EventKind::Fault(fault) => write!(f, "FAULT: {fault}"),
-            EventKind::FaultsOver => f.write_str("no more faults"),
-            EventKind::Failed(why) => write!(f, "gives up: {why}"),
-            EventKind::MessageFlood => f.write_str("too many messages"),
-            EventKind::RunEnded => f.write_str("end of the run"),
+            HistoryEventKind::Wrote { epoch, .. } => write!(f, "write refused, {}", number(epoch)),
+            HistoryEventKind::Fault(fault) => write!(f, "FAULT: {fault}"),
+            HistoryEventKind::FaultsOver => f.write_str("no more faults"),
+            HistoryEventKind::Failed(why) => write!(f, "gives up: {why}"),
+            HistoryEventKind::MessageFlood => f.write_str("too many messages"),
+            HistoryEventKind::RunEnded => f.write_str("end of the run"),
         }
     }
 }

@@ -7,7 +7,7 @@ use tenure_core::lease::candidate::EndReason;
 
 use super::host::{Host, Pause, host_of};
 use super::world::Scheduled;
-use super::{Context, EventKind, ProcessInput, Time, World};
+use super::{Context, HistoryEventKind, ProcessInput, Time, World};
 use crate::fault::{Fault, Target};
 
 impl World {
@@ -15,15 +15,12 @@ impl World {
         if self.is_calm {
             return;
         }
-        self.record(NodeId(0), EventKind::Fault(fault.to_string()));
+        self.record(NodeId(0), HistoryEventKind::Fault(fault.to_string()));
         match fault {
-            Fault::Crash {
-                who,
-                machine,
-                back_after,
-            } => {
+            Fault::Crash(who, back_after) | Fault::PowerCut(who, back_after) => {
+                let machine_up = matches!(fault, Fault::Crash(..));
                 for node in self.resolve(*who) {
-                    self.crash(node, !machine);
+                    self.crash(node, machine_up);
                     self.back_after(node, *back_after);
                 }
             }
@@ -148,7 +145,7 @@ impl World {
         };
         let stable = host.disk.durable.as_ref();
         host.process = Some(self.factory.start(node, incarnation, stable, &mut context));
-        self.record(node, EventKind::Started);
+        self.record(node, HistoryEventKind::Started);
         self.execute_all(node, &mut effects);
     }
 
@@ -175,9 +172,9 @@ impl World {
         host.disk.busy_until = now;
         let task = host.task.take();
         if let Some(task) = task {
-            self.record(node, EventKind::TaskEnded(task.epoch));
+            self.record(node, HistoryEventKind::TaskEnded(task.epoch));
         }
-        self.record(node, EventKind::Stopped);
+        self.record(node, HistoryEventKind::Stopped);
         if machine_up {
             // Its connections break.
             let others: Vec<NodeId> = self.hosts.keys().copied().collect();
@@ -214,7 +211,7 @@ impl World {
             });
             let incarnation = host.incarnation;
             if !task_goes_on {
-                self.record(node, EventKind::Paused(until));
+                self.record(node, HistoryEventKind::Paused(until));
             }
             let stopped = suspended.then_some(now);
             self.at(until, Scheduled::Resume(node, incarnation, stopped));
@@ -236,7 +233,7 @@ impl World {
         // Messages that waited in the sockets come before timers.
         let backlog = std::mem::take(&mut host.backlog);
         if pause.is_some_and(|pause| !pause.task_goes_on) {
-            self.record(node, EventKind::Resumed);
+            self.record(node, HistoryEventKind::Resumed);
         }
         for scheduled in backlog {
             self.deliver(scheduled);
@@ -262,6 +259,6 @@ impl World {
             }
         }
         self.is_calm = true;
-        self.record(NodeId(0), EventKind::FaultsOver);
+        self.record(NodeId(0), HistoryEventKind::FaultsOver);
     }
 }

@@ -26,7 +26,7 @@ mod execute;
 mod inject;
 
 pub use config::{TaskStop, WorldConfig};
-pub use history::{EventKind, HistoryEvent};
+pub use history::{HistoryEvent, HistoryEventKind};
 pub use network::{Latency, Link, Network};
 pub use payload::{Payload, RequestId};
 pub use process::{

@@ -8,7 +8,7 @@ use tenure_core::lease::candidate::{EndReason, TaskEnd};
 use tenure_core::{Epoch, Instant, NodeId, UnixMillis, bully};
 
 use super::uplink::Uplink;
-use super::{EventKind, Payload, Rng, Sending, Time};
+use super::{HistoryEventKind, Payload, Rng, Sending, Time};
 use crate::contestant::Algorithm;
 
 /// A process: a state machine of the library with a minimal driver, a store, or an algorithm to compare
@@ -79,7 +79,7 @@ pub enum ProcessEffect {
     /// The process sees this leader, or none.
     SeesLeader(Option<NodeId>),
     /// Add this to the history.
-    Record(EventKind),
+    Record(HistoryEventKind),
 }
 
 /// The state of a host that outlives its process.
@@ -114,7 +114,7 @@ impl Context<'_> {
     }
 
     /// Adds this to the history.
-    pub fn record(&mut self, event: EventKind) {
+    pub fn record(&mut self, event: HistoryEventKind) {
         self.emit(ProcessEffect::Record(event));
     }
 
@@ -143,7 +143,7 @@ impl Context<'_> {
 }
 
 /// Makes the processes of a simulation.
-pub trait ProcessFactory {
+pub trait ProcessFactory: fmt::Debug {
     /// The hosts.
     fn machines(&self) -> Vec<NodeId>;
 

@@ -1,25 +1,20 @@
 //! A queue in the order of time and then of insertion.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 
 use super::Time;
 
-/// With a million entries memory accesses dominate, so the heap is small and the entries do not move.
+/// Entries in the order of their times, and of their insertion.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
-    heap: BinaryHeap<Reverse<(Time, u64, usize)>>,
-    entries: Vec<Option<T>>,
-    free: Vec<usize>,
+    entries: BTreeMap<(Time, u64), T>,
     count: u64,
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
         Self {
-            heap: BinaryHeap::new(),
-            entries: Vec::new(),
-            free: Vec::new(),
+            entries: BTreeMap::new(),
             count: 0,
         }
     }
@@ -27,24 +22,15 @@ impl<T> Default for Queue<T> {
 
 impl<T> Queue<T> {
     pub(super) fn push(&mut self, at: Time, entry: T) {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(None);
-            self.entries.len() - 1
-        });
-        self.entries[slot] = Some(entry);
         self.count += 1;
-        self.heap.push(Reverse((at, self.count, slot)));
+        self.entries.insert((at, self.count), entry);
     }
 
     /// The next entry, if it is due by `end`.
     pub(super) fn pop_until(&mut self, end: Time) -> Option<(Time, T)> {
-        let Reverse((at, _, slot)) = *self.heap.peek()?;
-        if at > end {
-            return None;
-        }
-        self.heap.pop();
-        self.free.push(slot);
-        self.entries[slot].take().map(|entry| (at, entry))
+        let first = self.entries.first_entry()?;
+        let (at, _) = *first.key();
+        (at <= end).then(|| (at, first.remove()))
     }
 }
 

@@ -68,16 +68,17 @@ fn a_message_takes_as_long_as_its_way_and_a_cut_way_takes_none() {
         latency: Latency::Constant(Duration::from_secs(3)),
         ..Link::default()
     };
-    let network = world.network_mut();
+    let network = &mut world.network;
     network.set_kind("Coordinator", one, two, link);
     world.start_after(two, Duration::ZERO);
     world.start_after(one, Duration::from_secs(1));
     world.run_until(Duration::from_millis(3_900));
     assert_eq!(world.seen_leaders(), [(one, Some(one)), (two, Some(two))]);
     world.run_until(Duration::from_millis(4_010));
-    let heard =
-        |event: &HistoryEvent| event.node == two && event.kind == EventKind::SeesLeader(Some(one));
-    let heard = world.history().iter().find(|event| heard(event));
+    let heard = |event: &HistoryEvent| {
+        event.node == two && event.kind == HistoryEventKind::SeesLeader(Some(one))
+    };
+    let heard = world.history.iter().find(|event| heard(event));
     assert!(heard.is_some_and(|heard| heard.at >= Time::after(Duration::from_secs(4))));
 
     let mut world = World::new(
@@ -85,7 +86,7 @@ fn a_message_takes_as_long_as_its_way_and_a_cut_way_takes_none() {
         WorldConfig::default(),
         1,
     );
-    world.network_mut().cut(one, two);
+    world.network.cut(one, two);
     world.start_after(two, Duration::ZERO);
     world.start_after(one, Duration::from_secs(1));
     world.run_until(Duration::from_secs(60));
@@ -101,7 +102,7 @@ fn a_thousand_members_elect_the_best_one() {
     };
     let cluster = Cluster::new(Contestant::new(way), 1_000).without_watches();
     let mut world = World::new(Box::new(cluster), WorldConfig::default(), 1);
-    world.network_mut().everywhere = Link {
+    world.network.everywhere = Link {
         latency: Latency::Constant(Duration::from_micros(100)),
         ..Link::default()
     };

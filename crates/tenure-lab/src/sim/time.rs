@@ -22,12 +22,6 @@ impl Time {
         Self(nanos(duration))
     }
 
-    /// Nanoseconds since the beginning.
-    #[must_use]
-    pub const fn as_nanos(self) -> u64 {
-        self.0
-    }
-
     /// How long after `earlier` this is; zero if it is not after it.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {

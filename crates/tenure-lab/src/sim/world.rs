@@ -10,8 +10,8 @@ use tenure_core::{Epoch, NodeId};
 use super::host::Host;
 use super::queue::Queue;
 use super::{
-    Clock, EventKind, HistoryEvent, Network, Payload, ProcessEffect, ProcessFactory, Rng, Time,
-    Traffic, TrafficLog, WorldConfig,
+    Clock, HistoryEvent, HistoryEventKind, Network, Payload, ProcessEffect, ProcessFactory, Rng,
+    Time, Traffic, TrafficLog, WorldConfig,
 };
 use crate::fault::{Fault, Target};
 
@@ -46,10 +46,13 @@ pub(super) enum Scheduled {
 }
 
 /// Hosts with their processes, and the network between them.
+#[derive(Debug)]
 pub struct World {
     pub(super) factory: Box<dyn ProcessFactory>,
-    pub(super) now: Time,
-    pub(super) network: Network,
+    /// True time.
+    pub now: Time,
+    /// The network.
+    pub network: Network,
     pub(super) hosts: BTreeMap<NodeId, Host>,
     pub(super) config: WorldConfig,
     pub(super) faults: Vec<Fault>,
@@ -59,21 +62,15 @@ pub struct World {
     pub(super) network_rng: Rng,
     pub(super) queue: Queue<Scheduled>,
     pub(super) receiver: Gate,
-    pub(super) history: Vec<HistoryEvent>,
-    pub(super) traffic: Traffic,
-    pub(super) traffic_log: TrafficLog,
+    /// The events so far, in order.
+    pub history: Vec<HistoryEvent>,
+    /// The messages so far.
+    pub traffic: Traffic,
+    /// The messages over time, if bytes are counted.
+    pub traffic_log: TrafficLog,
     pub(super) trace: Option<Vec<String>>,
     /// Reused between the steps.
     pub(super) effects: Vec<ProcessEffect>,
-}
-
-impl std::fmt::Debug for World {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("World")
-            .field("now", &self.now)
-            .field("hosts", &self.hosts)
-            .finish_non_exhaustive()
-    }
 }
 
 impl World {
@@ -115,39 +112,10 @@ impl World {
         self
     }
 
-    /// The network.
-    pub const fn network_mut(&mut self) -> &mut Network {
-        &mut self.network
-    }
-
-    /// True time.
-    #[must_use]
-    pub const fn now(&self) -> Time {
-        self.now
-    }
-
     /// All hosts.
     #[must_use]
     pub fn machines(&self) -> Vec<NodeId> {
         self.hosts.keys().copied().collect()
-    }
-
-    /// The events so far, in order.
-    #[must_use]
-    pub fn history(&self) -> &[HistoryEvent] {
-        &self.history
-    }
-
-    /// The messages so far.
-    #[must_use]
-    pub const fn traffic(&self) -> Traffic {
-        self.traffic
-    }
-
-    /// The messages over time, if bytes are counted.
-    #[must_use]
-    pub const fn traffic_log(&self) -> &TrafficLog {
-        &self.traffic_log
     }
 
     /// A line for everything that happened, if [`with_trace`](Self::with_trace) was called.
@@ -207,9 +175,9 @@ impl World {
     /// Ends the run.
     pub fn finish(&mut self) {
         if self.traffic.messages >= self.config.most_messages {
-            self.record(NodeId(0), EventKind::MessageFlood);
+            self.record(NodeId(0), HistoryEventKind::MessageFlood);
         }
-        self.record(NodeId(0), EventKind::RunEnded);
+        self.record(NodeId(0), HistoryEventKind::RunEnded);
     }
 
     pub(super) fn after(&mut self, pause: Duration, scheduled: Scheduled) {
@@ -220,7 +188,7 @@ impl World {
         self.queue.push(at, scheduled);
     }
 
-    pub(super) fn record(&mut self, node: NodeId, what: EventKind) {
+    pub(super) fn record(&mut self, node: NodeId, what: HistoryEventKind) {
         let event = HistoryEvent {
             at: self.now,
             node,

@@ -18,7 +18,7 @@ use tenure_core::detector::{
     Estimator, FixedTimeout, Group, OnDemand, PhiAccrual, PhiOptions, Pull, Push, Verdict,
 };
 use tenure_core::{Incarnation, Instant, NodeId};
-use tenure_lab::detector::{Attendance, AttendanceRing, AttendanceRingOptions, SimDetector, Stamp};
+use tenure_lab::detector::{Attendance, AttendanceRing, SimDetector, Stamp};
 
 use network::Network;
 
@@ -72,7 +72,13 @@ fn push_chen(_: Instant, group: &Group) -> SimDetector {
 }
 
 fn push_phi(_: Instant, group: &Group) -> SimDetector {
-    push(group, PhiAccrual::new(millis(300), PhiOptions::default()))
+    let options = PhiOptions {
+        threshold: 8.0,
+        window: PhiAccrual::WINDOW,
+        min_deviation: millis(30),
+        pause: millis(600),
+    };
+    push(group, PhiAccrual::new(millis(300), options))
 }
 
 fn push<E: Estimator + 'static>(group: &Group, estimator: E) -> SimDetector {
@@ -89,7 +95,7 @@ fn library(detector: impl Detector + 'static) -> SimDetector {
 }
 
 fn attendance_ring(now: Instant, group: &Group) -> AttendanceRing {
-    AttendanceRing::new(now, group, Default::default(), Default::default()).unwrap()
+    AttendanceRing::new(now, group, AskOptions::default())
 }
 
 /// All outputs of a detector but its lists.

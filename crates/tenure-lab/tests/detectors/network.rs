@@ -118,7 +118,7 @@ impl Network {
     /// Starts the node in its next incarnation, with a new clock.
     pub(super) fn restart(&mut self, id: NodeId) {
         let node = self.nodes.get_mut(&id).unwrap();
-        let next = Incarnation(node.group.incarnation().0 + 1);
+        let next = Incarnation(node.group.incarnation.0 + 1);
         node.group = Group::new(id, next, node.group.peers().collect::<Vec<_>>());
         node.ahead = millis(77);
         self.boot(id);
@@ -165,7 +165,7 @@ impl Network {
 
     fn with(&mut self, id: NodeId, call: impl FnOnce(&mut SimDetector, Duration)) {
         let node = self.nodes.get_mut(&id).unwrap();
-        let (ahead, incarnation) = (node.ahead, node.group.incarnation());
+        let (ahead, incarnation) = (node.ahead, node.group.incarnation);
         let Some(detector) = &mut node.detector else {
             return;
         };

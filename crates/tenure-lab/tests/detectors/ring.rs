@@ -23,20 +23,6 @@ fn all_watch_all(members: u32) -> Network {
 }
 
 #[test]
-fn a_list_timeout_below_two_rounds_is_refused_with_both_numbers() {
-    let options = AttendanceRingOptions {
-        list_timeout: millis(900),
-        ..Default::default()
-    };
-    let group = group(ONE, 5);
-    let refused = AttendanceRing::new(at(0), &group, AskOptions::default(), options);
-    assert_eq!(
-        refused.unwrap_err().to_string(),
-        "list timeout 900ms must be at least two rounds of the group, 1s"
-    );
-}
-
-#[test]
 fn one_message_per_member_and_round_tells_everybody_about_everybody() {
     let mut network = all_watch_all(5);
     network.run_until(at(10_000));

@@ -142,19 +142,13 @@ limits! {
 /// A limit is outside of its range. Nothing was opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} is {value} and must be from {least} to {most}")]
+#[non_exhaustive]
 pub struct LimitError {
-    name: &'static str,
+    /// The field of [`Limits`], which is also the setting's name.
+    pub name: &'static str,
     value: String,
     least: String,
     most: String,
-}
-
-impl LimitError {
-    /// The field of [`Limits`], which is also the setting's name.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
 }
 
 impl Limits {
@@ -343,7 +337,7 @@ mod tests {
             let mut limits = Limits::default();
             edit(&mut limits);
             let error = limits.check().unwrap_err();
-            assert_eq!(error.name(), name);
+            assert_eq!(error.name, name);
             let text = error.to_string();
             assert!(text.contains("must be from"), "{text}");
         }

@@ -7,49 +7,32 @@ use std::path::PathBuf;
 pub use limits::{LimitError, LimitSetting, Limits};
 
 /// The configuration of a [`Store`](crate::Store).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// Where the store keeps its leases.
-    pub engine: EngineConfig,
+    /// The directory of the store's database, in which a change is on disk before the store acknowledges it.
+    /// The store creates it if it does not exist; one store at a time may use it.
+    ///
+    /// Without a directory the leases are in memory only: they are lost when the process ends. For tests and
+    /// experiments.
+    pub data_dir: Option<PathBuf>,
     /// The limits.
     pub limits: Limits,
 }
 
-/// Where a store keeps its leases.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EngineConfig {
-    /// In memory only: they are lost when the process ends. For tests and experiments.
-    Memory,
-    /// In a database in a directory of its own, on disk before the store acknowledges a change.
-    Embedded {
-        /// The directory. The store creates it if it does not exist; one store at a time may use
-        /// it.
-        data_dir: PathBuf,
-    },
-}
-
 impl StoreConfig {
-    /// A store with this engine and the default limits.
-    #[must_use]
-    pub fn new(engine: EngineConfig) -> Self {
-        Self {
-            engine,
-            limits: Limits::default(),
-        }
-    }
-
     /// A store in memory.
     #[must_use]
     pub fn memory() -> Self {
-        Self::new(EngineConfig::Memory)
+        Self::default()
     }
 
     /// A store in the directory `data_dir`.
     #[must_use]
     pub fn embedded(data_dir: impl Into<PathBuf>) -> Self {
-        Self::new(EngineConfig::Embedded {
-            data_dir: data_dir.into(),
-        })
+        Self {
+            data_dir: Some(data_dir.into()),
+            ..Self::default()
+        }
     }
 
     /// The same with these limits.

@@ -12,13 +12,13 @@ mod log;
 mod wal;
 
 use std::collections::LinkedList;
+use std::path::Path;
 
 use axum::body::Bytes;
 use tenure_core::lease::{LeaseId, Stored};
 use tenure_core::{Epoch, UnixMillis};
 
 use crate::clock;
-use crate::config::EngineConfig;
 use crate::model::{ChangeSet, LeaseKey};
 
 pub(crate) use batch::Batch;
@@ -106,28 +106,24 @@ fn begin(log: &mut dyn Log, least: u64) -> Result<Loaded, OpenError> {
     Ok(loaded)
 }
 
-/// Opens the engine that `config` names, which remembers at most `max_history` terms of each lease. A store
+/// Opens the engine in `data_dir`, which remembers at most `max_history` terms of each lease. A store
 /// in memory has none.
 pub(crate) fn open(
-    config: &EngineConfig,
+    data_dir: Option<&Path>,
     max_history: usize,
 ) -> Result<(Loaded, Option<Engine>), OpenError> {
     let revision = first_revision(clock::wall());
-    match config {
-        EngineConfig::Memory => {
-            let loaded = Loaded {
-                revision,
-                ..Loaded::default()
-            };
-            Ok((loaded, None))
-        }
-        EngineConfig::Embedded { data_dir } => {
-            let mut log = embedded::open(data_dir, max_history)?;
-            let loaded = begin(&mut log, revision)?;
-            let engine = Engine::over(Box::new(log), loaded.revision);
-            Ok((loaded, Some(engine)))
-        }
-    }
+    let Some(data_dir) = data_dir else {
+        let loaded = Loaded {
+            revision,
+            ..Loaded::default()
+        };
+        return Ok((loaded, None));
+    };
+    let mut log = embedded::open(data_dir, max_history)?;
+    let loaded = begin(&mut log, revision)?;
+    let engine = Engine::over(Box::new(log), loaded.revision);
+    Ok((loaded, Some(engine)))
 }
 
 /// The least revision of a store that starts now: the wall clock in microseconds.

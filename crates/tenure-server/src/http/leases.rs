@@ -7,10 +7,11 @@ use axum::Json;
 use axum::extract::{FromRequest, State};
 use axum::http::{StatusCode, Uri};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use tenure_core::lease::{Metadata, Operation, Rules};
+use tenure_core::lease::{Operation, Rules};
 use tenure_core::wire::{
     AcquireRequest, ChangeRequest, Code, HandOverRequest, History, LeaseList, LeaseView,
     MetadataRequest, Problem, ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest,
+    check_metadata,
 };
 
 use super::auditor::Auditor;
@@ -37,7 +38,8 @@ pub(super) async fn acquire(
     JsonBody(request): JsonBody<AcquireRequest>,
 ) -> JsonResult<LeaseView> {
     let queued = request.check(&Rules::NATIVE, &mut OsRandom)?;
-    check_metadata(&store, &queued.request.metadata)?;
+    let most = store.limits().max_metadata_bytes;
+    check_metadata(&queued.request.metadata, most)?;
     let acquire = store.acquire_as(caller.owner(), &key, &queued);
     answer(&store, queued.wait, acquire).await
 }
@@ -79,7 +81,7 @@ where
                               body: B| {
         let (operation, reason) = check(body)?;
         if let Operation::SetMetadata(_, metadata) = &operation {
-            check_metadata(&store, metadata)?;
+            check_metadata(metadata, store.limits().max_metadata_bytes)?;
         }
         let kind = operators(&operation);
         // A holder hands over its own lease, and an operator any other.
@@ -228,17 +230,4 @@ async fn answer<T>(
         )
     })?;
     Ok(Json(done?))
-}
-
-fn check_metadata(store: &Store, metadata: &Metadata) -> Result<(), Problem> {
-    let entries = metadata.iter();
-    let bytes: usize = entries.map(|(key, value)| key.len() + value.len()).sum();
-    let most = store.limits().max_metadata_bytes;
-    if bytes <= most {
-        return Ok(());
-    }
-    Err(Problem::new(
-        Code::TooLarge,
-        format!("metadata has {bytes} bytes of keys and values, at most {most} are allowed"),
-    ))
 }

@@ -122,7 +122,7 @@ impl Inner {
             entry.lease.restore(before.record);
             entry.revision = before.revision;
             if let Some(interest) = &entry.interest {
-                interest.changed.send_replace(entry.revision);
+                interest.send_replace(entry.revision);
             }
             let is_waited_for = entry.interest.is_some() || self.needs_timer(&key);
             self.table.tidy(shard, &key, self.commit_queue.durable());

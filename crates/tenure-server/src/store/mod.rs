@@ -103,7 +103,7 @@ impl Store {
     pub fn open(config: StoreConfig) -> Result<Self, OpenError> {
         config.limits.check()?;
         clock::check()?;
-        let (loaded, engine) = engine::open(&config.engine, config.limits.max_history)?;
+        let (loaded, engine) = engine::open(config.data_dir.as_deref(), config.limits.max_history)?;
         warn_of_a_late_clock(loaded.last_epoch());
         Self::start(loaded, engine, config.limits).map_err(OpenError::io("a thread"))
     }

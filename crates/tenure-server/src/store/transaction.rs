@@ -1,7 +1,7 @@
 //! Changes of one lease, under the lock of its shard.
 
 use tenure_core::lease::{
-    Applied, Change, Due, Lease, Operation, Owner, Priority, Record, Rejection, Remaining,
+    Applied, Change, Due, Lease, LeaseDuration, Operation, Owner, Priority, Record, Rejection,
     RequestNumber, Rules, Running, TermEnd, Waiting,
 };
 use tenure_core::time::millis;
@@ -189,7 +189,7 @@ impl<'a> LeaseTransaction<'a> {
     /// A receiver that learns of changes of the lease.
     pub(super) fn subscribe(&mut self) -> watch::Receiver<u64> {
         self.arms_timer = true;
-        self.entry.interest().changed.subscribe()
+        self.entry.interest().subscribe()
     }
 
     /// Applies an operation by these rules.
@@ -337,7 +337,7 @@ impl<'a> LeaseTransaction<'a> {
         }
         let interest = &self.entry.interest;
         if let (true, Some(interest)) = (has_changes, interest) {
-            interest.changed.send_replace(self.entry.revision);
+            interest.send_replace(self.entry.revision);
         }
         if (interest.is_some() || self.inner.needs_timer(self.key))
             && let Some(at) = self.record().next_lapse(self.now)
@@ -406,10 +406,7 @@ impl<'a> LeaseTransaction<'a> {
     }
 
     fn change(&self, content: Content, cause: Cause, term: Option<TermRecord>) -> LeaseChange {
-        let remaining_ms = match self.record().remaining(self.now) {
-            Some(Remaining::Time(time)) => u64::try_from(time.as_millis()).ok(),
-            Some(Remaining::Forever) | None => None,
-        };
+        let remaining = self.record().remaining(self.now);
         LeaseChange {
             key: self.key.clone(),
             revision: 0,
@@ -417,7 +414,7 @@ impl<'a> LeaseTransaction<'a> {
             term: term.map(Box::new),
             cause,
             waiters: self.entry.waiters(),
-            remaining_ms,
+            remaining_ms: remaining.and_then(LeaseDuration::fixed).map(millis),
         }
     }
 }

@@ -13,17 +13,10 @@ pub(crate) struct Entry<W> {
     pub(crate) lease: Lease<W>,
     /// The revision of the last change; zero if there was none.
     pub(crate) revision: u64,
-    /// Most leases have no request waiting, and no room for this.
-    pub(crate) interest: Option<Box<Interest>>,
+    /// Tells long polls the revision. A lease without waiters and watchers, as most are, has no room for it.
+    pub(crate) interest: Option<Box<watch::Sender<u64>>>,
     /// Its terms, if the store is in memory.
     pub(crate) past: Option<Box<Past>>,
-}
-
-/// The additional state of a lease with waiters or watchers.
-#[derive(Debug)]
-pub(crate) struct Interest {
-    /// Long polls; the value is the revision.
-    pub(crate) changed: watch::Sender<u64>,
 }
 
 impl<W> Entry<W> {
@@ -63,13 +56,10 @@ impl<W> Entry<W> {
         self.lease.wait(priority, waiting)
     }
 
-    pub(crate) fn interest(&mut self) -> &mut Interest {
+    pub(crate) fn interest(&mut self) -> &watch::Sender<u64> {
         let revision = self.revision;
-        self.interest.get_or_insert_with(|| {
-            Box::new(Interest {
-                changed: watch::Sender::new(revision),
-            })
-        })
+        self.interest
+            .get_or_insert_with(|| watch::Sender::new(revision).into())
     }
 
     /// How many acquires wait.
@@ -81,7 +71,7 @@ impl<W> Entry<W> {
     pub(crate) fn drop_idle_interest(&mut self) {
         let has_waiters = self.lease.waiting() > 0;
         let is_idle =
-            |interest: &mut Box<Interest>| !has_waiters && interest.changed.receiver_count() == 0;
+            |interest: &mut Box<watch::Sender<u64>>| !has_waiters && interest.receiver_count() == 0;
         drop(self.interest.take_if(is_idle));
     }
 }

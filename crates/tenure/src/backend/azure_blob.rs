@@ -5,13 +5,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use reqwest::Url;
-use tenure_azure::client::{AzureBlob, BlobCandidacy, BlobClient, BlobClientError, BlobLease};
-use tenure_core::ElectionName;
+use tenure_azure::client::{AzureBlob, BlobCandidacy, BlobClientError, BlobLease};
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
 
-use super::error::Kind;
-use super::{BackendError, LeaseBackend, SharedBackend};
+use super::{BackendError, LeaseBackend, Reply, SharedBackend};
 use crate::candidate_runtime::StartError;
 use crate::config::Config;
 use crate::http::HttpClients;
@@ -40,7 +38,7 @@ pub(super) fn open(
     };
     Ok(Arc::new(AzureBlobBackend {
         address: blob.url().into(),
-        lease: BlobLease::new(BlobClient::new(http, blob.clone()), candidacy),
+        lease: BlobLease::new(http, blob.clone(), candidacy),
     }))
 }
 
@@ -49,11 +47,7 @@ impl LeaseBackend for AzureBlobBackend {
         Box::pin(self.lease.send(request, timeout))
     }
 
-    fn proclaim(
-        &self,
-        lease_id: LeaseId,
-        metadata: Metadata,
-    ) -> BoxFuture<'_, Result<(), BackendError>> {
+    fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> Reply<'_, ()> {
         Box::pin(async move { Ok(self.lease.proclaim(lease_id, metadata).await?) })
     }
 
@@ -61,19 +55,14 @@ impl LeaseBackend for AzureBlobBackend {
         false
     }
 
-    fn lease_after<'a>(
-        &'a self,
-        election: &'a ElectionName,
-        _: u64,
-        _: Duration,
-    ) -> BoxFuture<'a, Result<Option<LeaseView>, BackendError>> {
-        Box::pin(async move { Ok(self.lease.client().lease(election).await?) })
+    fn lease_after(&self, _: u64, _: Duration) -> Reply<'_, Option<LeaseView>> {
+        Box::pin(async move { Ok(self.lease.view().await?) })
     }
 
-    fn ping(&self) -> BoxFuture<'_, Result<Pong, BackendError>> {
+    fn ping(&self) -> Reply<'_, Pong> {
         Box::pin(async move {
             let sent = Instant::now();
-            let date = self.lease.client().ping().await?;
+            let date = self.lease.ping().await?;
             Ok(Pong {
                 round_trip: sent.elapsed(),
                 date,
@@ -88,11 +77,10 @@ impl LeaseBackend for AzureBlobBackend {
 
 impl From<BlobClientError> for BackendError {
     fn from(error: BlobClientError) -> Self {
-        let kind = match &error {
-            BlobClientError::Unreachable { .. } => Kind::Unreachable,
-            error if error.is_transient() => Kind::Transient,
-            _ => Kind::Definite,
-        };
-        Self::new(kind, error)
+        match error {
+            BlobClientError::Unreachable { .. } => Self::Unreachable(error.into()),
+            error if error.is_transient() => Self::Transient(error.into()),
+            error => Self::Definite(error.into()),
+        }
     }
 }

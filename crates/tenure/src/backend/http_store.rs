@@ -15,8 +15,7 @@ use tenure_core::wire::{
 };
 use tenure_core::{CandidateId, ElectionName, Epoch};
 
-use super::error::Kind;
-use super::{BackendError, LeaseBackend, SharedBackend};
+use super::{BackendError, LeaseBackend, Renewal, Reply, SharedBackend};
 use crate::config::Config;
 use crate::http::{HttpClientError, HttpClients};
 use crate::store::{Call, Endpoint, Pong, StoreClient, StoreError, path};
@@ -118,18 +117,14 @@ impl LeaseBackend for HttpStore {
         })
     }
 
-    fn renew_many(
-        &self,
-        renewals: Vec<(ElectionName, LeaseId)>,
-        timeout: Duration,
-    ) -> BoxFuture<'_, Vec<Answer>> {
+    fn renew_many(&self, renewals: Vec<Renewal>, timeout: Duration) -> BoxFuture<'_, Vec<Answer>> {
         Box::pin(async move {
             let Some((election, _)) = renewals.first() else {
                 return Vec::new();
             };
-            let path = format!("v1/namespaces/{}/renew", election.namespace());
-            let one = |(election, lease_id): &(ElectionName, LeaseId)| RenewOne {
-                lease: election.name().to_string(),
+            let path = format!("v1/namespaces/{}/renew", election.namespace);
+            let one = |(election, lease_id): &Renewal| RenewOne {
+                lease: election.name.to_string(),
                 lease_id: wire_id(*lease_id),
             };
             let leases = renewals.iter().map(one).collect();
@@ -156,11 +151,7 @@ impl LeaseBackend for HttpStore {
         other.is_some_and(|other| self.store.is_same(&other.store))
     }
 
-    fn proclaim(
-        &self,
-        lease_id: LeaseId,
-        metadata: Metadata,
-    ) -> BoxFuture<'_, Result<(), BackendError>> {
+    fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> Reply<'_, ()> {
         Box::pin(async move {
             let lease_id = wire_id(lease_id);
             let body = MetadataRequest { lease_id, metadata };
@@ -173,16 +164,11 @@ impl LeaseBackend for HttpStore {
         })
     }
 
-    fn lease_after<'a>(
-        &'a self,
-        election: &'a ElectionName,
-        after: u64,
-        wait: Duration,
-    ) -> BoxFuture<'a, Result<Option<LeaseView>, BackendError>> {
-        Box::pin(async move { Ok(self.store.lease_after(election, after, wait).await?) })
+    fn lease_after(&self, after: u64, wait: Duration) -> Reply<'_, Option<LeaseView>> {
+        Box::pin(async move { Ok(self.store.lease_after(&self.election, after, wait).await?) })
     }
 
-    fn ping(&self) -> BoxFuture<'_, Result<Pong, BackendError>> {
+    fn ping(&self) -> Reply<'_, Pong> {
         Box::pin(async move { Ok(self.store.ping().await?) })
     }
 
@@ -217,12 +203,13 @@ impl HttpStore {
 
 impl From<StoreError> for BackendError {
     fn from(error: StoreError) -> Self {
-        let kind = match &error {
-            StoreError::Unreachable { .. } => Kind::Unreachable,
-            StoreError::Problem(problem) if !problem.code.is_transient() => Kind::Definite,
-            StoreError::Problem(_) | StoreError::NotAStore { .. } => Kind::Transient,
-        };
-        Self::new(kind, error)
+        match &error {
+            StoreError::Unreachable { .. } => Self::Unreachable(error.into()),
+            StoreError::Problem(problem) if !problem.code.is_transient() => {
+                Self::Definite(error.into())
+            }
+            StoreError::Problem(_) | StoreError::NotAStore { .. } => Self::Transient(error.into()),
+        }
     }
 }
 

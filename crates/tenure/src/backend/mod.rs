@@ -41,11 +41,7 @@ pub(crate) trait LeaseBackend: Any + fmt::Debug + Send + Sync {
     /// Renews several leases of one namespace by one request, where the service can. Answers come in
     /// the order of the renewals. Called only if [`shares_requests_with`](Self::shares_requests_with)
     /// returns true for two candidates.
-    fn renew_many(
-        &self,
-        renewals: Vec<(ElectionName, LeaseId)>,
-        timeout: Duration,
-    ) -> BoxFuture<'_, Vec<Answer>> {
+    fn renew_many(&self, renewals: Vec<Renewal>, timeout: Duration) -> BoxFuture<'_, Vec<Answer>> {
         let renew = move |(_, lease_id)| self.send(Request::Renew(lease_id), timeout);
         Box::pin(join_all(renewals.into_iter().map(renew)))
     }
@@ -57,32 +53,29 @@ pub(crate) trait LeaseBackend: Any + fmt::Debug + Send + Sync {
     }
 
     /// Replaces the leader's metadata.
-    fn proclaim(
-        &self,
-        lease_id: LeaseId,
-        metadata: Metadata,
-    ) -> BoxFuture<'_, Result<(), BackendError>>;
+    fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> Reply<'_, ()>;
 
     /// Whether a holder can hand its lease over to a chosen candidate.
     fn can_hand_over(&self) -> bool {
         true
     }
 
-    /// One lease, when its revision is greater than `after`, or as it is after `wait`. A service
+    /// The lease, when its revision is greater than `after`, or as it is after `wait`. A service
     /// without revisions answers at once with revision 0, and the observer asks again later.
-    fn lease_after<'a>(
-        &'a self,
-        election: &'a ElectionName,
-        after: u64,
-        wait: Duration,
-    ) -> BoxFuture<'a, Result<Option<LeaseView>, BackendError>>;
+    fn lease_after(&self, after: u64, wait: Duration) -> Reply<'_, Option<LeaseView>>;
 
     /// Checks that the service answers.
-    fn ping(&self) -> BoxFuture<'_, Result<Pong, BackendError>>;
+    fn ping(&self) -> Reply<'_, Pong>;
 
     /// The service's address, without secrets.
     fn address(&self) -> String;
 }
+
+/// The reply of a lease service, or the reason why there is none.
+type Reply<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
+
+/// An election with the lease id that its lease is renewed under.
+type Renewal = (ElectionName, LeaseId);
 
 /// A lease service that its candidate and requests under way share.
 pub(crate) type SharedBackend = Arc<dyn LeaseBackend>;
@@ -137,13 +130,13 @@ impl LeaseService {
         self.backend.address()
     }
 
-    /// One lease, or `None` if no candidate has ever acquired it.
+    /// The lease of the configuration's election, or `None` if no candidate has ever acquired it.
     ///
     /// # Errors
     ///
     /// [`BackendError`].
-    pub async fn lease(&self, election: &ElectionName) -> Result<Option<LeaseView>, BackendError> {
-        self.backend.lease_after(election, 0, Duration::ZERO).await
+    pub async fn lease(&self) -> Result<Option<LeaseView>, BackendError> {
+        self.backend.lease_after(0, Duration::ZERO).await
     }
 
     /// Checks that the service answers, and measures the round trip.

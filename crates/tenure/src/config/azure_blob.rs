@@ -19,8 +19,8 @@ pub(super) fn of_settings(settings: &Settings, config: &Config) -> Result<AzureB
     let election = &config.election;
     let named = AzureBlob::new(
         account,
-        container.unwrap_or_else(|| election.namespace().as_str()),
-        blob.unwrap_or_else(|| election.name().as_str()),
+        container.unwrap_or_else(|| election.namespace.as_str()),
+        blob.unwrap_or_else(|| election.name.as_str()),
     );
     let blob = named.map_err(|error| {
         let key = match error {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 use reqwest::Url;
 use tenure_core::bully::{
@@ -25,13 +24,15 @@ use crate::store::Endpoint;
 /// use tenure::config::Peer;
 ///
 /// let peer: Peer = "1@50=http://10.0.0.1:7500".parse()?;
-/// assert_eq!((peer.node().0, peer.priority(), peer.url()), (1, 50, "http://10.0.0.1:7500/"));
+/// assert_eq!((peer.node.0, peer.priority, peer.url()), (1, 50, "http://10.0.0.1:7500/"));
 /// # Ok::<(), tenure::config::PeerError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    pub(crate) node: NodeId,
-    pub(crate) priority: u32,
+    /// The member's node id.
+    pub node: NodeId,
+    /// The member's priority.
+    pub priority: u32,
     pub(crate) url: Url,
 }
 
@@ -58,18 +59,6 @@ impl Peer {
     #[must_use]
     pub fn with_priority(self, priority: u32) -> Self {
         Self { priority, ..self }
-    }
-
-    /// The member's node id.
-    #[must_use]
-    pub const fn node(&self) -> NodeId {
-        self.node
-    }
-
-    /// The member's priority.
-    #[must_use]
-    pub const fn priority(&self) -> u32 {
-        self.priority
     }
 
     /// The address on which the member listens.
@@ -129,25 +118,40 @@ impl FromStr for Peer {
 ///     Peer::new(NodeId(2), "http://10.0.0.2:7500")?,
 ///     Peer::new(NodeId(3), "http://10.0.0.3:7500")?,
 /// ];
-/// let bully = Bully::new(NodeId(1), peers)
-///     .with_key(PeerKey::new("a secret of at least 16 bytes")?)
-///     .with_state_dir("/var/lib/tenure-peer");
+/// let mut bully = Bully::new(NodeId(1), peers);
+/// bully.key = Some(PeerKey::new("a secret of at least 16 bytes")?);
+/// bully.state_dir = "/var/lib/tenure-peer".into();
 /// let config = Config::new("billing/nightly".parse()?).with_strategy(Strategy::Bully(bully));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Bully {
-    /// `None` for a process that only observes.
-    pub(crate) node: Option<NodeId>,
-    pub(crate) peers: Vec<Peer>,
-    pub(crate) cluster: Option<Name>,
-    pub(crate) key: Option<PeerKey>,
-    pub(crate) listen: Option<SocketAddr>,
-    pub(crate) state_dir: PathBuf,
-    pub(crate) quorum: Option<bool>,
-    pub(crate) preempt: bool,
-    pub(crate) timings: GroupTimingsOptions,
-    pub(crate) detection: DetectionOptions,
+    /// The number of this member; `None` for a process that only observes.
+    pub node: Option<NodeId>,
+    /// All members, including this one. All members must have the same list.
+    pub peers: Vec<Peer>,
+    /// The name of the group, so that two groups do not mix. Default: the election's name.
+    pub cluster: Option<Name>,
+    /// The secret that the members share. Without one, **every process that reaches a member can
+    /// vote, and be elected.**
+    pub key: Option<PeerKey>,
+    /// The address to listen on. Default: the port of the member's own address, on all interfaces.
+    pub listen: Option<SocketAddr>,
+    /// The folder of the member's durable state, which is created if it does not exist. Default
+    /// `tenure-state`. A member that has lost its folder must not take part under its node id again:
+    /// others rely on its votes.
+    pub state_dir: PathBuf,
+    /// Whether a leader needs the votes of a majority of all members. Default: yes from three
+    /// members on. Without, a network partition may have several leaders at a time.
+    pub quorum: Option<bool>,
+    /// Whether this member replaces a healthy leader of a worse priority once it has followed it for
+    /// the hold-down. Default: no.
+    pub preempt: bool,
+    /// The hold-down, and the greatest age of a message. All members must have the same greatest age.
+    pub timings: GroupTimingsOptions,
+    /// The failure detector. All members must have the same.
+    pub detection: DetectionOptions,
 }
 
 /// Why there can't be such an election: the configuration must change.
@@ -197,69 +201,6 @@ impl Bully {
             node: None,
             ..Self::new(NodeId(0), peers)
         }
-    }
-
-    /// Sets the name of the group, so that two groups do not mix. Default: the election's name.
-    #[must_use]
-    pub fn with_cluster(mut self, cluster: Name) -> Self {
-        self.cluster = Some(cluster);
-        self
-    }
-
-    /// Sets the secret that the members share. Without one, **every process that reaches a member can
-    /// vote, and be elected.**
-    #[must_use]
-    pub fn with_key(mut self, key: PeerKey) -> Self {
-        self.key = Some(key);
-        self
-    }
-
-    /// Sets the address to listen on. Default: the port of the member's own address, on all
-    /// interfaces.
-    #[must_use]
-    pub fn with_listen(mut self, listen: SocketAddr) -> Self {
-        self.listen = Some(listen);
-        self
-    }
-
-    /// Sets the folder of the member's durable state, which is created if it does not exist. Default
-    /// `tenure-state`. A member that has lost its folder must not take part under its node id again:
-    /// others rely on its votes.
-    #[must_use]
-    pub fn with_state_dir(mut self, state_dir: impl Into<PathBuf>) -> Self {
-        self.state_dir = state_dir.into();
-        self
-    }
-
-    /// Sets whether a leader needs the votes of a majority of all members. Default: yes from three
-    /// members on. Without, a network partition may have several leaders at a time.
-    #[must_use]
-    pub fn with_quorum(mut self, quorum: bool) -> Self {
-        self.quorum = Some(quorum);
-        self
-    }
-
-    /// Sets whether this member replaces a healthy leader of a worse priority once it has followed it
-    /// for `hold_down` (default 30 s, or the lease duration if that is longer). Default: no.
-    #[must_use]
-    pub fn with_preempt(mut self, preempt: bool, hold_down: Option<Duration>) -> Self {
-        self.preempt = preempt;
-        self.timings.hold_down = hold_down;
-        self
-    }
-
-    /// Sets the greatest age of a message. Default: 500 ms, or a tenth of the renew interval if that is
-    /// longer; at most a quarter of it. All members must have the same.
-    #[must_use]
-    pub fn with_message_lifetime(mut self, message_lifetime: Duration) -> Self {
-        self.timings.message_lifetime = Some(message_lifetime);
-        self
-    }
-
-    /// Sets the failure detector. All members must have the same.
-    #[must_use]
-    pub fn with_detection(self, detection: DetectionOptions) -> Self {
-        Self { detection, ..self }
     }
 
     /// The guarantee of the group.

@@ -41,18 +41,16 @@ pub(super) fn bully(
     term: &Timings,
     purpose: Purpose,
 ) -> Result<Bully, ConfigError> {
-    let peers = peers_of(settings)?;
+    let mut bully = Bully::for_observer(peers_of(settings)?);
+    bully.cluster = settings.parse("bully.cluster")?;
+    bully.quorum = settings.flag("bully.quorum")?;
     if purpose == Purpose::Observe {
-        let mut bully = Bully::for_observer(peers);
-        bully.cluster = settings.parse("bully.cluster")?;
-        bully.quorum = settings.flag("bully.quorum")?;
         return Ok(bully);
     }
     let reason = "name the peer that this process is, such as node = 1 in [bully]";
     let node = settings.number("bully.node", 0..=u32::MAX)?;
     let node = node.ok_or_else(|| ConfigError::missing("bully.node", reason))?;
-    let mut bully = Bully::new(NodeId(node), peers);
-    bully.cluster = settings.parse("bully.cluster")?;
+    bully.node = Some(NodeId(node));
     bully.listen = settings.with("bully.listen", |text| {
         text.parse()
             .map_err(|_| "must be an address and a port, such as 0.0.0.0:7500".into())
@@ -69,7 +67,6 @@ pub(super) fn bully(
         text => Ok(text.into()),
     })?;
     bully.state_dir = state_dir.unwrap_or(bully.state_dir);
-    bully.quorum = settings.flag("bully.quorum")?;
     bully.preempt = settings.flag("bully.preempt")?.unwrap_or_default();
     bully.timings.hold_down = settings.duration("bully.hold_down")?;
     bully.timings.message_lifetime = settings.duration("bully.message_lifetime")?;

@@ -29,21 +29,28 @@ const DEFAULT_SERVER: &str = "http://127.0.0.1:7400";
 /// `{}`: `Box<dyn Error>` prints the `Debug` form.
 #[derive(Clone, Debug)]
 pub struct Config {
-    pub(crate) election: ElectionName,
-    pub(crate) candidate: CandidateId,
+    /// The election.
+    pub election: ElectionName,
+    /// The candidate's id.
+    pub candidate: CandidateId,
     pub(crate) servers: Vec<Endpoint>,
-    pub(crate) roots: RootCertificates,
+    /// The root certificates of stores at https addresses.
+    pub roots: RootCertificates,
     pub(crate) credentials: Credentials,
-    pub(crate) priority: u32,
-    pub(crate) metadata: BTreeMap<String, String>,
-    pub(crate) lock_delay: Duration,
+    /// The rank among waiting candidates: the lowest goes first.
+    pub priority: u32,
+    /// The metadata of this candidate while it leads.
+    pub metadata: BTreeMap<String, String>,
+    /// For how long the lease stays free after this candidate's term has expired or been broken.
+    pub lock_delay: Duration,
     pub(crate) timings: Timings,
     /// The options that the timings come from: adjustments derive the others anew.
     pub(crate) timings_options: TimingsOptions,
     pub(crate) on_overrun: OnOverrun,
     pub(crate) health_check: Option<HealthCheck>,
     pub(crate) term_hook: Option<TermHook>,
-    pub(crate) strategy: Strategy,
+    /// How the candidate is elected.
+    pub strategy: Strategy,
 }
 
 /// What to do if a task still runs after it was aborted (it blocks its thread), while another
@@ -72,13 +79,7 @@ impl OnOverrun {
 
 /// The function of [`Config::with_term_hook`].
 #[derive(Clone)]
-pub(crate) struct TermHook(Arc<dyn Fn(&TermSummary) + Send + Sync>);
-
-impl TermHook {
-    pub(crate) fn call(&self, term: &TermSummary) {
-        (self.0)(term);
-    }
-}
+pub(crate) struct TermHook(pub(crate) Arc<dyn Fn(&TermSummary) + Send + Sync>);
 
 impl fmt::Debug for TermHook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,40 +120,10 @@ impl Config {
         }
     }
 
-    /// The election.
-    #[must_use]
-    pub const fn election(&self) -> &ElectionName {
-        &self.election
-    }
-
-    /// The candidate's id.
-    #[must_use]
-    pub const fn candidate(&self) -> &CandidateId {
-        &self.candidate
-    }
-
     /// The store's addresses.
     #[must_use]
     pub fn servers(&self) -> &[Endpoint] {
         &self.servers
-    }
-
-    /// The root certificates of stores at https addresses.
-    #[must_use]
-    pub const fn root_certificates(&self) -> &RootCertificates {
-        &self.roots
-    }
-
-    /// The metadata of this candidate while it leads.
-    #[must_use]
-    pub const fn metadata(&self) -> &BTreeMap<String, String> {
-        &self.metadata
-    }
-
-    /// How the candidate is elected.
-    #[must_use]
-    pub const fn strategy(&self) -> &Strategy {
-        &self.strategy
     }
 
     /// The guarantee of the strategy.
@@ -176,18 +147,6 @@ impl Config {
             Strategy::Both(_) => Guarantee::FencedLease,
             Strategy::Static => Guarantee::BestEffort,
         }
-    }
-
-    /// The rank among waiting candidates: the lowest goes first.
-    #[must_use]
-    pub const fn priority(&self) -> u32 {
-        self.priority
-    }
-
-    /// For how long the lease stays free after this candidate's term has expired or been broken.
-    #[must_use]
-    pub const fn lock_delay(&self) -> Duration {
-        self.lock_delay
     }
 
     /// The timings of a term.

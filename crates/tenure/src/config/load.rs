@@ -316,7 +316,7 @@ fn check_permissions(path: &Path) -> Result<(), String> {
 pub fn cluster_of(settings: &Settings) -> Result<Name, ConfigError> {
     match settings.parse("bully.cluster")? {
         Some(cluster) => Ok(cluster),
-        None => Ok(election_of(settings)?.name().clone()),
+        None => Ok(election_of(settings)?.name),
     }
 }
 

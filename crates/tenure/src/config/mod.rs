@@ -18,6 +18,7 @@ mod azure_blob;
 #[cfg(all(feature = "config-file", feature = "peers"))]
 pub(crate) mod bully_settings;
 
+pub(crate) use candidate::TermHook;
 pub use candidate::{Config, OnOverrun};
 pub use strategy::Strategy;
 
@@ -34,7 +35,7 @@ pub use bully::{Bully, BullyError, Peer, PeerError};
 #[cfg(feature = "peers")]
 pub use plan::ElectionPlan;
 #[cfg(feature = "peers")]
-pub use tenure_core::bully::{Bounds, GroupGuarantee, GroupSettings};
+pub use tenure_core::bully::{Bounds, GroupGuarantee, GroupSettings, GroupTimingsOptions};
 #[cfg(feature = "peers")]
 pub use tenure_core::detector::{DetectBy, Detection, DetectionOptions};
 

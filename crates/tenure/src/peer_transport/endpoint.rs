@@ -154,8 +154,8 @@ impl PeerEndpoint {
             return refuse(PeerErrorCode::UnknownMember, detail);
         }
         if envelope.config != fingerprint.hash {
-            let detail =
-                format!("member {from} has other settings than member {me}: {fingerprint}");
+            let settings = &fingerprint.text;
+            let detail = format!("member {from} has other settings than member {me}: {settings}");
             return refuse(PeerErrorCode::ConfigDiffers, detail);
         }
         Ok(envelope)

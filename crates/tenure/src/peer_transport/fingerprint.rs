@@ -1,7 +1,5 @@
 //! The settings that all members must have alike.
 
-use std::fmt;
-
 use aws_lc_rs::digest::{SHA256, digest};
 use tenure_core::bully::{GroupGuarantee, GroupSettings};
 use tenure_core::detector::Detection;
@@ -14,7 +12,8 @@ use super::mac::hex;
 pub(crate) struct Fingerprint {
     /// The short form, for messages.
     pub(super) hash: String,
-    text: String,
+    /// The long form, for people.
+    pub(crate) text: String,
 }
 
 impl Fingerprint {
@@ -35,12 +34,5 @@ impl Fingerprint {
         );
         let hash = hex(digest(&SHA256, text.as_bytes()).as_ref());
         Self { hash, text }
-    }
-}
-
-/// The long form, for people.
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }

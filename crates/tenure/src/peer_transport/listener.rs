@@ -10,7 +10,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::caller::Caller;
 use super::endpoint::PeerEndpoint;
@@ -42,11 +42,9 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Serves until it is dropped.
 pub(super) async fn serve(listener: TcpListener, router: Router, endpoint: Arc<PeerEndpoint>) {
-    let mut connections = JoinSet::new();
-    // All connections, the oldest first.
+    // All connections, the oldest first. One that is removed is closed.
     let mut open = Vec::new();
     loop {
-        while connections.try_join_next().is_some() {}
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -59,13 +57,8 @@ pub(super) async fn serve(listener: TcpListener, router: Router, endpoint: Arc<P
         let _ = stream.set_nodelay(true);
         let caller = Caller::default();
         make_room(&mut open);
-        let task = connections.spawn(attend(
-            stream,
-            router.clone(),
-            endpoint.clone(),
-            caller.clone(),
-        ));
-        open.push((caller, task));
+        let served = attend(stream, router.clone(), endpoint.clone(), caller.clone());
+        open.push((caller, AbortOnDropHandle::new(tokio::spawn(served))));
     }
 }
 
@@ -100,11 +93,11 @@ async fn attend(stream: TcpStream, router: Router, endpoint: Arc<PeerEndpoint>, 
 /// connections, and the new one may be a member's. So the oldest unauthenticated one is closed,
 /// which has had the longest time to show a key; if all are members', the oldest of them, because a
 /// member opens another one when it needs it.
-fn make_room(open: &mut Vec<(Caller, AbortHandle)>) {
+fn make_room(open: &mut Vec<(Caller, AbortOnDropHandle<()>)>) {
     open.retain(|(_, task)| !task.is_finished());
     if open.len() >= MAX_CONNECTIONS {
         let unauthenticated = |(caller, _): &(Caller, _)| caller.is_unauthenticated();
         let oldest = open.iter().position(unauthenticated).unwrap_or(0);
-        open.remove(oldest).1.abort();
+        drop(open.remove(oldest));
     }
 }

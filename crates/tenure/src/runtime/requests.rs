@@ -107,7 +107,7 @@ fn add_to_batch(batches: &mut Vec<Vec<Renewal>>, renewal: Renewal) {
         let first = &batch[0];
         batch.len() < MAX_RENEWALS
             && first.backend.shares_requests_with(&*renewal.backend)
-            && first.election.namespace() == renewal.election.namespace()
+            && first.election.namespace == renewal.election.namespace
     };
     match batches.iter_mut().find(is_shared) {
         Some(batch) => batch.push(renewal),

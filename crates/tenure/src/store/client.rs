@@ -477,8 +477,7 @@ impl StoreClient {
 pub(crate) fn path(election: &ElectionName, rest: &str) -> String {
     format!(
         "v1/namespaces/{}/leases/{}{rest}",
-        election.namespace(),
-        election.name()
+        election.namespace, election.name
     )
 }
 

@@ -1,14 +1,17 @@
 //! Bearer tokens: signed JSON web tokens (RFC 7519), checked against a set of keys (RFC 7517).
 
+use std::fmt::{self, Display};
+
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
-use serde::Deserialize;
+use serde::de::IgnoredAny;
 
+use crate::server::config::AzureConfigError;
 use crate::server::error::{AUTHENTICATION_FAILED, Result};
 
-/// The keys, the issuer and the audience of accepted tokens.
+/// The keys, the issuer and the audience of accepted bearer tokens.
 #[derive(Clone)]
-pub(in crate::server) struct Bearer {
+pub struct AzureBearer {
     keys: Vec<Key>,
     issuer: String,
     audience: String,
@@ -21,30 +24,32 @@ struct Key {
     key: DecodingKey,
 }
 
-/// The library checks the claims.
-#[derive(Deserialize)]
-struct Claims {}
+impl AzureBearer {
+    /// The audience of Azure's own tokens for storage.
+    pub const AUDIENCE: &str = "https://storage.azure.com";
 
-impl Bearer {
-    pub(in crate::server) fn new(
-        key_set: &str,
-        issuer: &str,
-        audience: &str,
-    ) -> std::result::Result<Self, String> {
-        let set: JwkSet = serde_json::from_str(key_set).map_err(|error| error.to_string())?;
+    /// Accepts tokens that a key of this set (RFC 7517) signed, with this issuer and audience,
+    /// until they expire.
+    ///
+    /// # Errors
+    ///
+    /// [`AzureConfigError::KeySet`].
+    pub fn new(key_set: &str, issuer: &str, audience: &str) -> Result<Self, AzureConfigError> {
+        let invalid = |reason: &dyn Display| AzureConfigError::KeySet(reason.to_string());
+        let set: JwkSet = serde_json::from_str(key_set).map_err(|error| invalid(&error))?;
         let keys = set.keys.iter().map(|key| {
-            Ok(Key {
+            Ok::<_, AzureConfigError>(Key {
                 id: key.common.key_id.clone(),
-                algorithm: algorithm(key)?,
-                key: DecodingKey::from_jwk(key).map_err(|error| error.to_string())?,
+                algorithm: algorithm(key).map_err(|reason| invalid(&reason))?,
+                key: DecodingKey::from_jwk(key).map_err(|error| invalid(&error))?,
             })
         });
-        let keys = keys.collect::<std::result::Result<Vec<_>, String>>()?;
+        let keys = keys.collect::<Result<Vec<_>, _>>()?;
         if keys.is_empty() {
-            return Err("it has no keys".into());
+            return Err(invalid(&"it has no keys"));
         }
         if issuer.is_empty() || audience.is_empty() {
-            return Err("issuer and audience must be given".into());
+            return Err(invalid(&"issuer and audience must be given"));
         }
         Ok(Self {
             keys,
@@ -71,7 +76,7 @@ impl Bearer {
             validation.set_issuer(&[&self.issuer]);
             validation.set_required_spec_claims(&["exp", "aud", "iss"]);
             validation.validate_nbf = true;
-            match decode::<Claims>(token, &key.key, &validation) {
+            match decode::<IgnoredAny>(token, &key.key, &validation) {
                 Ok(_) => return Ok(()),
                 Err(error) => refusal = failed(error),
             }
@@ -80,7 +85,7 @@ impl Bearer {
     }
 }
 
-fn algorithm(key: &Jwk) -> std::result::Result<Algorithm, String> {
+fn algorithm(key: &Jwk) -> Result<Algorithm, String> {
     if let Some(named) = key.common.key_algorithm {
         let named = named.to_string();
         return named
@@ -98,6 +103,13 @@ fn algorithm(key: &Jwk) -> std::result::Result<Algorithm, String> {
     }
 }
 
+// Keys are secrets.
+impl fmt::Debug for AzureBearer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AzureBearer")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,7 +120,7 @@ mod tests {
     /// The same in base64url.
     const SET: &str = r#"{"keys": [{"kty": "oct", "alg": "HS256", "kid": "one",
         "k": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}]}"#;
-    const AUDIENCE: &str = "https://storage.azure.com";
+    const AUDIENCE: &str = AzureBearer::AUDIENCE;
 
     fn token(secret: &[u8], id: &str, change: impl FnOnce(&mut Value)) -> String {
         let now = chrono::Utc::now().timestamp();
@@ -123,7 +135,7 @@ mod tests {
 
     #[test]
     fn only_a_valid_token_of_the_right_signer_is_accepted() {
-        let bearer = Bearer::new(SET, "https://issuer", AUDIENCE).unwrap();
+        let bearer = AzureBearer::new(SET, "https://issuer", AUDIENCE).unwrap();
         let takes = |token: &str| bearer.verify(token).is_ok();
         let now = chrono::Utc::now().timestamp();
         assert!(takes(&token(SECRET, "one", |_| {})));
@@ -155,8 +167,8 @@ mod tests {
     #[test]
     fn an_invalid_key_set_is_refused() {
         for set in ["", "{}", r#"{"keys": []}"#, r#"{"keys": [{"kty": "oct"}]}"#] {
-            assert!(Bearer::new(set, "i", "a").is_err(), "{set}");
+            assert!(AzureBearer::new(set, "i", "a").is_err(), "{set}");
         }
-        assert!(Bearer::new(SET, "", "a").is_err());
+        assert!(AzureBearer::new(SET, "", "a").is_err());
     }
 }

@@ -23,15 +23,15 @@ use super::error::{
 };
 use super::target::{Query, Target};
 
-pub(super) use bearer::Bearer;
+pub use bearer::AzureBearer;
 
 /// The credentials of all accounts.
 pub(super) struct Guard {
     accounts: Vec<ServedAccount>,
     /// The keys for unknown accounts.
     unknown: Vec<hmac::Key>,
-    bearer: Option<Bearer>,
-    over_tls: bool,
+    bearer: Option<AzureBearer>,
+    pub(super) over_tls: bool,
     behind_tls: bool,
     /// A request without a credential may do everything.
     is_open: bool,
@@ -73,15 +73,11 @@ impl Guard {
         Self {
             accounts,
             unknown,
-            bearer: config.bearer.clone().map(|bearer| bearer.0),
+            bearer: config.bearer.clone(),
             over_tls: config.over_tls,
             behind_tls: config.behind_tls,
             is_open: config.unguarded,
         }
-    }
-
-    pub(super) const fn relies_on_tls(&self) -> bool {
-        self.over_tls
     }
 
     /// Whether requests come over TLS.
@@ -103,13 +99,9 @@ impl Guard {
         let now = clock::utc();
         let Some(authorization) = parts.headers.get(AUTHORIZATION) else {
             return if query.get("sig").is_some() {
-                let circumstances = sas::Circumstances {
-                    now,
-                    is_secure: self.is_secure(),
-                    // The address of a proxy is not that of the client.
-                    address: client.filter(|_| !self.behind_tls),
-                };
-                sas::verify(keys, account, target, query, &circumstances)
+                // The address of a proxy is not that of the client.
+                let address = client.filter(|_| !self.behind_tls);
+                sas::verify(keys, account, target, query, now, self.is_secure(), address)
             } else if self.is_open {
                 Ok(Grant::All)
             } else {

@@ -18,23 +18,15 @@ const WITH_SCOPE: &str = "2020-12-06";
 /// The first version whose signature includes snapshots, and the oldest that is accepted.
 const OLDEST: &str = "2018-11-09";
 
-/// The circumstances of a request with a token.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Circumstances {
-    pub(super) now: DateTime<Utc>,
-    /// The request came over TLS.
-    pub(super) is_secure: bool,
-    /// The address of the client, if it is known.
-    pub(super) address: Option<IpAddr>,
-}
-
 /// The permissions of the token in the query.
 pub(super) fn verify(
     keys: &[hmac::Key],
     account: &str,
     target: Option<&Target>,
     query: &Query,
-    circumstances: &Circumstances,
+    now: DateTime<Utc>,
+    is_secure: bool,
+    address: Option<IpAddr>,
 ) -> Result<Grant> {
     // It is unclear which one of two duplicate parameters counts.
     query.check_unique()?;
@@ -59,24 +51,20 @@ pub(super) fn verify(
     }
 
     let expiry = time(get("se")).ok_or_else(|| failed("the expiry se must be a time"))?;
-    if circumstances.now >= expiry {
+    if now >= expiry {
         return Err(failed("the token has expired"));
     }
     if let Some(start) = query.get("st").filter(|start| !start.is_empty()) {
         let start = time(start).ok_or_else(|| failed("the start st must be a time"))?;
-        if circumstances.now < start {
+        if now < start {
             return Err(failed("the token is not valid yet"));
         }
     }
     let addresses = get("sip");
-    if !addresses.is_empty() && !is_from(addresses, circumstances.address) {
+    if !addresses.is_empty() && !is_from(addresses, address) {
         return Err(AUTHORIZATION_SOURCE_IP_MISMATCH.into());
     }
-    let protocol = if circumstances.is_secure {
-        "https"
-    } else {
-        "http"
-    };
+    let protocol = if is_secure { "https" } else { "http" };
     let protocols = get("spr");
     if !protocols.is_empty() && !protocols.split(',').any(|allowed| allowed == protocol) {
         return Err(AUTHORIZATION_PROTOCOL_MISMATCH.into());

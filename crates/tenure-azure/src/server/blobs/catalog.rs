@@ -10,7 +10,7 @@ use crate::server::target::Target;
 #[derive(Debug, Default)]
 pub(in crate::server) struct Catalog {
     items: BTreeMap<Target, Arc<Item>>,
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 impl Catalog {
@@ -48,10 +48,6 @@ impl Catalog {
             .take_while(move |(target, _)| of_container(target))
             .filter(|(target, _)| !target.blob.is_empty())
             .map(|(target, item)| (&*target.blob, item))
-    }
-
-    pub(super) const fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// The total of bytes with this item in place of the one before.

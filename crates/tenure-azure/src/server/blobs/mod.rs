@@ -88,7 +88,7 @@ impl Blobs {
         mut item: Item,
     ) -> Result<Item> {
         item.modified_ms = clock::unix_ms();
-        let (bytes, most) = (self.catalog().bytes(), self.max_total_bytes);
+        let (bytes, most) = (self.catalog().bytes, self.max_total_bytes);
         let total = self.catalog().bytes_with(&target, &item);
         if total > most && total > bytes {
             return Err(REQUEST_BODY_TOO_LARGE.because(format!(

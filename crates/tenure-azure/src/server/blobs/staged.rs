@@ -49,10 +49,6 @@ struct Upload {
 }
 
 impl Upload {
-    fn is_expired(&self, time: Duration, now: Instant) -> bool {
-        now.saturating_duration_since(self.last_put) >= time
-    }
-
     fn cost(&self, target: &Target) -> u64 {
         let blocks = self.blocks.iter();
         blocks.map(|(id, bytes)| cost(target, id, bytes)).sum()
@@ -81,7 +77,7 @@ impl Staged {
         bytes: Bytes,
         now: Instant,
     ) -> Result<()> {
-        self.drop_expired(&target, now);
+        self.drop_expired(now);
         let known = self.uploads.get(&target);
         let replaced = known.and_then(|upload| upload.blocks.get(&id));
         let most = self.limits.blob_bytes;
@@ -98,9 +94,6 @@ impl Staged {
         let freed = replaced.map_or(0, |bytes| cost(&target, &id, bytes));
         let added = cost(&target, &id, &bytes);
         let most = self.limits.total_bytes;
-        if self.cost - freed + added > most {
-            self.drop_all_expired(now);
-        }
         let total = self.cost - freed + added;
         if total > most {
             // A retry succeeds after others commit, or after their blocks expire.
@@ -126,7 +119,7 @@ impl Staged {
         target: &Target,
         now: Instant,
     ) -> Option<&BTreeMap<String, Bytes>> {
-        self.drop_expired(target, now);
+        self.drop_expired(now);
         self.uploads.get(target).map(|upload| &upload.blocks)
     }
 
@@ -142,16 +135,9 @@ impl Staged {
         self.discard_if(|target, _| target.of_container() == *container);
     }
 
-    fn drop_expired(&mut self, target: &Target, now: Instant) {
-        let known = self.uploads.get(target);
-        if known.is_some_and(|upload| upload.is_expired(self.limits.time, now)) {
-            self.discard(target);
-        }
-    }
-
-    fn drop_all_expired(&mut self, now: Instant) {
+    fn drop_expired(&mut self, now: Instant) {
         let time = self.limits.time;
-        self.discard_if(|_, upload| upload.is_expired(time, now));
+        self.discard_if(|_, upload| now.saturating_duration_since(upload.last_put) >= time);
     }
 
     fn discard_if(&mut self, gone: impl Fn(&Target, &Upload) -> bool) {

@@ -3,7 +3,7 @@
 //! Each is a separate request with its own credential, conditions and lease id, in a part of a
 //! `multipart/mixed` body (RFC 2046), and gets a separate response there.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
@@ -187,21 +187,15 @@ async fn write(to: &mut Vec<u8>, boundary: &str, id: Option<&HeaderValue>, answe
     // The body is in memory.
     let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
     head.headers.insert(CONTENT_LENGTH, body.len().into());
-    let mut text = format!("--{boundary}\r\nContent-Type: application/http\r\n");
+    let _ = write!(to, "--{boundary}\r\nContent-Type: application/http\r\n");
     if let Some(id) = id.and_then(|id| id.to_str().ok()) {
-        let _ = write!(text, "Content-ID: {id}\r\n");
+        let _ = write!(to, "Content-ID: {id}\r\n");
     }
-    let _ = write!(text, "\r\nHTTP/1.1 {}\r\n", head.status);
-    to.extend_from_slice(text.as_bytes());
+    let _ = write!(to, "\r\nHTTP/1.1 {}\r\n", head.status);
     for (name, value) in &head.headers {
-        to.extend_from_slice(name.as_str().as_bytes());
-        to.extend_from_slice(b": ");
-        to.extend_from_slice(value.as_bytes());
-        to.extend_from_slice(b"\r\n");
+        to.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
     }
-    to.extend_from_slice(b"\r\n");
-    to.extend_from_slice(&body);
-    to.extend_from_slice(b"\r\n");
+    to.extend([b"\r\n", &body[..], b"\r\n"].concat());
 }
 
 #[cfg(test)]

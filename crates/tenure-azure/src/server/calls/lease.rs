@@ -94,11 +94,8 @@ fn operation(call: &Call) -> Result<(Operation, StatusCode, Option<LeaseId>)> {
                 min_epoch: None,
             };
             let now = UnixMillis::new(clock::unix_ms().unsigned_abs());
-            (
-                Operation::Acquire(request, now),
-                StatusCode::CREATED,
-                Some(id),
-            )
+            let operation = Operation::Acquire(request, now);
+            (operation, StatusCode::CREATED, Some(id))
         }
         "renew" => {
             let id = given()?;
@@ -144,14 +141,10 @@ fn holder(call: &Call) -> CandidateId {
 }
 
 fn duration(text: &str) -> Result<LeaseDuration> {
-    let fixed = |text: &str| {
-        Some(LeaseDuration::Fixed(Duration::from_secs(
-            text.parse().ok()?,
-        )))
-    };
+    let fixed = |seconds| LeaseDuration::Fixed(Duration::from_secs(seconds));
     let duration = match text {
         "-1" => Some(LeaseDuration::Infinite),
-        text => fixed(text),
+        text => text.parse().ok().map(fixed),
     };
     duration
         .filter(|duration| Rules::AZURE.allows(*duration))

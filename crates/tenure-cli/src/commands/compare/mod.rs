@@ -23,7 +23,6 @@ use tenure_lab::scenario::{self, Scenario};
 
 use crate::output;
 use summary::Summary;
-use table::Columns;
 
 pub(crate) use live::CompareWorker;
 
@@ -130,21 +129,14 @@ impl Compare {
         if let Some(page) = page {
             page.write_simulated(&comparison, &rows)?;
         }
-        let legend = |columns: &Columns| {
-            format!(
-                "{NODES} members, or candidates and a store; seeds {}..{}, 3 virtual minutes each.\n{}",
-                self.seeds.start,
-                self.seeds.end,
-                columns.legend(),
-            )
-        };
-        self.print(
-            &rows,
-            &comparison.scenarios,
-            legend,
-            summaries.iter(),
-            NODES,
-        )
+        let legend = format!(
+            "{NODES} members, or candidates and a store; seeds {}..{}, 3 virtual minutes each.\n{}",
+            self.seeds.start,
+            self.seeds.end,
+            table::legend(self.wide),
+        );
+        let scenarios = &comparison.scenarios;
+        self.print(&rows, scenarios, &legend, summaries.iter(), NODES)
     }
 
     fn run_live(&self) -> anyhow::Result<()> {
@@ -158,22 +150,16 @@ impl Compare {
             runs: self.runs,
         };
         let rows = comparison.run(page)?;
-        let legend = |columns: &Columns| comparison.legend(columns);
-        let summaries = comparison.summaries();
-        self.print(
-            &rows,
-            &comparison.scenarios,
-            legend,
-            summaries,
-            self.candidates,
-        )
+        let legend = comparison.legend(self.wide);
+        let (scenarios, summaries) = (&comparison.scenarios, comparison.summaries());
+        self.print(&rows, scenarios, &legend, summaries, self.candidates)
     }
 
     fn print<'a>(
         &self,
         rows: &[Measurement],
         scenarios: &[Scenario],
-        legend: impl FnOnce(&Columns) -> String,
+        legend: &str,
         summaries: impl Iterator<Item = &'a Summary>,
         candidates: u32,
     ) -> anyhow::Result<()> {
@@ -183,11 +169,9 @@ impl Compare {
         if self.csv {
             return output::csv(table::CSV_COLUMNS, rows);
         }
-        let columns = Columns::new(self.wide);
-        columns.print(rows, scenarios)?;
-        output::line(legend(&columns))?;
-        summary::print(summaries, rows, candidates)?;
-        Ok(())
+        table::print(rows, scenarios, self.wide)?;
+        output::line(legend)?;
+        Ok(summary::print(summaries, rows, candidates)?)
     }
 }
 
@@ -208,15 +192,17 @@ fn list() -> anyhow::Result<()> {
 }
 
 fn about(way: Algorithm) -> String {
+    let with = |quorum| if quorum { "with" } else { "without" };
     match way {
         Algorithm::Lease => "a lease in a store".into(),
         Algorithm::Bully { detector, quorum } => {
-            let with = if quorum { "with" } else { "without" };
-            format!("peers {with} a quorum, failure detector: {detector}")
+            format!(
+                "peers {} a quorum, failure detector: {detector}",
+                with(quorum)
+            )
         }
         Algorithm::Joint { quorum, .. } => {
-            let with = if quorum { "with" } else { "without" };
-            format!("a lease in a store, and peers {with} a quorum")
+            format!("a lease in a store, and peers {} a quorum", with(quorum))
         }
         Algorithm::Published => "Bully_FD as it was published".into(),
         Algorithm::Classic => "the Bully algorithm of Garcia-Molina".into(),

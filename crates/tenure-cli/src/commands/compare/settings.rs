@@ -22,7 +22,7 @@ pub(super) fn contestants(files: &[PathBuf]) -> anyhow::Result<Vec<(Contestant, 
 
 fn of_config(file: &Path, config: &Config) -> anyhow::Result<Contestant> {
     let (name, term) = (file.display().to_string(), *config.timings());
-    let (bully, is_joint) = match config.strategy() {
+    let (bully, is_joint) = match &config.strategy {
         Strategy::Lease => {
             let lease = Contestant::new(Algorithm::Lease);
             return Ok(Contestant {

@@ -27,11 +27,11 @@ pub(super) struct Summary {
 impl Summary {
     /// The summary of a file with this name.
     pub(super) fn new(name: String, config: &Config) -> anyhow::Result<Self> {
-        let bully = config.strategy().bully();
+        let bully = config.strategy.bully();
         let plan = bully.map(|bully| bully.plan(config.timings()));
         let rules = plan.transpose()?.map(|plan| plan.settings);
         let guarantee = rules.as_ref().map(GroupSettings::guarantee);
-        let (guarantee, use_case) = match (config.strategy(), guarantee) {
+        let (guarantee, use_case) = match (&config.strategy, guarantee) {
             (Strategy::Lease, _) => (
                 "one leader at a time and a greater epoch for each term, also across partitions; no leader for \
                  long without the store",

@@ -12,12 +12,6 @@ overlap_max_s,runs_with_overlap,terms,flaps,writes_taken,writes_refused,election
 detection_messages_per_minute,bytes_per_minute,messages_per_election,bytes_per_election,messages_at_rest,\
 bytes_at_rest,floods,without_leader_at_end,live,cpu_at_rest_percent";
 
-/// Columns of a table.
-#[derive(Debug)]
-pub(super) struct Columns {
-    wide: bool,
-}
-
 /// The columns of a row: heading, whether it is in wide tables only, and text.
 fn cells(row: &Measurement) -> Vec<(&'static str, bool, String)> {
     let led = |text: String| {
@@ -62,54 +56,49 @@ fn cells(row: &Measurement) -> Vec<(&'static str, bool, String)> {
     cells
 }
 
-impl Columns {
-    /// The most useful columns, or all.
-    pub(super) const fn new(wide: bool) -> Self {
-        Self { wide }
-    }
-
-    /// Prints a table for each scenario.
-    pub(super) fn print(&self, rows: &[Measurement], scenarios: &[Scenario]) -> anyhow::Result<()> {
-        for scenario in scenarios {
-            let rows = rows.iter().filter(|row| row.scenario == scenario.name);
-            let rows: Vec<&Measurement> = rows.collect();
-            let Some(first) = rows.first() else {
-                continue;
-            };
-            let headings = self.visible(first).map(|(heading, _)| heading);
-            let mut table = output::table(&headings.collect::<Vec<_>>());
-            for row in &rows {
-                table.add_row(self.visible(row).map(|(_, text)| text));
-            }
-            let mark = if first.live { " (live)" } else { "" };
-            output::line(format!("{}{mark}: {}", scenario.name, scenario.about))?;
-            output::print_table(&table)?;
-            output::line("")?;
+/// Prints a table for each scenario, with the most useful columns, or all.
+pub(super) fn print(
+    rows: &[Measurement],
+    scenarios: &[Scenario],
+    wide: bool,
+) -> anyhow::Result<()> {
+    for scenario in scenarios {
+        let rows = rows.iter().filter(|row| row.scenario == scenario.name);
+        let rows: Vec<&Measurement> = rows.collect();
+        let Some(first) = rows.first() else {
+            continue;
+        };
+        let headings = visible(first, wide).map(|(heading, ..)| heading);
+        let mut table = output::table(&headings.collect::<Vec<_>>());
+        for row in &rows {
+            table.add_row(visible(row, wide).map(|(.., text)| text));
         }
-        Ok(())
+        let mark = if first.live { " (live)" } else { "" };
+        output::line(format!("{}{mark}: {}", scenario.name, scenario.about))?;
+        output::print_table(&table)?;
+        output::line("")?;
     }
+    Ok(())
+}
 
-    fn visible(&self, row: &Measurement) -> impl Iterator<Item = (&'static str, String)> {
-        let show_all = self.wide;
-        let cells = cells(row).into_iter();
-        let visible = cells.filter(move |(_, wide, _)| show_all || !wide);
-        visible.map(|(heading, _, text)| (heading, text))
-    }
+fn visible(row: &Measurement, wide: bool) -> impl Iterator<Item = (&'static str, bool, String)> {
+    let cells = cells(row).into_iter();
+    cells.filter(move |(_, is_wide, _)| wide || !is_wide)
+}
 
-    /// The meaning of the columns.
-    pub(super) const fn legend(&self) -> &'static str {
-        if self.wide {
-            "\
+/// The meaning of the columns.
+pub(super) const fn legend(wide: bool) -> &'static str {
+    if wide {
+        "\
 NO LEADER: longest time without a leader in a run. OVERLAP: runs in which two leaders acted at once, and for
 how long at most. STALE WRITES: refused writes; without epochs no write is stale. FLAPS: changes of leadership
 per run. ELECTION: messages about the leader from the loss of one leader to the next. MESSAGES/MIN, KB/MIN: all
 messages at rest, before the first fault. FLOODS: runs that were ended because messages only caused more
 messages."
-        } else {
-            "\
+    } else {
+        "\
 NO LEADER: longest time without a leader in a run. OVERLAP: runs in which two leaders acted at once.
 MESSAGES/MIN: all messages at rest, before the first fault. --wide prints all columns."
-        }
     }
 }
 

@@ -46,11 +46,11 @@ impl Check {
             config = read(&settings);
         }
         let config = config?;
-        let (timings, strategy) = (config.timings(), config.strategy());
+        let (timings, strategy) = (config.timings(), &config.strategy);
         // The election may be left to each program.
         let election = settings
             .origin("election")
-            .map(|_| config.election().to_string());
+            .map(|_| config.election.to_string());
         let plan = strategy
             .bully()
             .map(|bully| bully.plan(timings))

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use tenure::__cli::{Settings, is_secret};
 use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::ServedAccount;
-use tenure_server::EngineConfig;
 
 use crate::settings::access::AccessSettings;
 use crate::settings::serve::{self, StoreSettings};
@@ -51,8 +50,8 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
     let config = tenure::__cli::from_settings(&with_any_election(settings))?;
     let timings = config.timings();
     let is_set = |key| settings.origin(key).is_some();
-    let election = is_set("election").then(|| config.election().to_string());
-    let candidate = is_set("candidate").then(|| config.candidate().as_str());
+    let election = is_set("election").then(|| config.election.to_string());
+    let candidate = is_set("candidate").then(|| config.candidate.as_str());
     let servers: Vec<String> = config.servers().iter().map(ToString::to_string).collect();
     let ca_file = settings.text("ca_file")?.filter(|file| !file.is_empty());
     let on_overrun = settings.text("on_overrun")?.unwrap_or("report");
@@ -62,7 +61,7 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
         ("candidate", candidate.unwrap_or("host-pid-random").into()),
         ("servers", json!(servers)),
         ("ca_file", json!(ca_file)),
-        ("priority", config.priority().into()),
+        ("priority", config.priority.into()),
         ("lease_duration", duration(timings.lease_duration())),
         ("renew_interval", duration(timings.renew_interval())),
         ("renew_deadline", duration(timings.renew_deadline())),
@@ -72,9 +71,9 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
             "progress_deadline",
             timings.progress_deadline().map(duration).into(),
         ),
-        ("lock_delay", duration(config.lock_delay())),
+        ("lock_delay", duration(config.lock_delay)),
         ("on_overrun", on_overrun.into()),
-        ("strategy", config.strategy().name().into()),
+        ("strategy", config.strategy.name().into()),
         ("require_fencing", require_fencing.into()),
     ];
     let mut rows = rows(
@@ -94,10 +93,7 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
     tls::open(settings)?;
     let access = AccessSettings::new(settings)?;
     let mut azure = azure::config(settings)?;
-    let data_dir = match &serve.engine {
-        EngineConfig::Embedded { data_dir } => Some(data_dir.to_string_lossy()),
-        EngineConfig::Memory => None,
-    };
+    let data_dir = serve.data_dir.as_ref().map(|path| path.to_string_lossy());
     let engine = data_dir.as_ref().map_or(serve::MEMORY, |_| serve::EMBEDDED);
     let accounts: Vec<&str> = azure.accounts.iter().map(ServedAccount::name).collect();
     let values = [

@@ -63,8 +63,8 @@ impl HealthArgs {
     pub(super) fn check(&self, program: &OsStr, config: &Config) -> HealthCheck {
         let program = program.to_owned();
         let arguments = self.health_arg.clone();
-        let election = config.election().to_string();
-        let candidate = config.candidate().to_string();
+        let election = config.election.to_string();
+        let candidate = config.candidate.to_string();
         HealthCheck::new(move || {
             let mut command = Command::new(&program);
             command

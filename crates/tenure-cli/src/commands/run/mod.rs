@@ -26,6 +26,7 @@ use tenure::{Candidate, Config, EndReason, OnOverrun};
 use tracing::{error, info};
 
 use crate::exit::{self, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND};
+use crate::processes::adopt_orphans;
 use crate::settings::CandidateArgs;
 use crate::{logging, parent, permissions, runtime};
 use health::HealthArgs;
@@ -82,7 +83,7 @@ impl Run {
             let check = self.health.check(program, &config);
             config = config.with_health_check(check);
         }
-        orphans::adopt()?;
+        adopt_orphans()?;
         let campaign = campaign(config, &self.command, self.once);
         runtime::current_thread()?.block_on(campaign)
     }

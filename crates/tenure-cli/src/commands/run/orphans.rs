@@ -3,14 +3,8 @@
 //! A process that adopts the orphans among its descendants can see when the last process of a group
 //! is gone, and must collect their exit statuses, because no other process does.
 
-use nix::sys::prctl;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
-
-/// Makes orphans among the descendants of this process its children.
-pub(super) fn adopt() -> std::io::Result<()> {
-    Ok(prctl::set_child_subreaper(true)?)
-}
 
 /// Collects children that have ended.
 pub(super) fn collect() {

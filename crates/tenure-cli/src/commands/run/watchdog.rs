@@ -40,6 +40,7 @@ use tokio::time::sleep;
 use super::orphans;
 use super::signals::is_ignored;
 use crate::exit::{self, NOT_EXECUTABLE, NOT_FOUND, code_of_status};
+use crate::processes::adopt_orphans;
 use crate::{parent, runtime};
 
 /// The first watchdog.
@@ -88,7 +89,7 @@ pub(super) fn now() -> Duration {
 
 impl Watchdog {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        orphans::adopt()?;
+        adopt_orphans()?;
         runtime::block_on(guard(self))
     }
 }

@@ -18,7 +18,7 @@ use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::{Azure, AzureConfig, ServedAccount};
 use tenure_server::access::{Access, mark_guarded};
 use tenure_server::audit::{Audit, AuditEntry, AuditKind};
-use tenure_server::{EngineConfig, Server, Store, StoreConfig, Tls};
+use tenure_server::{Server, Store, StoreConfig, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{debug, error, info, warn};
 
@@ -87,7 +87,7 @@ impl Serve {
         let settings = self.settings()?;
         let StoreSettings {
             listen,
-            engine,
+            data_dir,
             limits,
         } = StoreSettings::new(&settings)?;
         for warning in limits.warnings() {
@@ -98,24 +98,24 @@ impl Serve {
             permissions::check_key(key.as_ref());
         }
         let azure = self.azure(&settings, listen, tls.is_some())?;
-        let data_dir = match &engine {
-            EngineConfig::Embedded { data_dir } => Some(data_dir.as_path()),
-            EngineConfig::Memory => None,
-        };
         let access_settings = self.access(&settings)?;
-        let access = start_rules::open_access(access_settings, listen, tls.is_some(), data_dir)?;
+        let access =
+            start_rules::open_access(access_settings, listen, tls.is_some(), data_dir.as_deref())?;
         let audit = audit::open(&settings)?;
         // A core dump would have tokens and lease ids.
         if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
             debug!(%error, "can't turn off core dumps");
         }
 
-        if let Some(data_dir) = data_dir {
+        if let Some(data_dir) = &data_dir {
             permissions::check_folder(data_dir);
         }
         let limits = open_files::raise_limit(limits);
-        let store = Store::open(StoreConfig::new(engine.clone()).with_limits(limits))?;
-        if let (true, Some(data_dir)) = (access.is_guarded(), data_dir) {
+        let store = Store::open(StoreConfig {
+            data_dir: data_dir.clone(),
+            limits,
+        })?;
+        if let (true, Some(data_dir)) = (access.is_guarded(), &data_dir) {
             mark_guarded(data_dir)
                 .with_context(|| format!("can't write into {}", data_dir.display()))?;
         }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::record::Phase;
-use super::{Acquire, Grant, Lapse, LeaseDuration, LeaseId, Operation, Owner, Record, Remaining};
+use super::{Acquire, Grant, Lapse, LeaseDuration, LeaseId, Operation, Owner, Record};
 use super::{Reservation, Rules};
 use crate::time::millis;
 use crate::{CandidateId, Epoch, Instant, UnixMillis};
@@ -61,7 +61,7 @@ pub enum Rejection {
         /// The holder's epoch.
         epoch: Epoch,
         /// How long it has left.
-        remaining: Remaining,
+        remaining: LeaseDuration,
     },
     /// The lease is free, but its lock delay has not passed. The caller may wait or retry.
     #[error("the lease's lock delay has {:?} left", in_millis(*remaining))]
@@ -382,7 +382,7 @@ fn held_by_another(record: &Record, grant: &Grant, now: Instant) -> Rejection {
         epoch: grant.epoch,
         remaining: record
             .remaining(now)
-            .unwrap_or(Remaining::Time(Duration::ZERO)),
+            .unwrap_or(LeaseDuration::Fixed(Duration::ZERO)),
     }
 }
 

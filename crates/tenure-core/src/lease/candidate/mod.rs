@@ -51,7 +51,7 @@
 //! // The store grants the lease; the term counts from the request, which was sent at 0 s.
 //! let epoch = Epoch::new(1_700_000_000_000).unwrap();
 //! candidate.handle_message(at(1), (attempt, Answer::Held(epoch)), &mut random);
-//! assert_eq!(candidate.poll_output(), Some(TermEvent::Began(epoch).into()));
+//! assert_eq!(candidate.poll_output(), Some(Output::Term(TermEvent::Began(epoch))));
 //! assert_eq!(candidate.standing(at(1)), Standing::Leading { epoch, until: at(10) });
 //!
 //! // No renewal succeeds, so it leads no more, even if nothing reads the clock.

@@ -61,7 +61,7 @@ pub struct TimingsOptions {
 /// and a quarter of it is the time that an aborted task has to go before it counts as overrunning.
 ///
 /// A value that exists is consistent: [`TimingsError`] lists the refused combinations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timings {
     lease_duration: Duration,
     renew_interval: Duration,
@@ -248,25 +248,20 @@ impl fmt::Display for Timings {
 
 /// Why timings can't hold together. The text has the numbers; the user must change one of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 #[non_exhaustive]
 pub enum TimingsError {
     /// The store would refuse the lease duration.
-    #[error("{0}")]
     LeaseDuration(String),
     /// The task may take longer to stop than the lease lasts.
-    #[error("{0}")]
     StopGrace(String),
     /// The task would be aborted after another candidate may lead.
-    #[error("{0}")]
     HardStop(String),
     /// Renewals would follow each other faster than a busy machine wakes its threads.
-    #[error("{0}")]
     RenewInterval(String),
     /// A task can't show progress faster than it is checked.
-    #[error("{0}")]
     ProgressDeadline(String),
     /// One lost renewal would end the term.
-    #[error("{0}")]
     RenewDeadline(String),
 }
 

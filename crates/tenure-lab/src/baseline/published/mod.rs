@@ -8,11 +8,11 @@ mod tests;
 pub use machine::{Published, PublishedInput, PublishedMessage, PublishedStatus};
 
 use tenure_core::bully::{Member, Membership};
-use tenure_core::detector::Verdict;
+use tenure_core::detector::{DetectorInput, DetectorOutput, Verdict};
 use tenure_core::{Instant, NodeId};
 
 use super::Baseline;
-use super::node::{BaselineNode, DetectorNotice};
+use super::node::BaselineNode;
 use crate::sim::{Context, DurableState, Payload};
 
 /// A member. The number of its start is on disk before its first message leaves.
@@ -51,15 +51,15 @@ impl PublishedMember {
             }
             self.node.set_leader(context, self.machine.leader());
             for node in self.machine.asked() {
-                if !self.node.is_asked(node) {
+                if !self.node.asked.contains(&node) {
                     self.node.ask(context, node);
                 }
             }
             match self.node.poll_detector(context) {
-                Some(DetectorNotice::Answer(node, verdict)) => {
+                Some(DetectorOutput::Answer { node, verdict, .. }) => {
                     next = Some(PublishedInput::Answer(node, verdict));
                 }
-                Some(DetectorNotice::Suspected(_)) => {}
+                Some(_) => {}
                 None => break,
             }
         }
@@ -91,7 +91,8 @@ impl Baseline for PublishedMember {
     fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Payload)>) {
         let input = match message {
             Some((from, Payload::Published(incarnation, message))) => {
-                self.node.heard(context, from, incarnation);
+                let heard = DetectorInput::Heard { from, incarnation };
+                self.node.detect(context, heard);
                 Some(PublishedInput::Message(from, message))
             }
             _ => None,

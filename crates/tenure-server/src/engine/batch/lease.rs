@@ -36,10 +36,7 @@ pub(crate) fn columns<'a>(
             .unwrap_or_default()
             .into(),
     };
-    let duration_ms = grant.and_then(|grant| match grant.duration {
-        LeaseDuration::Fixed(duration) => Some(whole_millis(duration)),
-        LeaseDuration::Infinite => None,
-    });
+    let duration = grant.and_then(|grant| grant.duration.fixed());
     let reserved = stored.reserved.as_ref();
     [
         key.namespace().into(),
@@ -58,7 +55,7 @@ pub(crate) fn columns<'a>(
         Column::Ids(retired),
         grant.map(|grant| grant.epoch.get()).into(),
         grant.map(|grant| grant.granted_at.get()).into(),
-        duration_ms.into(),
+        duration.map(whole_millis).into(),
         break_ms.into(),
         grant.map(|grant| whole_millis(grant.lock_delay)).into(),
         reserved.map(|&(_, within)| whole_millis(within)).into(),

@@ -22,7 +22,9 @@ pub(super) fn columns(term: &TermRecord) -> [Column<'_>; 7] {
     [
         term.holder.as_str().into(),
         term.owner.as_ref().map(Owner::as_str).into(),
-        term.ended.map(|(end, _)| end.as_str()).into(),
+        term.ended
+            .map(|(end, _)| Column::Text(end.to_string().into()))
+            .into(),
         term.reason.as_deref().into(),
         term.epoch.get().into(),
         term.began_at.get().into(),
@@ -35,7 +37,7 @@ pub(super) fn decode(columns: &mut Columns<'_>) -> Result<TermRecord, DecodeErro
     let holder = columns.text("holder")?.to_owned();
     let owner = columns.optional_text("owner")?.map(ToOwned::to_owned);
     let end = match columns.optional_text("end")? {
-        Some(name) => Some(end_of(name).ok_or(DecodeError("end"))?),
+        Some(name) => serde_json::from_value(name.into()).map_err(|_| DecodeError("end"))?,
         None => None,
     };
     let reason = columns.optional_text("reason")?.map(Into::into);
@@ -44,10 +46,6 @@ pub(super) fn decode(columns: &mut Columns<'_>) -> Result<TermRecord, DecodeErro
     let ended_at = columns.optional_number("ended_at")?;
     let fields = (epoch, holder, began_at, ended_at, end, reason, owner);
     record(fields).ok_or(DecodeError("term"))
-}
-
-fn end_of(name: &str) -> Option<TermEnd> {
-    TermEnd::ALL.into_iter().find(|end| end.as_str() == name)
 }
 
 /// The fields of a term.
@@ -90,7 +88,13 @@ mod tests {
             ended: None,
             reason: None,
         };
-        let ended = TermEnd::ALL.map(|end| TermRecord {
+        let ends = [
+            TermEnd::Released,
+            TermEnd::Expired,
+            TermEnd::Broken,
+            TermEnd::HandedOver,
+        ];
+        let ended = ends.map(|end| TermRecord {
             ended: Some((end, UnixMillis::new(9))),
             reason: Some("\"ä\n".into()),
             ..running.clone()

@@ -149,18 +149,12 @@ fn folder_of_store(data_dir: &Path) -> Result<Folder, BackupError> {
             path: data_dir.into(),
         });
     }
-    check_log(&folder)?;
-    Ok(folder)
-}
-
-/// Checks the write-ahead log of a store's database: SQLite would silently drop the
-/// commits after damage. A store that runs has checked it at its start, and writes to it all the time; if
-/// none runs, none can start during the check.
-fn check_log(folder: &Folder) -> Result<(), OpenError> {
-    match folder.keep_out()? {
-        Some(_lock) => wal::check(&folder.database()),
-        None => Ok(()),
+    // SQLite would silently drop the commits after damage in the write-ahead log. A store that runs has
+    // checked it at its start, and writes to it all the time; if none runs, none can start during the check.
+    if let Some(_lock) = folder.keep_out()? {
+        wal::check(&folder.database())?;
     }
+    Ok(folder)
 }
 
 /// The folder that `file` is in, if it is another one than the store's.

@@ -83,14 +83,14 @@ impl MemoryStore {
     /// One lease as the store shows it.
     pub(crate) fn lease(&self, election: &ElectionName) -> Option<LeaseView> {
         self.expire(election);
-        let (namespace, name) = (election.namespace(), election.name());
+        let (namespace, name) = (&election.namespace, &election.name);
         let state = self.lock();
         let lease = state.leases.get(election)?;
         let record = lease.lease.record();
         Some(LeaseView {
             waiters: lease.lease.waiting() as u64,
             revision: lease.revision,
-            ..LeaseView::of(namespace, name, record, self.clock.now())
+            ..LeaseView::of(namespace.as_str(), name.as_str(), record, self.clock.now())
         })
     }
 

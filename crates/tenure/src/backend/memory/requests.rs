@@ -8,13 +8,12 @@ use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{
     Acquire, LeaseDuration, LeaseId, Metadata, Operation, RequestNumber, Waiting,
 };
-use tenure_core::{ElectionName, Epoch, Instant};
+use tenure_core::{Epoch, Instant};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::sync::watch;
 
 use super::MemoryStore;
-use crate::backend::error::Kind;
-use crate::backend::{BackendError, LeaseBackend};
+use crate::backend::{BackendError, LeaseBackend, Renewal, Reply};
 use crate::config::{Config, Strategy};
 use crate::store::{LeaseView, Pong, Problem, StoreError};
 
@@ -63,15 +62,11 @@ impl LeaseBackend for MemoryBackend {
         })
     }
 
-    fn renew_many(
-        &self,
-        renewals: Vec<(ElectionName, LeaseId)>,
-        timeout: Duration,
-    ) -> BoxFuture<'_, Vec<Answer>> {
+    fn renew_many(&self, renewals: Vec<Renewal>, timeout: Duration) -> BoxFuture<'_, Vec<Answer>> {
         Box::pin(async move {
             let end = self.store.clock.now() + timeout;
             if self.arrives().is_some() {
-                let renew = |(election, lease_id): &(ElectionName, LeaseId)| {
+                let renew = |(election, lease_id): &Renewal| {
                     let renewal = Operation::Renew(*lease_id, None);
                     Answer::from(self.store.apply(election, &renewal, None))
                 };
@@ -89,11 +84,7 @@ impl LeaseBackend for MemoryBackend {
         other.is_some_and(|other| Arc::ptr_eq(&self.store, &other.store))
     }
 
-    fn proclaim(
-        &self,
-        lease_id: LeaseId,
-        metadata: Metadata,
-    ) -> BoxFuture<'_, Result<(), BackendError>> {
+    fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> Reply<'_, ()> {
         Box::pin(async move {
             self.arrives().ok_or_else(unreachable)?;
             let operation = Operation::SetMetadata(lease_id, metadata);
@@ -108,12 +99,7 @@ impl LeaseBackend for MemoryBackend {
         !matches!(self.config.strategy, Strategy::Static)
     }
 
-    fn lease_after<'a>(
-        &'a self,
-        election: &'a ElectionName,
-        after: u64,
-        wait: Duration,
-    ) -> BoxFuture<'a, Result<Option<LeaseView>, BackendError>> {
+    fn lease_after(&self, after: u64, wait: Duration) -> Reply<'_, Option<LeaseView>> {
         Box::pin(async move {
             let mut seen = self.store.changes.subscribe();
             let end = self.store.clock.now() + wait;
@@ -121,7 +107,7 @@ impl LeaseBackend for MemoryBackend {
                 if self.store.lock().is_cut_off {
                     return Err(unreachable());
                 }
-                let view = self.store.lease(election);
+                let view = self.store.lease(&self.config.election);
                 if view.as_ref().is_none_or(|view| view.revision > after)
                     || self.is_over(&mut seen, end).await
                 {
@@ -131,7 +117,7 @@ impl LeaseBackend for MemoryBackend {
         })
     }
 
-    fn ping(&self) -> BoxFuture<'_, Result<Pong, BackendError>> {
+    fn ping(&self) -> Reply<'_, Pong> {
         let is_reachable = !self.store.lock().is_cut_off;
         let pong = Pong {
             round_trip: Duration::ZERO,
@@ -147,8 +133,7 @@ impl LeaseBackend for MemoryBackend {
 }
 
 fn unreachable() -> BackendError {
-    let why = "the store is unreachable: the test has made it so";
-    BackendError::new(Kind::Unreachable, why)
+    BackendError::Unreachable("the store is unreachable: the test has made it so".into())
 }
 
 impl MemoryBackend {

@@ -13,7 +13,7 @@ fn azure_blob(before: &str, table: &str, environment: &[(&str, &str)]) -> Result
 }
 
 fn url_of(config: &Config) -> &str {
-    match config.strategy() {
+    match &config.strategy {
         Strategy::AzureBlob(blob) => blob.url(),
         other => panic!("{other:?}"),
     }

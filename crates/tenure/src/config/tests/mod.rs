@@ -31,13 +31,12 @@ fn refused(text: &str) -> String {
 #[test]
 fn one_line_is_a_configuration() {
     let config = load("election = \"billing/nightly\"", &[]).unwrap();
-    assert_eq!(config.election().to_string(), "billing/nightly");
+    assert_eq!(config.election.to_string(), "billing/nightly");
     assert_eq!(config.servers()[0].to_string(), "http://127.0.0.1:7400/");
     assert_eq!(config.timings().lease_duration(), Duration::from_secs(15));
     let other = load("election = \"billing/nightly\"", &[]).unwrap();
     assert_ne!(
-        config.candidate(),
-        other.candidate(),
+        config.candidate, other.candidate,
         "each start has an id of its own"
     );
 }
@@ -65,7 +64,7 @@ fn every_key_is_accepted() {
         &[],
     )
     .unwrap();
-    assert_eq!(config.candidate().as_str(), "worker-1");
+    assert_eq!(config.candidate.as_str(), "worker-1");
     assert_eq!((config.servers().len(), config.priority), (2, 7));
     assert_eq!(config.timings().hard_stop(), Duration::from_secs(18));
     assert_eq!(config.timings().cool_down(), Duration::from_secs(60));
@@ -86,7 +85,7 @@ fn the_environment_overrides_the_file_and_other_names_are_ignored() {
         ],
     )
     .unwrap();
-    assert_eq!(config.election().to_string(), "b/c");
+    assert_eq!(config.election.to_string(), "b/c");
     let servers: Vec<_> = config.servers().iter().map(ToString::to_string).collect();
     assert_eq!(servers, ["http://x:1/", "http://y:2/"]);
 }
@@ -183,7 +182,7 @@ fn an_invalid_value_is_reported_with_file_line_key_value_and_a_valid_value() {
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     }
     // A number is one however it is written.
-    assert!(load("election = \"a\"\npriority = 0x1_f", &[]).is_ok_and(|it| it.priority() == 31));
+    assert!(load("election = \"a\"\npriority = 0x1_f", &[]).is_ok_and(|it| it.priority == 31));
     let error = refused("election = 5");
     assert_eq!(
         error,

@@ -19,7 +19,7 @@ const PEERS: &str = r#"
 fn one_word_changes_the_strategy_and_leaves_the_rest_alone() {
     let config = load(PEERS, &[]).unwrap();
     assert_eq!(config.guarantee(), Guarantee::Quorum);
-    let Strategy::Bully(bully) = config.strategy() else {
+    let Strategy::Bully(bully) = &config.strategy else {
         panic!("another strategy")
     };
     let rules = bully.plan(config.timings()).unwrap().settings;
@@ -107,7 +107,7 @@ fn invalid_peers_are_refused_with_key_and_numbers() {
 fn the_detector_of_peers_is_chosen_by_its_name() {
     let detection = |settings: &[(&str, &str)]| {
         let config = load(PEERS, settings).map_err(|error| error.to_string())?;
-        let Strategy::Bully(bully) = config.strategy() else {
+        let Strategy::Bully(bully) = &config.strategy else {
             unreachable!("these are peers")
         };
         let plan = bully.plan(config.timings()).unwrap();
@@ -185,5 +185,5 @@ fn an_observer_s_configuration_needs_no_settings_of_a_member() {
     let error = Config::load(&path).unwrap_err().to_string();
     assert!(error.contains("bully.node is not set"), "{error}");
     let config = Config::load_for_observer(&path).unwrap();
-    assert_eq!(config.strategy().name(), "bully");
+    assert_eq!(config.strategy.name(), "bully");
 }

@@ -1,11 +1,11 @@
 //! A fence in front of an HTTP service.
 
 use std::collections::BTreeMap;
-use std::future::{Ready, ready};
+use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::future::Either;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{HeaderValue, Request, Response, StatusCode};
 use tenure_core::wire::{Code, Problem};
@@ -176,13 +176,13 @@ pub struct Fence<S> {
 
 impl<S, B, R> Service<Request<B>> for Fence<S>
 where
-    S: Service<Request<B>, Response = Response<R>>,
-    R: From<Vec<u8>>,
+    S: Service<Request<B>, Response = Response<R>, Error: Send + 'static, Future: Send + 'static>,
+    R: From<Vec<u8>> + Send + 'static,
 {
     type Response = Response<R>;
     type Error = S::Error;
     /// The inner service's, or a refusal.
-    type Future = Either<S::Future, Ready<Result<Response<R>, S::Error>>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, S::Error>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -194,9 +194,9 @@ where
                 if let Some(admission) = admission {
                     request.extensions_mut().insert(admission);
                 }
-                Either::Left(self.inner.call(request))
+                Box::pin(self.inner.call(request))
             }
-            Err(problem) => Either::Right(ready(Ok(answer(&problem)))),
+            Err(problem) => Box::pin(ready(Ok(answer(&problem)))),
         }
     }
 }

@@ -13,9 +13,9 @@ pub(super) struct Metadata {
     me: NodeId,
     configured: BTreeMap<String, String>,
     /// The metadata that this member has proclaimed in its term, in place of the configured one.
-    proclaimed: Option<BTreeMap<String, String>>,
+    pub(super) proclaimed: Option<BTreeMap<String, String>>,
     /// The last metadata that another member has sent.
-    received: Option<(NodeId, LeaderMetadata)>,
+    pub(super) received: Option<(NodeId, LeaderMetadata)>,
     pub(super) observed: watch::Sender<Observed>,
 }
 
@@ -41,19 +41,6 @@ impl Metadata {
         let metadata = self.own().clone();
         (!metadata.is_empty() || self.proclaimed.is_some())
             .then_some(LeaderMetadata { epoch, metadata })
-    }
-
-    pub(super) fn proclaim(&mut self, metadata: BTreeMap<String, String>) {
-        self.proclaimed = Some(metadata);
-    }
-
-    /// Proclaimed metadata holds for one term.
-    pub(super) fn end_term(&mut self) {
-        self.proclaimed = None;
-    }
-
-    pub(super) fn receive(&mut self, from: NodeId, metadata: LeaderMetadata) {
-        self.received = Some((from, metadata));
     }
 
     /// The metadata of the leader that observers see.

@@ -153,7 +153,7 @@ impl<M: PeerMachine> Peers<M> {
                 message,
             },
             Payload::Metadata(metadata) => {
-                self.metadata.receive(from, metadata);
+                self.metadata.received = Some((from, metadata));
                 DetectorInput::Heard { from, incarnation }
             }
             Payload::Election(message) => {
@@ -198,7 +198,7 @@ impl<M: PeerMachine> Peers<M> {
                     // The other members learn of it first, so that the next one leads at once: this
                     // process may end when its task's end is known.
                     Output::Term(TermEvent::Ended(epoch, reason)) => {
-                        self.metadata.end_term();
+                        self.metadata.proclaimed = None;
                         let timings = self.machine.node().settings().timings();
                         self.ended = Some(Ended {
                             epoch,
@@ -385,7 +385,7 @@ impl<M: PeerMachine> StrategyIo for Peers<M> {
             return;
         }
         let others: Vec<NodeId> = node.settings().members().others(self.me).collect();
-        self.metadata.proclaim(metadata.clone());
+        self.metadata.proclaimed = Some(metadata.clone());
         for other in others {
             self.send_metadata(other, epoch);
         }

@@ -94,7 +94,7 @@ fn of_file(file: &Path) -> anyhow::Result<LiveContestant> {
     // The error of the library, if the file itself is wrong.
     let config = Config::load(file)?;
     let name = file.display().to_string();
-    let strategy = config.strategy();
+    let strategy = &config.strategy;
     let why = match strategy {
         Strategy::Lease | Strategy::Bully(_) | Strategy::Both(_) => None,
         Strategy::Static => Some("it has no election"),
@@ -112,8 +112,8 @@ fn of_file(file: &Path) -> anyhow::Result<LiveContestant> {
     if let Some(bully) = strategy.bully() {
         let read = Settings::of_file(Scope::Candidate, file)?;
         let mut peers = tenure::__cli::peers_of(&read)?;
-        peers.sort_by_key(|peer| peer.node());
-        priorities.extend(peers.iter().map(|peer| peer.priority()));
+        peers.sort_by_key(|peer| peer.node);
+        priorities.extend(peers.iter().map(|peer| peer.priority));
         // The default depends on the number of members, which may be different here.
         let rules = bully.plan(config.timings())?.settings;
         let quorum = rules.guarantee() == GroupGuarantee::Quorum;
@@ -278,7 +278,7 @@ mod tests {
         let best_first = [2, 3, 1, 4, 5];
         assert_eq!(contestant.best_first(5), best_first);
         let config = as_read(&contestant);
-        let bully = config.strategy().bully().expect("peers");
+        let bully = config.strategy.bully().expect("peers");
         let rules = bully.plan(config.timings()).expect("a plan").settings;
         let members: Vec<u32> = rules.members().iter().map(|node| node.0).collect();
         assert_eq!((members, rules.me().0), (best_first.to_vec(), 2));
@@ -294,7 +294,7 @@ mod tests {
             peers = ["1=http://10.0.0.1:7500", "2=http://10.0.0.2:7500"]
         "#);
         let config = as_read(&contestant);
-        let bully = config.strategy().bully().expect("peers");
+        let bully = config.strategy.bully().expect("peers");
         let rules = bully.plan(config.timings()).expect("a plan").settings;
         assert_eq!(rules.guarantee(), GroupGuarantee::BestEffort);
     }
@@ -303,7 +303,7 @@ mod tests {
     fn waiters_go_by_their_numbers_unless_the_users_file_has_a_priority() {
         for (line, priority) in [("", 2), ("priority = 7", 7)] {
             let contestant = of(&format!("election = \"a/b\"\n{line}"));
-            assert_eq!(as_read(&contestant).priority(), priority);
+            assert_eq!(as_read(&contestant).priority, priority);
             assert_eq!(contestant.best_first(3), [1, 2, 3]);
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::NodeId;
 use tenure_lab::measure::{self, Figures};
-use tenure_lab::sim::{EventKind, HistoryEvent, Time};
+use tenure_lab::sim::{HistoryEvent, HistoryEventKind, Time};
 
 use super::receiver::Write;
 
@@ -25,12 +25,12 @@ pub(super) struct RunTimes {
 pub(super) fn history(
     run: &RunTimes,
     writes: &[Write],
-    seen: &[(Duration, u32, EventKind)],
+    seen: &[(Duration, u32, HistoryEventKind)],
     faults: &[Duration],
 ) -> Vec<HistoryEvent> {
     let mut events = seen.to_vec();
     for &at in faults {
-        events.push((at, 0, EventKind::Fault(String::new())));
+        events.push((at, 0, HistoryEventKind::Fault(String::new())));
     }
     // The times of the senders, so that a write that was under way when its leader was frozen does
     // not count as an act after the freeze.
@@ -40,7 +40,7 @@ pub(super) fn history(
         events.push((
             write.at,
             write.candidate,
-            EventKind::Wrote { epoch: None, taken },
+            HistoryEventKind::Wrote { epoch: None, taken },
         ));
         let times = sent.entry((write.candidate, write.epoch)).or_default();
         times.push(write.sent);
@@ -49,8 +49,8 @@ pub(super) fn history(
         times.sort_unstable();
         for spell in times.chunk_by(|one, next| *next - *one <= MAX_PAUSE) {
             let (first, last) = (spell[0], spell[spell.len() - 1]);
-            events.push((first, number, EventKind::TaskStarted(None)));
-            events.push((last, number, EventKind::TaskEnded(None)));
+            events.push((first, number, HistoryEventKind::TaskStarted(None)));
+            events.push((last, number, HistoryEventKind::TaskEnded(None)));
         }
     }
     let mut accepted = writes.iter().filter(|write| write.accepted).peekable();
@@ -58,7 +58,11 @@ pub(super) fn history(
     while let Some(write) = accepted.next() {
         let number = write.candidate;
         if leader != Some(number) {
-            events.push((write.at, number, EventKind::Claims(None, Time::NEVER)));
+            events.push((
+                write.at,
+                number,
+                HistoryEventKind::Claims(None, Time::NEVER),
+            ));
             leader = Some(number);
         }
         let next = accepted.peek();
@@ -66,11 +70,11 @@ pub(super) fn history(
         let has_pause = until.saturating_sub(write.at) > MAX_PAUSE;
         if has_pause || next.is_some_and(|next| next.candidate != number) {
             let end = if has_pause { write.at } else { until };
-            events.push((end, number, EventKind::Yields));
+            events.push((end, number, HistoryEventKind::Yields));
             leader = None;
         }
     }
-    events.push((run.ended, 0, EventKind::RunEnded));
+    events.push((run.ended, 0, HistoryEventKind::RunEnded));
     // A stable sort, so that events of the same time stay in order.
     events.sort_by_key(|(at, ..)| *at);
     let event = |(at, number, kind)| HistoryEvent {
@@ -192,10 +196,10 @@ mod tests {
         writes.extend([write(1, 3_500, false), write(1, 3_510, false)]);
         writes.sort_by_key(|write| write.at);
         let seen = [
-            (Duration::ZERO, 1, EventKind::Started),
-            (Duration::ZERO, 2, EventKind::Started),
-            (MS * 1_001, 1, EventKind::Paused(Time::NEVER)),
-            (MS * 3_490, 1, EventKind::Resumed),
+            (Duration::ZERO, 1, HistoryEventKind::Started),
+            (Duration::ZERO, 2, HistoryEventKind::Started),
+            (MS * 1_001, 1, HistoryEventKind::Paused(Time::NEVER)),
+            (MS * 3_490, 1, HistoryEventKind::Resumed),
         ];
         let run = RunTimes {
             begun: Duration::ZERO,

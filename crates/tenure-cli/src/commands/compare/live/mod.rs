@@ -27,7 +27,7 @@ use tenure_lab::scenario::{self, Scenario};
 use super::names;
 use super::report::Page;
 use super::summary::Summary;
-use super::table::Columns;
+use super::table;
 use crate::exit;
 use crate::output;
 use crate::processes::{Interrupt, SecondSignal, adopt_orphans};
@@ -121,7 +121,7 @@ impl LiveComparison {
     }
 
     /// The meaning of the figures.
-    pub(super) fn legend(&self, columns: &Columns) -> String {
+    pub(super) fn legend(&self, wide: bool) -> String {
         let mut text = format!(
             "{} candidates as real processes, {} run(s) each.\n{}\nProxies between the processes cut links, and \
              count requests and responses, and bytes with headers. Figures at rest are of 3 quiet \
@@ -129,7 +129,7 @@ impl LiveComparison {
              scenarios are\nin proportion to the lease:",
             self.candidates,
             self.runs,
-            columns.legend(),
+            table::legend(wide),
         );
         for contestant in &self.contestants {
             let scale = script::scale(contestant.lease_duration);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use nix::sys::signal::{Signal, kill};
-use tenure_lab::sim::{EventKind, Time};
+use tenure_lab::sim::{HistoryEventKind, Time};
 
 use super::contestant::LiveContestant;
 use super::receiver::Receiver;
@@ -21,7 +21,7 @@ pub(super) struct LiveProcesses<'a> {
     pub(super) set: ProcessSet,
     frozen: BTreeSet<u32>,
     /// Events of processes with their times.
-    pub(super) seen: Vec<(Duration, u32, EventKind)>,
+    pub(super) seen: Vec<(Duration, u32, HistoryEventKind)>,
     /// All candidates, best first.
     best_first: Vec<u32>,
     /// How many processes have ended.
@@ -46,7 +46,7 @@ impl<'a> LiveProcesses<'a> {
             ended,
         };
         if has_store {
-            processes.record(STORE, EventKind::Started);
+            processes.record(STORE, HistoryEventKind::Started);
         }
         Ok(processes)
     }
@@ -71,7 +71,7 @@ impl<'a> LiveProcesses<'a> {
                 .current_dir(folder);
             self.set.start(number, candidate)?;
         }
-        self.record(number, EventKind::Started);
+        self.record(number, HistoryEventKind::Started);
         Ok(())
     }
 
@@ -111,7 +111,7 @@ impl<'a> LiveProcesses<'a> {
     pub(super) fn kill(&mut self, number: u32) {
         if self.set.kill(number) {
             self.frozen.remove(&number);
-            self.record(number, EventKind::Stopped);
+            self.record(number, HistoryEventKind::Stopped);
         }
     }
 
@@ -134,7 +134,7 @@ impl<'a> LiveProcesses<'a> {
     pub(super) fn freeze(&mut self, number: u32) -> anyhow::Result<()> {
         if self.frozen.insert(number) {
             self.signal_all(number, Signal::SIGSTOP)?;
-            self.record(number, EventKind::Paused(Time::NEVER));
+            self.record(number, HistoryEventKind::Paused(Time::NEVER));
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ impl<'a> LiveProcesses<'a> {
     pub(super) fn thaw(&mut self, number: u32) -> anyhow::Result<()> {
         if self.frozen.remove(&number) {
             self.signal_all(number, Signal::SIGCONT)?;
-            self.record(number, EventKind::Resumed);
+            self.record(number, HistoryEventKind::Resumed);
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ impl<'a> LiveProcesses<'a> {
         Ok(())
     }
 
-    fn record(&mut self, number: u32, what: EventKind) {
+    fn record(&mut self, number: u32, what: HistoryEventKind) {
         self.seen.push((now(), number, what));
     }
 }

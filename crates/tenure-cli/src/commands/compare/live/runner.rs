@@ -257,14 +257,11 @@ impl<'a> LiveRunner<'a> {
             Step::Start(number) => return self.processes.start(number).map(|()| None),
             Step::Thaw(number) => return self.processes.thaw(number).map(|()| None),
         };
+        let is_power_cut = matches!(fault, Fault::PowerCut(..));
         match fault {
-            Fault::Crash {
-                who,
-                machine,
-                back_after,
-            } => {
+            Fault::Crash(who, back_after) | Fault::PowerCut(who, back_after) => {
                 if let Some(number) = self.number_of(who)? {
-                    if machine {
+                    if is_power_cut {
                         self.processes.set.network.cut_off(&[number]);
                     }
                     self.processes.kill(number);

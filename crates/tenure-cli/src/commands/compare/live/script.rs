@@ -15,23 +15,8 @@ pub(super) fn faults(scenario: &Scenario, scale: f64) -> Option<Vec<(Duration, F
     let scaled = |time: Duration| time.mul_f64(scale);
     let live = |fault| {
         Some(match fault {
-            Fault::Crash {
-                who,
-                machine: false,
-                back_after,
-            } => Fault::Crash {
-                who,
-                machine: false,
-                back_after: back_after.map(scaled),
-            },
-            Fault::Crash {
-                machine: true,
-                back_after: None,
-                ..
-            }
-            | Fault::Part(_)
-            | Fault::CutOneWay(..)
-            | Fault::Heal => fault,
+            Fault::Crash(who, back_after) => Fault::Crash(who, back_after.map(scaled)),
+            Fault::PowerCut(_, None) | Fault::Part(_) | Fault::CutOneWay(..) | Fault::Heal => fault,
             Fault::Leave(who, back_after) => Fault::Leave(who, back_after.map(scaled)),
             Fault::Freeze(who, time) => Fault::Freeze(who, scaled(time)),
             Fault::Links(link) if link == Link::default() => Fault::Links(Link::AT_ONCE),
@@ -70,7 +55,7 @@ pub(super) fn is_about_the_best(scenario: &Scenario) -> bool {
     let is_best = |who: &Target| matches!(who, Target::Node(node) if node.0 == 1);
     let faults = scenario.faults();
     faults.iter().any(|(_, fault)| match fault {
-        Fault::Crash { who, .. } => is_best(who),
+        Fault::Crash(who, _) | Fault::PowerCut(who, _) => is_best(who),
         Fault::Part(side) => side.iter().any(is_best),
         _ => false,
     })
@@ -79,11 +64,7 @@ pub(super) fn is_about_the_best(scenario: &Scenario) -> bool {
 /// The number of candidates below which the scenario leaves no majority.
 pub(super) fn least_candidates(scenario: &Scenario) -> u32 {
     let gone = |(_, fault): &(Duration, Fault)| match fault {
-        Fault::Crash {
-            who,
-            back_after: None,
-            ..
-        } if *who != Target::Store => 1,
+        Fault::Crash(who, None) | Fault::PowerCut(who, None) if *who != Target::Store => 1,
         Fault::Part(side) => side.len(),
         _ => 0,
     };

@@ -154,7 +154,7 @@ impl Lease {
 
     fn left(&self) -> Duration {
         match self.record.remaining(self.now) {
-            Some(Remaining::Time(left)) => left,
+            Some(LeaseDuration::Fixed(left)) => left,
             other => panic!("no time left: {other:?}"),
         }
     }

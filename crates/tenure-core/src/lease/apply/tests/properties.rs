@@ -199,8 +199,8 @@ impl End {
 fn end_of(record: &Record, now: Instant) -> Instant {
     match record.remaining(now) {
         None => now,
-        Some(Remaining::Time(left)) => now + left,
-        Some(Remaining::Forever) => Instant::from_nanos(u64::MAX),
+        Some(LeaseDuration::Fixed(left)) => now + left,
+        Some(LeaseDuration::Infinite) => Instant::from_nanos(u64::MAX),
     }
 }
 

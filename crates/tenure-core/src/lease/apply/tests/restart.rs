@@ -36,7 +36,7 @@ fn an_infinite_lease_is_infinite_after_a_restart() {
     let mut lease = Lease::native();
     lease.accept(&acquire('a', LeaseDuration::Infinite));
     let lease = restarted(&lease);
-    assert_eq!(lease.record.remaining(at(0)), Some(Remaining::Forever));
+    assert_eq!(lease.record.remaining(at(0)), Some(LeaseDuration::Infinite));
 }
 
 #[test]

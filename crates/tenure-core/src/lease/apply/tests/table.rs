@@ -184,8 +184,8 @@ fn describe(word: &str, lease: &Lease) -> String {
         .find(|&n| id(n) == grant.lease_id);
     let name = name.unwrap();
     match lease.record.remaining(lease.now).unwrap() {
-        Remaining::Forever => format!("{word} {name} inf"),
-        Remaining::Time(left) => format!("{word} {name} {left:?}"),
+        LeaseDuration::Infinite => format!("{word} {name} inf"),
+        LeaseDuration::Fixed(left) => format!("{word} {name} {left:?}"),
     }
 }
 

@@ -217,7 +217,7 @@ fn a_repeated_acquire_of_the_holder_renews_and_keeps_later_changes() {
     lease.accept(&acquire('a', LeaseDuration::Infinite));
     lease.accept(&acquire('a', fixed(90)));
     let left = lease.record.remaining(lease.now);
-    assert_eq!(left, Some(Remaining::Forever));
+    assert_eq!(left, Some(LeaseDuration::Infinite));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_refusal_contains_the_holder_and_the_remaining_time() {
     let held = Rejection::Held {
         holder: candidate('a'),
         epoch: lease.record.last_epoch().unwrap(),
-        remaining: Remaining::Time(secs(40)),
+        remaining: LeaseDuration::Fixed(secs(40)),
     };
     assert_eq!(lease.reject(&acquire('b', fixed(60))), held);
 }

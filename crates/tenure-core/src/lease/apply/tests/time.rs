@@ -21,7 +21,7 @@ fn a_lease_is_held_until_the_nanosecond_before_its_end_and_expired_at_its_end() 
     assert_eq!((lease.state(), lease.left()), (State::Leased, NANOSECOND));
     assert!(matches!(
         lease.reject(&acquire('b', fixed(60))),
-        Rejection::Held { remaining: Remaining::Time(left), .. } if left == NANOSECOND
+        Rejection::Held { remaining: LeaseDuration::Fixed(left), .. } if left == NANOSECOND
     ));
 
     lease.go_to(60);
@@ -64,7 +64,10 @@ fn an_infinite_lease_never_expires() {
     assert_eq!(lease.record.next_lapse(lease.now), None);
     lease.now = Instant::from_nanos(u64::MAX);
     assert_eq!(lease.state(), State::Leased);
-    assert_eq!(lease.record.remaining(lease.now), Some(Remaining::Forever));
+    assert_eq!(
+        lease.record.remaining(lease.now),
+        Some(LeaseDuration::Infinite)
+    );
 }
 
 #[test]
@@ -77,7 +80,10 @@ fn a_renewal_may_change_the_duration() {
     lease.go_to(20).accept(&renew('a'));
     assert_eq!(lease.left(), secs(20));
     lease.accept(&Operation::Renew(id('a'), Some(LeaseDuration::Infinite)));
-    assert_eq!(lease.record.remaining(lease.now), Some(Remaining::Forever));
+    assert_eq!(
+        lease.record.remaining(lease.now),
+        Some(LeaseDuration::Infinite)
+    );
 }
 
 #[test]
