@@ -101,8 +101,8 @@ impl Drop for OverflowPermit {
     }
 }
 
-/// The bytes of a connection. They end when the head of a request is late. Over the limit they end when the request does not come in time, or
-/// when a new connection takes the permit.
+/// The bytes of a connection. They end when the head of a request is late. Over the limit they end
+/// when the request does not come in time, or when a new connection takes the permit.
 pub(crate) struct Stream {
     tcp: TcpStream,
     head: HeadDeadline,
