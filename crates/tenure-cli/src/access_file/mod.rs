@@ -138,7 +138,7 @@ impl AccessFileEdit {
             let ids = secrets.iter().filter_map(|table| table.get("id")?.as_str());
             let ids = ids.collect::<Vec<_>>().join(" and ");
             let text = format!(
-                "{name:?} has the tokens {ids} already; tenure token list --server URL shows when each was last \
+                "{name:?} has the tokens {ids} already; tenure token list --last-used shows when each was last \
                  used, and tenure token revoke removes one"
             );
             return Err(exit::bad_configuration(text));
