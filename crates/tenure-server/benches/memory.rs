@@ -26,9 +26,9 @@ fn main() {
         ]),
     ];
     table(
-        &format!("{leases} held leases (target: at most 500 bytes)"),
+        &format!("{leases} held leases (target: at most 450 bytes)"),
         &rows,
     );
     let seconds = again.start.as_secs_f64();
-    println!("  ready after a restart in {seconds:.2} s (target: 5 s)");
+    println!("  ready after a restart in {seconds:.2} s (target: 3 s)");
 }

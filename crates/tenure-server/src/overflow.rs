@@ -26,7 +26,7 @@ pub(crate) struct Overflow {
 /// The right to a connection over the limit. It is free again when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct OverflowPermit {
-    /// Which came first: the whole request, or a new connection that took the permit.
+    /// The first of two events: the whole request, or a new connection that took the permit.
     first: OnceLock<First>,
     closed: CancellationToken,
 }

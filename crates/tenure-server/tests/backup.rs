@@ -10,25 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Api, Running, assert_ok, assert_refused, id, minute, start};
+use common::{Api, Running, assert_ok, assert_refused, id, killed, minute, start};
 use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 use tenure_server::{BackupError, Contents, Existing, OpenError, RestoreError, Store, StoreConfig};
 use tenure_server::{backup, restore};
-
-/// What a process that is killed now leaves behind: the files as they are.
-fn killed(folder: &Path) -> TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    for file in fs::read_dir(folder).unwrap() {
-        let file = file.unwrap();
-        // The shared memory of a process that is gone is made anew.
-        if file.file_name() != "leases.db-shm" {
-            fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
-        }
-    }
-    copy
-}
 
 /// A store that runs, and a place for what is made of it.
 struct Bench {
@@ -319,7 +306,7 @@ async fn epochs_and_revisions_of_a_restored_store_are_above_all_that_the_lost_on
     assert_ok(&api.acquire("free", 2).await);
     assert_ok(&api.release("free", 2).await);
     let contents = bench.backup(Existing::Keep).await.unwrap();
-    // What the backup does not know of.
+    // The backup does not know of these grants.
     let mut told = Vec::new();
     assert_ok(&api.release("held", 1).await);
     for (number, lease) in (3..).zip(["held", "free", "new"]) {
@@ -464,7 +451,7 @@ async fn nothing_is_restored_over_a_store() {
     }
 }
 
-/// What a restore of this backup needs to undo its transaction, if it is killed in the middle of it.
+/// The files by which a restore that is killed in the middle of its transaction undoes it.
 fn journal_of_a_restore(backup: &Path) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("copy");
@@ -490,7 +477,7 @@ async fn a_restore_that_was_cut_short_is_no_store_and_can_be_done_again() {
     bench.backup(Existing::Replace).await.unwrap();
     bench.stop().await;
     let whole = fs::read(bench.file()).unwrap();
-    // What there is after a kill at each step: nothing copied yet, half of it, all of it (or of an
+    // The files after a kill at each step: nothing copied yet, half of it, all of it (or of an
     // earlier backup) with what it takes to undo a transaction, and with the marker.
     let half = &whole[..whole.len() / 2];
     let stages: [&[(&str, &[u8])]; 4] = [

@@ -1,13 +1,12 @@
-//! What a store remembers of the terms that leases have had.
+//! The terms of leases that a store remembers.
 
 mod common;
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use common::{Answer, Api, SOON, assert_ok, assert_refused, id, in_memory, start};
+use common::{Answer, Api, SOON, assert_ok, assert_refused, id, in_memory, killed, start};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -53,18 +52,6 @@ fn both() -> [(common::Running, Option<TempDir>); 2] {
     let folder = tempfile::tempdir().unwrap();
     let embedded = start(StoreConfig::embedded(folder.path()));
     [(in_memory(), None), (embedded, Some(folder))]
-}
-
-/// What a process that is killed now leaves behind.
-fn killed(folder: &Path) -> TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    for file in fs::read_dir(folder).unwrap() {
-        let file = file.unwrap();
-        if file.file_name() != "leases.db-shm" {
-            fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
-        }
-    }
-    copy
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What `select * from leases` and `select * from terms` show in the `sqlite3` shell.
+//! The views `leases` and `terms` in the `sqlite3` shell.
 
 mod common;
 

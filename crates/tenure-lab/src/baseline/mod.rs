@@ -3,7 +3,7 @@
 //! They have no epochs and no quorum, and number elections only if their papers do. Each runs with the
 //! library's failure detector on demand, and tells its task to stop when it learns of another leader.
 //!
-//! An algorithm implements [`Baseline`]; [`member`] creates its members.
+//! An algorithm implements [`Baseline`]; `member` creates its members.
 
 pub mod classic;
 pub mod ring;

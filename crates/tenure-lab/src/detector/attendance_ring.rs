@@ -58,7 +58,7 @@ pub struct AttendanceRing {
 /// The list that an [`AttendanceRing`] passes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Attendance {
-    /// Which list, and how far it has come.
+    /// The number of the list, and its progress around the ring.
     pub stamp: Stamp,
     /// The nodes that have signed it, or answered in the search before it.
     pub present: BTreeSet<NodeId>,

@@ -1,4 +1,4 @@
-//! What the store does for another protocol: operations on leases under rules of its own, and documents.
+//! The store's API for another protocol: operations on leases under rules of its own, and documents.
 //!
 //! Operations take the same locks, the same [`lease::apply`] and the same commits as the native API, so a
 //! lease that was acquired through one protocol is held, and refused, through all. Documents are committed

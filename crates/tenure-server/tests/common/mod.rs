@@ -4,17 +4,20 @@
 
 pub mod wire;
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tenure_server::access::Access;
 use tenure_server::{ServeError, Server, Store, StoreConfig};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Long enough for anything that happens at all.
+/// Long enough for every step of a test.
 pub const SOON: Duration = Duration::from_secs(10);
 
 /// A server that serves.
@@ -168,7 +171,20 @@ pub async fn answer(response: Response) -> Answer {
     (status, value)
 }
 
-/// What comes of a request that is under way.
+/// A copy of a store's folder, as a kill of its process now would leave it.
+pub fn killed(folder: &Path) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for file in fs::read_dir(folder).unwrap() {
+        let file = file.unwrap();
+        // The shared memory ends with its process.
+        if file.file_name() != "leases.db-shm" {
+            fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+        }
+    }
+    copy
+}
+
+/// The result of a request that is under way.
 pub async fn outcome<T>(handle: JoinHandle<T>) -> T {
     timeout(SOON, handle).await.expect("an answer").unwrap()
 }

@@ -44,7 +44,7 @@ async fn a_stream_that_is_not_read_gets_a_reset_and_continues() {
     let mut attentive = Stream::open(lease(&api, "job")).await;
     let first = attentive.expect("reset").await.0.unwrap();
 
-    // What the connection takes, and then what the store remembers.
+    // First the bytes that the connection buffers, then the events that the store remembers.
     let overruns = async {
         overrun(&api).await;
         overrun(&api).await;

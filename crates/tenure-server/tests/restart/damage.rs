@@ -80,6 +80,50 @@ async fn rows_that_were_altered_lost_or_made_up_are_noticed() {
     }
 }
 
+#[tokio::test]
+async fn a_damaged_list_of_free_pages_is_noticed() {
+    let folder = closed_folder().await;
+    let database = Connection::open(folder.path().join("leases.db")).unwrap();
+    // The pages of a table that is dropped become free.
+    database
+        .execute_batch(
+            "CREATE TABLE filler (content BLOB);
+             INSERT INTO filler VALUES (randomblob(100000));
+             DROP TABLE filler;
+             PRAGMA wal_checkpoint(TRUNCATE);",
+        )
+        .unwrap();
+    drop(database);
+    let content = fs::read(folder.path().join("leases.db")).unwrap();
+    let trunk = u32::from_be_bytes(content[32..36].try_into().unwrap());
+    let first_entry = (trunk as usize - 1) * 4096 + 8;
+    for (at, page) in [(32, trunk + 1_000), (first_entry, 2)] {
+        let copy = killed(folder.path());
+        drop(open(copy.path()).expect("the folder is as it was"));
+        let copy = killed(folder.path());
+        let mut damaged = content.clone();
+        damaged[at..at + 4].copy_from_slice(&page.to_be_bytes());
+        fs::write(copy.path().join("leases.db"), &damaged).unwrap();
+        assert_damaged(copy.path(), "leases.db", "a free page");
+    }
+}
+
+#[tokio::test]
+async fn text_that_is_not_utf_8_and_an_unknown_version_of_the_file_are_damage() {
+    let folder = closed_folder().await;
+    let content = fs::read(folder.path().join("leases.db")).unwrap();
+    let reason = content
+        .windows(12)
+        .rposition(|bytes| bytes == b"for the next");
+    for at in [18, 19, reason.expect("a term with its reason")] {
+        let copy = killed(folder.path());
+        let mut damaged = content.clone();
+        damaged[at] ^= 0x80;
+        fs::write(copy.path().join("leases.db"), &damaged).unwrap();
+        assert_damaged(copy.path(), "leases.db", &format!("byte {at}"));
+    }
+}
+
 /// Bytes that fell over are noticed, or mean nothing: wherever it happens, either the folder is
 /// refused or it says exactly what it said.
 #[tokio::test]

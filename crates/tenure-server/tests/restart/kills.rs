@@ -166,7 +166,7 @@ async fn nobody_can_ask_for_an_epoch_that_leaves_none_for_other_leases() {
     let detail = asked.1["detail"].as_str().unwrap();
     assert!(detail.contains(&greatest.to_string()), "{detail}");
 
-    // What is taken is forgotten with its lease, and stays a floor for all that are made.
+    // A deletion forgets the epoch of the lease, and later leases have greater ones.
     let wall = u64::try_from(chrono::Utc::now().timestamp_millis()).unwrap();
     let ahead = wall + 99 * 365 * 24 * 60 * 60 * 1000;
     let asked = server.api.post("job", "acquire", asking(2, ahead)).await;

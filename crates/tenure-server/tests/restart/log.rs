@@ -79,7 +79,7 @@ async fn a_log_whose_tail_was_torn_is_read_up_to_there() {
     fs::write(copy.path().join("leases.db-wal"), torn).unwrap();
     drop(open(copy.path()).unwrap());
 
-    // Or without a frame before it: the transaction has several, and nobody was told of it.
+    // Or another frame of that transaction, which the store did not acknowledge.
     let copy = killed(folder.path());
     let mut torn = log.clone();
     torn[log.len() - 4120 - 2000] ^= 1;

@@ -1,4 +1,4 @@
-//! What a store knows after its process was killed, and which folders it refuses.
+//! A store after its process was killed: it knows the same leases, and refuses damaged folders.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -11,24 +11,11 @@ mod log;
 use std::fs;
 use std::path::Path;
 
-use common::{assert_ok, assert_refused, id, minute, start};
+use common::{assert_ok, assert_refused, id, killed, minute, start};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_server::{OpenError, Store, StoreConfig};
-
-/// What a process that is killed now leaves behind: the files as they are.
-fn killed(folder: &Path) -> TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    for file in fs::read_dir(folder).unwrap() {
-        let file = file.unwrap();
-        // The shared memory of a process that is gone is made anew.
-        if file.file_name() != "leases.db-shm" {
-            fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
-        }
-    }
-    copy
-}
 
 /// A folder with some leases, closed in order: all is in the database file.
 async fn closed_folder() -> TempDir {

@@ -9,7 +9,7 @@ use tenure_azure::client::{AzureBlob, BlobCandidacy, BlobClientError, BlobLease}
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
 
-use super::{BackendError, LeaseBackend, Reply, SharedBackend};
+use super::{BackendError, BackendFuture, LeaseBackend, SharedBackend};
 use crate::candidate_runtime::StartError;
 use crate::config::Config;
 use crate::http::HttpClients;
@@ -47,7 +47,7 @@ impl LeaseBackend for AzureBlobBackend {
         Box::pin(self.lease.send(request, timeout))
     }
 
-    fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> Reply<'_, ()> {
+    fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> BackendFuture<'_, ()> {
         Box::pin(async move { Ok(self.lease.proclaim(lease_id, metadata).await?) })
     }
 
@@ -55,11 +55,11 @@ impl LeaseBackend for AzureBlobBackend {
         false
     }
 
-    fn lease_after(&self, _: u64, _: Duration) -> Reply<'_, Option<LeaseView>> {
+    fn lease_after(&self, _: u64, _: Duration) -> BackendFuture<'_, Option<LeaseView>> {
         Box::pin(async move { Ok(self.lease.view().await?) })
     }
 
-    fn ping(&self) -> Reply<'_, Pong> {
+    fn ping(&self) -> BackendFuture<'_, Pong> {
         Box::pin(async move {
             let sent = Instant::now();
             let date = self.lease.ping().await?;

@@ -15,7 +15,7 @@ use tenure_core::wire::{
 };
 use tenure_core::{CandidateId, ElectionName, Epoch};
 
-use super::{BackendError, LeaseBackend, Renewal, Reply, SharedBackend};
+use super::{BackendError, BackendFuture, LeaseBackend, Renewal, SharedBackend};
 use crate::config::Config;
 use crate::http::{HttpClientError, HttpClients};
 use crate::store::{Call, Endpoint, Pong, StoreClient, StoreError, path};
@@ -151,7 +151,7 @@ impl LeaseBackend for HttpStore {
         other.is_some_and(|other| self.store.is_same(&other.store))
     }
 
-    fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> Reply<'_, ()> {
+    fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> BackendFuture<'_, ()> {
         Box::pin(async move {
             let lease_id = wire_id(lease_id);
             let body = MetadataRequest { lease_id, metadata };
@@ -164,11 +164,11 @@ impl LeaseBackend for HttpStore {
         })
     }
 
-    fn lease_after(&self, after: u64, wait: Duration) -> Reply<'_, Option<LeaseView>> {
+    fn lease_after(&self, after: u64, wait: Duration) -> BackendFuture<'_, Option<LeaseView>> {
         Box::pin(async move { Ok(self.store.lease_after(&self.election, after, wait).await?) })
     }
 
-    fn ping(&self) -> Reply<'_, Pong> {
+    fn ping(&self) -> BackendFuture<'_, Pong> {
         Box::pin(async move { Ok(self.store.ping().await?) })
     }
 

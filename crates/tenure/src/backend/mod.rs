@@ -53,7 +53,7 @@ pub(crate) trait LeaseBackend: Any + fmt::Debug + Send + Sync {
     }
 
     /// Replaces the leader's metadata.
-    fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> Reply<'_, ()>;
+    fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> BackendFuture<'_, ()>;
 
     /// Whether a holder can hand its lease over to a chosen candidate.
     fn can_hand_over(&self) -> bool {
@@ -62,17 +62,17 @@ pub(crate) trait LeaseBackend: Any + fmt::Debug + Send + Sync {
 
     /// The lease, when its revision is greater than `after`, or as it is after `wait`. A service
     /// without revisions answers at once with revision 0, and the observer asks again later.
-    fn lease_after(&self, after: u64, wait: Duration) -> Reply<'_, Option<LeaseView>>;
+    fn lease_after(&self, after: u64, wait: Duration) -> BackendFuture<'_, Option<LeaseView>>;
 
     /// Checks that the service answers.
-    fn ping(&self) -> Reply<'_, Pong>;
+    fn ping(&self) -> BackendFuture<'_, Pong>;
 
     /// The service's address, without secrets.
     fn address(&self) -> String;
 }
 
 /// The reply of a lease service, or the reason why there is none.
-type Reply<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
+type BackendFuture<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
 
 /// An election with the lease id that its lease is renewed under.
 type Renewal = (ElectionName, LeaseId);

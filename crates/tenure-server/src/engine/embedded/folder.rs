@@ -225,12 +225,16 @@ pub(super) fn check_file(path: &Path, log_is_empty: bool) -> Result<(), OpenErro
     let path = path.to_owned();
     let read = || -> io::Result<_> {
         let mut file = File::open(&path)?;
-        let mut start = [0; MAGIC.len()];
+        let mut start = [0; MAGIC.len() + 4];
         file.read_exact(&mut start)?;
         Ok((start, file.metadata()?.len()))
     };
     let detail = match read() {
-        Ok((start, _)) if start != *MAGIC => "it is not an SQLite database",
+        Ok((start, _)) if !start.starts_with(MAGIC) => "it is not an SQLite database",
+        // SQLite reads and does not write a file of a version that it does not know.
+        Ok(([.., write, read], _)) if !(1..=2).contains(&write) || !(1..=2).contains(&read) => {
+            "its header has an unknown version"
+        }
         // SQLite takes a page of which the end is missing for one that ends with zeros.
         Ok((_, len)) if len % PAGE as u64 != 0 && log_is_empty => "its last page is cut off",
         Ok(_) => return Ok(()),

@@ -169,13 +169,15 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
             return Ok(owner == APPLICATION_ID);
         }
         let transaction = connection.unchecked_transaction()?;
+        // SQLite checks the list of free pages only if a view is not the last of the schema, so the
+        // views come first.
         for sql in [
+            VIEWS,
             TABLES,
             term_rows::TABLE,
             batch_log::TABLE,
             deleted::TABLE,
             documents::TABLE,
-            VIEWS,
         ] {
             transaction.execute_batch(sql)?;
         }
@@ -261,6 +263,7 @@ pub(super) fn broken(path: &Path, error: &rusqlite::Error) -> OpenError {
         rusqlite::Error::SqlInputError { .. }
         | rusqlite::Error::InvalidColumnType(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::Utf8Error(..)
         | rusqlite::Error::FromSqlConversionFailure(..) => true,
         // A wrong statement is also an `SQLITE_ERROR`, if SQLite does not say where it is wrong.
         error => error.sqlite_error().is_some_and(|error| {

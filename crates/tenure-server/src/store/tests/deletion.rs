@@ -2,18 +2,24 @@
 
 use super::*;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_is_visible_only_when_it_is_durable_and_not_if_it_is_undone() {
+/// A store with one lease, which its holder has released, durably.
+async fn released() -> (Store, Script) {
     let (store, script) = held().await;
     let released = operate(&store, Operation::Release(id(1)));
     on_engine(&script, Script::commit).await;
     answer(released).await.unwrap();
+    (store, script)
+}
 
-    let delete = || {
-        let store = store.clone();
-        tokio::spawn(async move { store.delete(&key()).await })
-    };
-    let undone = delete();
+fn delete(store: &Store) -> JoinHandle<Result<(), Problem>> {
+    let store = store.clone();
+    tokio::spawn(async move { store.delete(&key()).await })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_is_visible_only_when_it_is_durable_and_not_if_it_is_undone() {
+    let (store, script) = released().await;
+    let undone = delete(&store);
     on_engine(&script, Script::batch).await;
     let read = view(&store);
     tokio::time::sleep(A_MOMENT).await;
@@ -22,7 +28,7 @@ async fn a_deletion_is_visible_only_when_it_is_durable_and_not_if_it_is_undone()
     assert_eq!(undone.await.unwrap().unwrap_err().code, Code::DiskFull);
     assert!(answer(read).await.is_ok());
 
-    let deleted = delete();
+    let deleted = delete(&store);
     on_engine(&script, Script::commit).await;
     deleted.await.unwrap().unwrap();
     assert_eq!(refusal(view(&store)).await, Code::UnknownLease);
@@ -50,15 +56,8 @@ async fn a_lease_created_again_has_epochs_above_those_of_the_deleted_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_does_not_make_retired_lease_ids_valid_again() {
-    let (store, script) = held().await;
-    let released = operate(&store, Operation::Release(id(1)));
-    on_engine(&script, Script::commit).await;
-    answer(released).await.unwrap();
-    let delete = || {
-        let store = store.clone();
-        tokio::spawn(async move { store.delete(&key()).await })
-    };
-    let deleted = delete();
+    let (store, script) = released().await;
+    let deleted = delete(&store);
     on_engine(&script, Script::commit).await;
     deleted.await.unwrap().unwrap();
     assert_eq!(refusal(view(&store)).await, Code::UnknownLease);
@@ -87,7 +86,7 @@ async fn a_deletion_does_not_make_retired_lease_ids_valid_again() {
     let released = operate(&store, Operation::Release(id(2)));
     on_engine(&script, Script::commit).await;
     answer(released).await.unwrap();
-    let deleted = delete();
+    let deleted = delete(&store);
     on_engine(&script, Script::commit).await;
     deleted.await.unwrap().unwrap();
     for number in [1, 2] {

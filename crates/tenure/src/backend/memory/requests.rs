@@ -13,7 +13,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::sync::watch;
 
 use super::MemoryStore;
-use crate::backend::{BackendError, LeaseBackend, Renewal, Reply};
+use crate::backend::{BackendError, BackendFuture, LeaseBackend, Renewal};
 use crate::config::{Config, Strategy};
 use crate::store::{LeaseView, Pong, Problem, StoreError};
 
@@ -84,7 +84,7 @@ impl LeaseBackend for MemoryBackend {
         other.is_some_and(|other| Arc::ptr_eq(&self.store, &other.store))
     }
 
-    fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> Reply<'_, ()> {
+    fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> BackendFuture<'_, ()> {
         Box::pin(async move {
             self.arrives().ok_or_else(unreachable)?;
             let operation = Operation::SetMetadata(lease_id, metadata);
@@ -99,7 +99,7 @@ impl LeaseBackend for MemoryBackend {
         !matches!(self.config.strategy, Strategy::Static)
     }
 
-    fn lease_after(&self, after: u64, wait: Duration) -> Reply<'_, Option<LeaseView>> {
+    fn lease_after(&self, after: u64, wait: Duration) -> BackendFuture<'_, Option<LeaseView>> {
         Box::pin(async move {
             let mut seen = self.store.changes.subscribe();
             let end = self.store.clock.now() + wait;
@@ -117,7 +117,7 @@ impl LeaseBackend for MemoryBackend {
         })
     }
 
-    fn ping(&self) -> Reply<'_, Pong> {
+    fn ping(&self) -> BackendFuture<'_, Pong> {
         let is_reachable = !self.store.lock().is_cut_off;
         let pong = Pong {
             round_trip: Duration::ZERO,

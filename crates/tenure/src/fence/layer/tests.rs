@@ -125,7 +125,7 @@ async fn an_unmarked_request_is_refused_unless_it_is_allowed() {
 
     let mut lenient = World::new(&layer.with_unmarked(Unmarked::Allow));
     assert_eq!(lenient.send(&[]).await.as_deref(), Ok("none"));
-    // What is marked is still fenced.
+    // A request with the marker is still fenced.
     let problem = lenient.send(&[(EPOCH_HEADER, "4")]).await.unwrap_err();
     assert_eq!(problem.code, Code::StaleEpoch);
     lenient.malformed(&[(EPOCH_HEADER, "four")]).await;

@@ -1,4 +1,4 @@
-//! Which changes must be on disk before the store answers.
+//! The changes that must be on disk before the store answers.
 
 use super::*;
 

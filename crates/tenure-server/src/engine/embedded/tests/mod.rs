@@ -155,7 +155,7 @@ fn terms(engine: &Embedded, leases: u64) -> Vec<Vec<TermRecord>> {
     (1..=leases).map(terms_of).collect()
 }
 
-/// What is left of deleted leases, by their names: the last that is said of each, unless it was made again.
+/// The retired ids of deleted leases by name: those of the last deletion, unless the lease exists again.
 fn left(loaded: &Loaded) -> Vec<(LeaseKey, Vec<LeaseId>)> {
     let mut left: BTreeMap<_, _> = loaded.deleted.iter().cloned().collect();
     for (key, ..) in &loaded.leases {
