@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_in_the_docs_are_what_comes_out() {
+    fn the_bounds_in_the_docs_are_the_calculated_ones() {
         let of = |lease, guarantee| {
             let settings = five(lease, guarantee);
             let detection = detection(&settings, DetectBy::Push);
@@ -137,12 +137,12 @@ mod tests {
         ];
         rows.iter().for_each(|row| println!("{row}"));
         for row in rows {
-            assert!(BULLY.contains(&row), "docs/bully.md should have: {row}");
+            assert!(BULLY.contains(&row), "docs/bully.md lacks the row: {row}");
         }
     }
 
     #[test]
-    fn the_detection_times_in_the_docs_are_what_comes_out() {
+    fn the_detection_times_in_the_docs_are_the_calculated_ones() {
         let settings = five(15, GroupGuarantee::BestEffort);
         for by in DetectBy::ALL {
             let detection = detection(&settings, by);
@@ -158,7 +158,11 @@ mod tests {
                 let name = format!("`{}`", by.name());
                 line.ends_with(&row) && line.contains(&name)
             });
-            assert!(line.is_some(), "docs/detectors.md, {}: {row}", by.name());
+            assert!(
+                line.is_some(),
+                "docs/detectors.md lacks the row of {}: {row}",
+                by.name()
+            );
         }
     }
 }

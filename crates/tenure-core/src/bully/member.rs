@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_priority_is_better_and_equals_go_by_number() {
+    fn a_lower_priority_is_better_and_equal_ones_are_ordered_by_node_id() {
         let members = of(&[(1, 50), (2, 10), (3, 10)]).unwrap();
         let ids: Vec<u32> = members.iter().map(|id| id.0).collect();
         assert_eq!(ids, [2, 3, 1]);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_memberships_are_refused_with_what_is_wrong() {
+    fn impossible_memberships_are_refused_with_the_reason() {
         assert_eq!(
             of(&[]).unwrap_err().to_string(),
             "an election must have 1 to 31 members and this one has 0"
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quorum_is_asked_for_from_three_on_and_odd_sizes_pass_without_a_warning() {
+    fn a_quorum_is_the_default_from_three_members_on_and_odd_sizes_have_no_warning() {
         for (members, majority, guarantee, warned) in [
             (1, 1, GroupGuarantee::BestEffort, false),
             (2, 2, GroupGuarantee::BestEffort, true),

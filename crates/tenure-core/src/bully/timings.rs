@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_what_the_derivation_gives() {
+    fn the_defaults_equal_the_derived_values() {
         let term = TermTimings::default();
         let derived = GroupTimings::new(term, &GroupTimingsOptions::default());
         assert_eq!(derived, Ok(GroupTimings::default()));
