@@ -65,7 +65,7 @@ fn to(id: u32, message: QuorumMessage) -> Output<PeerEffect> {
 }
 
 #[test]
-fn a_vote_leaves_only_after_it_is_on_disk() {
+fn a_vote_leaves_when_it_is_on_disk_and_not_before() {
     let mut node = member_of(3, 3, HardState::default());
     drain(&mut node);
     let epoch = epoch(7_000);
@@ -109,7 +109,7 @@ fn a_member_that_restarts_keeps_its_promise_for_a_lease_duration() {
 }
 
 #[test]
-fn a_member_that_restarts_with_a_shorter_lease_keeps_its_promise_for_the_longer_one() {
+fn a_member_that_restarts_with_a_shorter_lease_keeps_to_the_longer_one() {
     let mut node = member_of(3, 3, HardState::default());
     drain(&mut node);
     let halt = |epoch| QuorumMessage::RequestVote { epoch };
