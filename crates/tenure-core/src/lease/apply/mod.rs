@@ -11,7 +11,7 @@ use crate::{CandidateId, Epoch, Instant, UnixMillis};
 /// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The change of the lease.
+    /// The change that the operation made to the lease.
     pub change: Change,
     /// Whether the record must be on disk before the store sends any answer that depends on it.
     ///

@@ -1,4 +1,4 @@
-//! The effect of each operation on a lease, with a clock that the test sets.
+//! The effect of each operation on a lease. The test sets the clock.
 
 mod table;
 
