@@ -232,7 +232,7 @@ fn explored(unchecked: bool) -> impl Checker<Connections> {
 }
 
 #[test]
-fn a_client_that_was_told_of_its_grant_keeps_the_lease_in_every_order_of_events() {
+fn a_client_with_an_answer_that_it_holds_the_lease_keeps_it_in_every_order_of_events() {
     let explored = explored(false);
     std::println!("{} states", explored.unique_state_count());
     explored.assert_properties();
