@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn epochs_increase_at_any_wall_clock_time(last in 0..Epoch::MAX.get(), wall: u64) {
+        fn epochs_increase_whatever_the_wall_clock_does(last in 0..Epoch::MAX.get(), wall: u64) {
             let next = after(last, wall).unwrap();
             prop_assert!(last < next && next <= Epoch::MAX.get());
         }
