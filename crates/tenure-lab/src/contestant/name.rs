@@ -66,11 +66,11 @@ impl Algorithm {
 impl fmt::Display for DetectorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Of(by) = self else {
-            return f.write_str("an attendance list that goes round");
+            return f.write_str("an attendance list that passes around a ring");
         };
         f.write_str(match by {
-            DetectBy::OnDemand => "asks when it is asked, with a down list",
-            DetectBy::Pull => "asks at an interval",
+            DetectBy::OnDemand => "pings on demand, with a down list",
+            DetectBy::Pull => "pings at an interval",
             DetectBy::PushFixed => "heartbeats, fixed timeout",
             DetectBy::Push => "heartbeats, Chen's deadline",
             DetectBy::Phi => "heartbeats, phi accrual",
