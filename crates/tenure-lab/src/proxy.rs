@@ -137,8 +137,9 @@ impl Proxy {
         self.link(late(requests), late(replies));
     }
 
-    /// Gives requests and replies the latency and the loss of these links. After a loss the connection
-    /// hangs until its client closes it. Messages of a connection are never repeated and stay in order.
+    /// Gives requests and replies the latency and the loss of these links. After a loss the
+    /// connection hangs until its client closes it. Messages of a connection are never repeated and
+    /// stay in order.
     pub fn link(&self, requests: Link, replies: Link) {
         let mut state = lock(&self.state);
         (state.requests, state.replies) = (requests, replies);

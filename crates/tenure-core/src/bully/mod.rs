@@ -3,8 +3,8 @@
 //! large enough.
 //!
 //! [`PeerCandidate`] is one member, a pure state machine (see
-//! [`ElectionMachine`](crate::ElectionMachine) for the order of calls). Its inputs are [`PeerInput`],
-//! its effects [`PeerEffect`].
+//! [`ElectionMachine`](crate::ElectionMachine) for the order of calls). Its inputs are
+//! [`PeerInput`], and its effects are [`PeerEffect`].
 //!
 //! It runs one of two machines, depending on its [`GroupGuarantee`]. With
 //! [`GroupGuarantee::Quorum`], the default from three members on, a member leads only with the

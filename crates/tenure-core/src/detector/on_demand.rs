@@ -14,8 +14,8 @@ use crate::{Instant, NodeId};
 ///
 /// A question about a node that is not listed sends a ping and waits for the timeout. A node that
 /// does not answer goes on the **down list**, and the next question about it is answered at once. A
-/// node that starts sends a recovery notice to all others, which remove it from their lists. A watch
-/// asks about its node at the interval `poll`.
+/// node that starts sends a recovery notice to all others, which remove it from their lists. A
+/// watch asks about its node at the interval `poll`.
 ///
 /// In the papers, an entry stays on the list until the recovery notice arrives. If the notice is
 /// lost, the node counts as down for ever. Therefore this detector answers from an entry only while
@@ -28,9 +28,9 @@ use crate::{Instant, NodeId};
 ///   whose entry is not fresh; 2 per recovery notice.
 /// - Recovery when all notices are lost: the next question after `fresh` pings the node again.
 ///
-/// Source: S.-H. Park, "An Election Algorithm with Failure Detectors in Distributed Systems" (2008),
-/// section 2.2, and section 3 of "An Efficient Coordinator Election Algorithm in Synchronous
-/// Distributed Systems" (2004) by the same author.
+/// Source: S.-H. Park, "An Election Algorithm with Failure Detectors in Distributed Systems"
+/// (2008), section 2.2, and section 3 of "An Efficient Coordinator Election Algorithm in
+/// Synchronous Distributed Systems" (2004) by the same author.
 #[derive(Debug)]
 pub struct OnDemand {
     table: PeerTable,

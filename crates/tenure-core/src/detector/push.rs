@@ -32,8 +32,8 @@ pub(super) const RENEWALS: u32 = 3;
 /// - Messages: 1 per interval and watch, and 3 per lifetime for the subscription.
 /// - A mistake requires that all heartbeats within the margin are lost or late.
 ///
-/// Source: the "I'm alive" variant in section 2.2 of S.-H. Park, "An Election Algorithm with Failure
-/// Detectors in Distributed Systems" (2008).
+/// Source: the "I'm alive" variant in section 2.2 of S.-H. Park, "An Election Algorithm with
+/// Failure Detectors in Distributed Systems" (2008).
 #[derive(Debug)]
 pub struct Push<E: Estimator> {
     table: PeerTable,
@@ -185,7 +185,7 @@ impl<E: Estimator> Push<E> {
         }
     }
 
-    /// The requested interval and lifetime are limited to the allowed range, because the subscriber
+    /// Adds a subscription. Limits its interval and lifetime to the allowed range: the subscriber
     /// may run another version.
     fn subscribe(&mut self, now: Instant, from: NodeId, interval: Duration, lifetime: Duration) {
         let mut subscription = Subscription {

@@ -61,8 +61,8 @@ impl FromStr for LeaseId {
     }
 }
 
-/// The text is not a UUID, or it is the nil UUID (an unset variable). The message does not quote the
-/// text, because it may be a mistyped secret.
+/// The text is not a UUID, or it is the nil UUID (an unset variable). The message does not quote
+/// the text, because it may be a mistyped secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a lease id must be a UUID such as 6f1c9a64-3a52-4c0e-9d43-0d7f5b1f2a10, and not the nil UUID"

@@ -2,8 +2,8 @@
 //! and [`Lease`] is a record with its waiting queue. All stores, tests and simulations use these
 //! types.
 //!
-//! The states and operations are those of Azure Blob leases, as the service documents them. [`Rules`]
-//! lists the differences:
+//! The states and operations are those of Azure Blob leases, as the service documents them.
+//! [`Rules`] lists the differences:
 //!
 //! ```text
 //!               acquire                 break                  time

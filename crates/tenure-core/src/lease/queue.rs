@@ -101,7 +101,7 @@ impl<T> Queue<T> {
         });
     }
 
-    /// Whether no request waits, and no grant can be given back.
+    /// Returns whether no request waits and no grant can be given back.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.unconfirmed.is_none()
     }

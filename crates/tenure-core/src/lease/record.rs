@@ -52,7 +52,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// The end of the term, if it has not ended yet and is not infinite.
+    /// Returns the end of the term, if it has not ended yet and is not infinite.
     pub(super) const fn end(self) -> Option<Instant> {
         match self {
             Self::Leased { expires } => expires,

@@ -1,5 +1,5 @@
-//! At any instant at most one task runs. A task whose process was frozen during its term does not count:
-//! receivers refuse its writes by their epochs.
+//! At any instant at most one task runs. A task whose process was frozen during its term does not
+//! count: receivers refuse its writes by their epochs.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! A page with the results of a comparison: one HTML file with plots and without external resources.
+//! A page with the results of a comparison: one HTML file with plots and without external
+//! resources.
 //!
 //! All its content, including the sentences, follows from the measurements.
 

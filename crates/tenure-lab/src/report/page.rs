@@ -130,8 +130,8 @@ impl Report {
         )
     }
 
-    /// A failover after a crash waits for the lease, so contestants with different leases are not
-    /// comparable.
+    /// Describes the lease durations. A failover after a crash waits for the lease, so contestants
+    /// with different leases are not comparable.
     fn lease_durations(&self) -> String {
         if self.leases.is_empty() {
             return String::new();

@@ -8,8 +8,8 @@ use crate::fault::{Fault, Target};
 use crate::names::{self, UnknownName};
 use crate::sim::{Latency, Link};
 
-/// A scenario. All hosts start at once, the faults begin a minute later, and the run ends two minutes
-/// after that.
+/// A scenario. All hosts start at once, the faults begin a minute later, and the run ends two
+/// minutes after that.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// Its name on the command line and in tables.

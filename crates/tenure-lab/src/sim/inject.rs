@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// The process exits by itself.
+    /// Ends a process that exits by itself.
     pub(super) fn exit(&mut self, node: NodeId) {
         // Its pending writes still reach the disk.
         let disk = &mut host_of(&mut self.hosts, node).disk;

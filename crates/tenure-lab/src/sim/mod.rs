@@ -1,4 +1,5 @@
-//! A discrete-event simulation of hosts with clocks, disks and tasks, and of the network between them.
+//! A discrete-event simulation of hosts with clocks, disks and tasks, and of the network between
+//! them.
 //!
 //! A host runs a [`Process`]: a state machine of `tenure_core` with a minimal driver, a store, or a
 //! baseline. Time is virtual: a [`World`] advances from one event to the next. All randomness comes

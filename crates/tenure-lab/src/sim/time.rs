@@ -50,8 +50,8 @@ const WALL_AT_BEGINNING: u64 = 1_700_000_000_000;
 
 const MILLION: i128 = 1_000_000;
 
-/// The clocks of a host: a monotonic one, which may be too fast or too slow, and a wall clock, which
-/// may be set.
+/// The clocks of a host: a monotonic one, which may be too fast or too slow, and a wall clock,
+/// which may be set.
 #[derive(Clone, Debug)]
 pub struct Clock {
     /// The last moment at which the rate changed, in true time and by this clock.

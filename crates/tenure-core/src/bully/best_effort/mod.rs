@@ -13,8 +13,8 @@
 //! ```
 //!
 //! From any state a member goes to *waiting* when it accepts an election: by a better organiser's
-//! `Halt`, or by the `Norm` of a leader that it joins. The papers call the states Elec1, Elec2, Wait
-//! and Norm.
+//! `Halt`, or by the `Norm` of a leader that it joins. The papers call the states Elec1, Elec2,
+//! Wait and Norm.
 //!
 //! **Why two members do not lead at once, while no message outlives the detection of its sender's
 //! crash.** An organiser stops the worse members *in the order of their ranks*. So of two

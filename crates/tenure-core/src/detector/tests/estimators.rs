@@ -132,7 +132,7 @@ fn windows_are_bounded_and_drop_old_samples() {
     }
 }
 
-/// Node 2 acknowledges the recovery of this node.
+/// Returns the detector after node 2 has acknowledged the recovery of this node.
 fn acknowledged(mut detector: Box<dyn Detector>, now: Instant) -> Box<dyn Detector> {
     let incarnation = Incarnation(1);
     let ack = DetectorInput::Message {

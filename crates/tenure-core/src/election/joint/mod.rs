@@ -1,8 +1,8 @@
 //! Election by a lease and among peers at once, which lets a group change from one strategy to the
 //! other without a pause.
 //!
-//! [`Joint`] leads only while its [`LeaseCandidate`] holds the lease *and* its [`PeerCandidate`] leads
-//! among the peers.
+//! [`Joint`] leads only while its [`LeaseCandidate`] holds the lease *and* its [`PeerCandidate`]
+//! leads among the peers.
 //!
 //! ```text
 //!          campaign          elected among peers        granted under the same epoch

@@ -340,8 +340,8 @@ fn grantable(
     Ok(())
 }
 
-/// Checks whether the lease may be deleted at `now`: it is free, and no lock delay or reservation is
-/// running.
+/// Checks whether the lease may be deleted at `now`: it is free, and no lock delay or reservation
+/// is running.
 ///
 /// The caller must keep its greatest epoch after the deletion, and for some time the ids of its
 /// ended terms: see [`Record::deleted`].

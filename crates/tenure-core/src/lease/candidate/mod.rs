@@ -1,9 +1,9 @@
 //! A candidate that competes for a lease. It decides when to send requests, and whether it leads
 //! *at a given time*.
 //!
-//! [`LeaseCandidate`] is a pure state machine (see [`ElectionMachine`](crate::ElectionMachine) for the
-//! In addition to the calls of all machines, it has the commands [`LeaseCandidate::campaign_with`]
-//! and [`LeaseCandidate::renew_early`].
+//! [`LeaseCandidate`] is a pure state machine (see [`ElectionMachine`](crate::ElectionMachine) for
+//! the order of calls). In addition to the calls of all machines, it has the commands
+//! [`LeaseCandidate::campaign_with`] and [`LeaseCandidate::renew_early`].
 //!
 //! ```text
 //!           campaign           granted             resigned, task ended, lost

@@ -66,7 +66,7 @@ impl<W> Default for Lease<W> {
 }
 
 impl<W> Lease<W> {
-    /// The record of the lease.
+    /// Returns the record of the lease.
     #[must_use]
     pub const fn record(&self) -> &Record {
         &self.record
@@ -80,13 +80,13 @@ impl<W> Lease<W> {
         self.confirm();
     }
 
-    /// The number of waiting requests.
+    /// Returns the number of waiting requests.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.queue.as_ref().map_or(0, |queue| queue.waiting.len())
     }
 
-    /// Whether a request waits under this lease id.
+    /// Returns whether a request waits under this lease id.
     #[must_use]
     pub fn is_waiting(&self, lease_id: LeaseId) -> bool {
         let queue = self.queue.as_ref();
@@ -100,8 +100,8 @@ impl<W> Lease<W> {
         self.record.has_lapsed(now) || (self.waiting() > 0 && self.record.held(now).is_none())
     }
 
-    /// Takes the next step that is due: ends a term whose time is over, or grants a free lease to the
-    /// first request in the queue that may have it. Returns `None` if no step is due.
+    /// Takes the next step that is due: ends a term whose time is over, or grants a free lease to
+    /// the first request in the queue that may have it. Returns `None` if no step is due.
     ///
     /// It skips requests for which `is_gone` returns `true`, because their clients have
     /// disconnected. This is an optimisation: [`give_back`](Self::give_back) would release such a
@@ -163,15 +163,15 @@ impl<W> Lease<W> {
     }
 
     /// Adds a request to the queue, behind all requests of its priority. A request with a lease id
-    /// that already waits replaces the earlier request, which is returned, and keeps its position if
-    /// the priority is the same.
+    /// that already waits replaces the earlier request, which is returned, and keeps its position
+    /// if the priority is the same.
     pub fn wait(&mut self, priority: Priority, waiting: Waiting<W>) -> Option<Waiting<W>> {
         let queue = self.queue.get_or_insert_default();
         queue.join(priority, waiting)
     }
 
-    /// Removes the request with this number from the queue. Returns `None` if it does not wait: it was
-    /// granted, or a later request with the same lease id has replaced it.
+    /// Removes the request with this number from the queue. Returns `None` if it does not wait: it
+    /// was granted, or a later request with the same lease id has replaced it.
     pub fn leave(&mut self, lease_id: LeaseId, number: RequestNumber) -> Option<Waiting<W>> {
         let queue = self.queue.as_mut()?;
         let left = queue.leave(lease_id, |waiting| waiting.number == number);

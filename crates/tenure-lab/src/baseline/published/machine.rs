@@ -170,7 +170,7 @@ impl Published {
         std::mem::take(&mut self.to_send)
     }
 
-    /// The published figure never increments the number of an election.
+    /// Begins stage 1. The published figure never increments the number of an election.
     fn stage_1(&mut self) {
         self.status = PublishedStatus::Elec1;
         self.down.clear();

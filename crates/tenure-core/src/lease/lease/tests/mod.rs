@@ -45,7 +45,7 @@ fn poll(lease: &mut Lease<()>, now: Instant) -> Option<Due<()>> {
     lease.poll(now, UnixMillis::new(0), &Rules::NATIVE, |()| false)
 }
 
-/// Client 1 holds the lease, and clients 2 and 3 wait with requests of these numbers.
+/// Creates a lease that client 1 holds, while clients 2 and 3 wait with these request numbers.
 fn contended() -> Lease<()> {
     let mut lease = Lease::default();
     lease.apply(&acquire(1), at(0), &Rules::NATIVE).unwrap();
