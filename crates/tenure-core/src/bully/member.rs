@@ -137,15 +137,15 @@ impl Membership {
         match guarantee {
             GroupGuarantee::BestEffort if members == 1 => None,
             GroupGuarantee::BestEffort => Some(format!(
-                "without a quorum each part of a parted network may have its own leader ({members} members)"
+                "without a quorum each part of a partitioned network may have its own leader ({members} members)"
             )),
             GroupGuarantee::Quorum if members == 2 => Some(
-                "with 2 members and a quorum there is no leader while one is away; add a third member"
+                "with 2 members and a quorum there is no leader while one is down; add a third member"
                     .into(),
             ),
             // A group with one member fewer would tolerate the same number of failures.
             GroupGuarantee::Quorum if members.is_multiple_of(2) => Some(format!(
-                "{members} members tolerate the loss of {tolerated}, as {} would; take an odd number",
+                "{members} members tolerate the loss of {tolerated}, as many as {} would; use an odd number",
                 members - 1
             )),
             GroupGuarantee::Quorum => None,
@@ -169,7 +169,7 @@ pub enum MembershipError {
     },
     /// Two members have the same node id, so they would vote as one.
     #[error(
-        "member {id} is there twice, with the priorities {} and {}; ids must be unique",
+        "member {id} is listed twice, with the priorities {} and {}; ids must be unique",
         priorities.0, priorities.1
     )]
     Twice {
@@ -212,7 +212,7 @@ mod tests {
         );
         assert_eq!(
             of(&[(7, 1), (8, 1), (7, 2)]).unwrap_err().to_string(),
-            "member 7 is there twice, with the priorities 1 and 2; ids must be unique"
+            "member 7 is listed twice, with the priorities 1 and 2; ids must be unique"
         );
         let many: Vec<_> = (0..32).map(|id| (id, 0)).collect();
         assert!(matches!(

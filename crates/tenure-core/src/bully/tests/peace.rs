@@ -262,7 +262,7 @@ impl World {
                 },
                 detector::DetectorOutput::Suspected(node) => PeerInput::Suspected(node),
                 detector::DetectorOutput::Trusted(node) => PeerInput::Alive(node),
-                detector::DetectorOutput::Restarted(..) => unreachable!("nobody restarts"),
+                detector::DetectorOutput::Restarted(..) => unreachable!("no member restarts"),
             };
             place.node.handle_message(now, input, &mut Middle);
         }

@@ -283,8 +283,8 @@ impl Joint {
             Phase::Elected { since, .. } if now >= *since + self.timings.renew_deadline() => {
                 let pause = random.jitter(self.timings.lease_duration());
                 let why = format!(
-                    "elected among the peers, and the store has given no lease for {:?}; standing \
-                     aside for {pause:.1?}",
+                    "the peers elected this candidate, but the store granted no lease for {:?}; \
+                     pausing for {pause:.1?}",
                     self.timings.renew_deadline()
                 );
                 let retrying = JointEffect::Store(LeaseEffect::Retrying(why));

@@ -289,7 +289,7 @@ impl Model for Environment {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(
-                "all who have a leader have the same one",
+                "all nodes that have a leader have the same one",
                 |_, state: &State| state.agrees(),
             ),
             Property::sometimes("a leader is elected", |_, state: &State| state.elected()),
@@ -416,7 +416,7 @@ fn as_published_a_crash_and_a_restart_separate_three_members_for_ever() {
 
     // The model checker, which does not use `explore`, finds the same violation in the same model.
     let checker = environment.checker().spawn_bfs().join();
-    checker.assert_any_discovery("all who have a leader have the same one");
+    checker.assert_any_discovery("all nodes that have a leader have the same one");
 }
 
 #[test]
