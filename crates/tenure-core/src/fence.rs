@@ -7,8 +7,8 @@ use crate::Epoch;
 /// Admits an epoch that is at least the greatest epoch seen so far, and refuses a smaller one. A
 /// gate serves one election, on any number of threads, without a lock.
 ///
-/// It protects only the data that is written after a call of [`admit`](Self::admit), and it loses
-/// its state at a restart. **Store the epoch with the data**, and start the gate from it.
+/// It protects only the writes that call [`admit`](Self::admit) first, and it loses its state at a
+/// restart. **Store the epoch with the data**, and start the gate from it.
 ///
 /// A gate orders epochs, not the writes that follow. To make the check and the write one step, call
 /// the gate while you hold the lock of the write:

@@ -14,7 +14,7 @@ pub struct GroupTimingsOptions {
     /// but at most a quarter of the renew interval. A longer lifetime tolerates slower networks and
     /// disks; a shorter one makes elections faster.
     pub message_lifetime: Option<Duration>,
-    /// How long a better member must have followed a working leader before it replaces it, if it is
+    /// How long a better member must have followed a working leader before it takes over, if it is
     /// configured to do so. Default: 30 s, or the lease duration if that is longer. A longer time
     /// makes a member that restarts often less disruptive.
     pub hold_down: Option<Duration>,
@@ -103,7 +103,7 @@ impl GroupTimings {
         self.message_lifetime
     }
 
-    /// Returns how long a better member must have followed a working leader before it replaces it.
+    /// Returns how long a better member must have followed a working leader before it takes over.
     #[must_use]
     pub const fn hold_down(&self) -> Duration {
         self.hold_down

@@ -92,15 +92,15 @@ pub struct Reservation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It is free: it was never granted, or it was released.
+    /// The lease is free: it was never granted, or it was released.
     Available,
-    /// A candidate holds it.
+    /// A candidate holds the lease.
     Leased,
-    /// A candidate still holds it, and a break is in progress.
+    /// A candidate still holds the lease, and a break is in progress.
     Breaking,
-    /// A break ended it.
+    /// A break ended the term.
     Broken,
-    /// Its holder did not renew in time.
+    /// The holder did not renew in time.
     Expired,
 }
 

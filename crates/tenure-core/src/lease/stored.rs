@@ -26,15 +26,15 @@ pub struct Stored {
 /// The state of a lease on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredState {
-    /// It is free.
+    /// The lease is free.
     Available,
-    /// A candidate holds it.
+    /// A candidate holds the lease.
     Leased,
-    /// A candidate holds it, and a break is in progress with this full period.
+    /// A candidate holds the lease, and a break is in progress with this full period.
     Breaking(Duration),
-    /// A break ended it.
+    /// A break ended the term.
     Broken,
-    /// It expired.
+    /// The lease expired.
     Expired,
 }
 

@@ -15,9 +15,9 @@ pub struct Applied {
     pub change: Change,
     /// Whether the record must be on disk before the store sends any answer that depends on it.
     ///
-    /// A change that only moves the start of a duration need not be durable: after a restart the
-    /// full duration on disk of every held lease starts again at the restart, so a lost renewal
-    /// cannot end the lease early.
+    /// A change that only moves the start of a duration need not be durable: after a restart,
+    /// every held lease counts as renewed at the restart, for its full duration on disk, so a lost
+    /// renewal cannot end the lease early.
     pub durable: bool,
 }
 
