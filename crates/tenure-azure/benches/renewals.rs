@@ -128,7 +128,7 @@ fn put(target: &str, headers: &str) -> String {
     format!("PUT {target} HTTP/1.1\r\nhost: bench\r\ncontent-length: 0\r\n{headers}\r\n")
 }
 
-/// A whole request.
+/// Returns a whole request.
 fn renewal(client: Client, number: u64) -> Vec<u8> {
     if let Client::Native = client {
         let body = proof(number);

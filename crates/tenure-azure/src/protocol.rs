@@ -1,7 +1,7 @@
 //! The common part of client and server of the Azure Blob lease protocol: names and signatures.
 //!
-//! From "Authorize with Shared Key" and "Naming and referencing containers, blobs, and metadata" of the
-//! Azure Storage REST API.
+//! From "Authorize with Shared Key" and "Naming and referencing containers, blobs, and metadata" of
+//! the Azure Storage REST API.
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
@@ -75,18 +75,19 @@ const SIGNED_HEADERS: [&str; 11] = [
 const CONTENT_LENGTH: &str = "content-length";
 const DATE: &str = "date";
 
-/// Before this version of the service a `Content-Length` of 0 is signed as `0`, and from it on as nothing.
+/// Before this version of the service a `Content-Length` of 0 is signed as `0`, and from it on as
+/// nothing.
 const LENGTH_CHANGED: &[u8] = b"2015-02-21";
 
-/// Whether an account may have this name: 3 to 24 lower-case letters and digits.
+/// Returns whether an account may have this name: 3 to 24 lower-case letters and digits.
 #[must_use]
 pub fn is_account(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     (3..=24).contains(&name.len()) && name.bytes().all(allowed)
 }
 
-/// Whether a container may have this name: 3 to 63 lower-case letters, digits and single hyphens between
-/// them, or one of the service's own.
+/// Returns whether a container may have this name: 3 to 63 lower-case letters, digits and single
+/// hyphens between them, or one of the service's own.
 #[must_use]
 pub fn is_container(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -98,16 +99,16 @@ pub fn is_container(name: &str) -> bool {
             && !name.contains("--"))
 }
 
-/// Whether a blob may have this name: 1 to [`MAX_BLOB_NAME`] characters.
+/// Returns whether a blob may have this name: 1 to [`MAX_BLOB_NAME`] characters.
 #[must_use]
 pub fn is_blob(name: &str) -> bool {
     (1..=MAX_BLOB_NAME).contains(&name.chars().count())
 }
 
-/// The text that a Shared Key of this account signs: the request as it is on the wire, without
-/// normalisation. `path` is that of the URL, with its escapes. `order` is the order of the `x-ms-*`
-/// headers, usually that of [`collate`]; repeated ones are joined by commas. `query` are the query's
-/// names, in lower case, and values, both decoded.
+/// Returns the text that a Shared Key of this account signs: the request as it is on the wire,
+/// without normalisation. `path` is that of the URL, with its escapes. `order` is the order of the
+/// `x-ms-*` headers, usually that of [`collate`]; repeated ones are joined by commas. `query` are
+/// the query's names, in lower case, and values, both decoded.
 #[must_use]
 pub fn text_to_sign<'a>(
     method: &str,
@@ -159,8 +160,8 @@ pub fn text_to_sign<'a>(
     text
 }
 
-/// The service's order of names: hyphens count only where nothing else differs, and `_` comes before
-/// digits, digits before letters.
+/// Returns the service's order of names: hyphens count only where nothing else differs, and `_`
+/// comes before digits, digits before letters.
 #[must_use]
 pub fn collate(a: &str, b: &str) -> Ordering {
     let weight = |byte: u8| match byte {

@@ -59,7 +59,7 @@ pub enum AskError {
 }
 
 impl PeersClient {
-    /// A client for these members of this group.
+    /// Creates a client for these members of this group.
     ///
     /// # Errors
     ///
@@ -120,8 +120,8 @@ impl PeersClient {
     }
 }
 
-/// The leader on which these members agree, and its epoch: the leader says that it leads, no other
-/// member does, all answers name it, and in a group with a quorum a majority has answered.
+/// Returns the leader on which these members agree, and its epoch: the leader says that it leads,
+/// no other member does, all answers name it, and in a group with a quorum a majority has answered.
 #[must_use]
 pub fn agreement(asked: &[Asked]) -> Option<(NodeId, Epoch)> {
     let views = || asked.iter().filter_map(|asked| asked.view.as_ref().ok());
@@ -163,9 +163,9 @@ pub(crate) fn watch_members(
     Ok(receiver)
 }
 
-/// The state of the election in these answers: the leader with the greatest epoch that leads by its
-/// own answer, or, if it has not answered, by the answers of others. In a group with a quorum fewer
-/// answers than a majority tell nothing.
+/// Returns the state of the election in these answers: the leader with the greatest epoch that
+/// leads by its own answer, or, if it has not answered, by the answers of others. In a group with a
+/// quorum fewer answers than a majority tell nothing.
 fn observed(asked: &[Asked]) -> Observed {
     let views: Vec<&PeerView> = asked
         .iter()

@@ -50,11 +50,12 @@ impl Candidate {
     /// If the leader is known, the header [`EPOCH_HEADER`] has its epoch, and [`LEADER_HEADER`] its
     /// address, if its metadata have one under [`ADDRESS`]: a `HEAD` is enough for both.
     ///
-    /// **200 means that this process leads at this instant**, by its own clock alone. Another leader is
-    /// known from watching the election: a hint that may be late.
+    /// **200 means that this process leads at this instant**, by its own clock alone. Another
+    /// leader is known from watching the election: a hint that may be late.
     ///
-    /// The router does not keep the candidate alive: `/readyz` fails after it is dropped. If a service
-    /// has routes of these names, nest it: `Router::new().nest("/tenure", candidate.router())`.
+    /// The router does not keep the candidate alive: `/readyz` fails after it is dropped. If a
+    /// service has routes of these names, nest it: `Router::new().nest("/tenure",
+    /// candidate.router())`.
     ///
     /// # Panics
     ///

@@ -9,9 +9,9 @@ use tokio::signal::unix::{SignalKind, signal};
 /// `kill`, or SIGINT, as from Ctrl-C. Use it as the `shutdown` of a [`Candidate`](crate::Candidate)
 /// that lives as long as its process: the task ends, and then the lease is released.
 ///
-/// How long that takes: a leader's task has its stop grace, and the release of the lease has a timeout
-/// (5 s in all with a store that does not answer and a task that stops at once); a candidate that does
-/// not lead needs up to 1 s.
+/// How long that takes: a leader's task has its stop grace, and the release of the lease has a
+/// timeout (5 s in all with a store that does not answer and a task that stops at once); a
+/// candidate that does not lead needs up to 1 s.
 ///
 /// From this call on, and not only while it is awaited, the two signals do not end the process by
 /// themselves, even after this is dropped. All of these futures in one process receive a signal.

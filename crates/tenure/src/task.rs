@@ -16,7 +16,7 @@ use std::error::Error;
     note = "`E` may be an error type, `anyhow::Error`, `Box<dyn Error + Send + Sync>`, `String` or `&str`"
 )]
 pub trait TaskResult: Send + sealed::Sealed + 'static {
-    /// The error with its causes, if the task failed.
+    /// Returns the error with its causes, if the task failed.
     ///
     /// # Errors
     ///
@@ -45,8 +45,8 @@ mod sealed {
     impl<E> Sealed for Result<(), E> {}
 }
 
-/// An error with its causes, as in `can't read the ledger: no such file`. A cause that the text
-/// before it contains already is left out.
+/// Creates an error with its causes, as in `can't read the ledger: no such file`. A cause that the
+/// text before it contains already is left out.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

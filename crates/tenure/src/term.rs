@@ -81,7 +81,7 @@ impl TermState {
             .store(nanos(valid_until), Ordering::Release);
     }
 
-    /// The time until `deadline`, which is [`Self::valid_until`] or [`Self::stop_by`].
+    /// Returns the time until `deadline`, which is [`Self::valid_until`] or [`Self::stop_by`].
     pub(crate) fn until(&self, deadline: &AtomicU64) -> Duration {
         Instant::from_nanos(deadline.load(Ordering::Acquire)).since(self.clock.now())
     }

@@ -42,8 +42,8 @@ impl Drop for TermGuard {
     }
 }
 
-/// Runs a leader's task until it ends or the term aborts it. Wherever this stops, the task is dropped
-/// before the guard: the task is gone before the driver learns it.
+/// Runs a leader's task until it ends or the term aborts it. Wherever this stops, the task is
+/// dropped before the guard: the task is gone before the driver learns it.
 pub(crate) async fn run_task(
     task: impl Future<Output: TaskResult>,
     mut guard: TermGuard,

@@ -11,7 +11,7 @@ use tenure::{Candidate, Config, NodeId};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A lease of two seconds, so that members elect soon.
+/// Creates a lease of two seconds, so that members elect soon.
 fn config(strategy: Strategy) -> Config {
     let config = Config::new("tests/in-code".parse().unwrap())
         .with_metadata([("address".to_owned(), "http://leader".to_owned())].into())

@@ -33,7 +33,8 @@ enum Credential {
 }
 
 impl AzureAccount {
-    /// An account with one of its keys, in base64. The key allows every operation in the account.
+    /// Creates an account with one of its keys, in base64. The key allows every operation in the
+    /// account.
     ///
     /// # Errors
     ///
@@ -48,9 +49,9 @@ impl AzureAccount {
         Ok(Self { url, credential })
     }
 
-    /// An account with a shared access signature: the part after the `?` of the URL that the
-    /// service gave, such as `sv=2022-11-02&sr=c&sp=rcw&se=2027-01-01&sig=...`. It must grant read
-    /// (`r`) and write (`w`), and create (`c`) unless the blob exists. The URL is that of the
+    /// Creates an account with a shared access signature: the part after the `?` of the URL that
+    /// the service gave, such as `sv=2022-11-02&sr=c&sp=rcw&se=2027-01-01&sig=...`. It must grant
+    /// read (`r`) and write (`w`), and create (`c`) unless the blob exists. The URL is that of the
     /// account's blob service, as for [`with_url`](Self::with_url).
     ///
     /// # Errors
@@ -73,9 +74,10 @@ impl AzureAccount {
         Ok(Self { url, credential })
     }
 
-    /// The account of a connection string, as the portal and the SDKs show it: `AccountName` with
-    /// `AccountKey`, or `SharedAccessSignature`; `BlobEndpoint`, or `DefaultEndpointsProtocol` and
-    /// `EndpointSuffix`; or `UseDevelopmentStorage=true` for an emulator on this machine, at port
+    /// Creates the account of a connection string, as the portal and the SDKs show it:
+    /// `AccountName` with `AccountKey`, or `SharedAccessSignature`; `BlobEndpoint`, or
+    /// `DefaultEndpointsProtocol` and `EndpointSuffix`; or `UseDevelopmentStorage=true` for an
+    /// emulator on this machine, at port
     /// 10000. Settings of other services are ignored.
     ///
     /// # Errors
@@ -118,8 +120,8 @@ impl AzureAccount {
         }
     }
 
-    /// The same account at another URL, with the account in the path unless it is part of the host
-    /// name, such as `http://127.0.0.1:7400/devstoreaccount1`. Default:
+    /// Creates the same account at another URL, with the account in the path unless it is part of
+    /// the host name, such as `http://127.0.0.1:7400/devstoreaccount1`. Default:
     /// `https://ACCOUNT.blob.core.windows.net`.
     ///
     /// # Errors
@@ -130,7 +132,7 @@ impl AzureAccount {
         Ok(Self { url, ..self })
     }
 
-    /// The URL of an account's blob service in Azure's public cloud.
+    /// Returns the URL of an account's blob service in Azure's public cloud.
     ///
     /// # Errors
     ///
@@ -140,12 +142,14 @@ impl AzureAccount {
         Ok(format!("https://{account}.blob.core.windows.net"))
     }
 
-    /// Whether an eavesdropper could reuse the credential: a signature that is sent over plain http.
+    /// Returns whether an eavesdropper could reuse the credential: a signature that is sent over
+    /// plain http.
     pub(super) fn exposes_signature(&self) -> bool {
         matches!(self.credential, Credential::Signature(_)) && self.url.scheme() == "http"
     }
 
-    /// The resource's URL with this query, and with the shared access signature if there is one.
+    /// Returns the resource's URL with this query, and with the shared access signature if there is
+    /// one.
     pub(super) fn url_of(&self, resource: &Url, query: &[(&str, &str)]) -> Url {
         let mut pairs: Vec<String> = query
             .iter()
@@ -192,7 +196,7 @@ pub(super) fn text_to_sign(request: &Request, account: &str, query: &[(&str, &st
 /// The last second of the year 9999, since 1970.
 const LAST_DATE: Duration = Duration::from_secs(253_402_300_799);
 
-/// The time, limited to the range of an HTTP date.
+/// Returns the time, limited to the range of an HTTP date.
 fn date_of(time: SystemTime) -> SystemTime {
     time.clamp(UNIX_EPOCH, UNIX_EPOCH + LAST_DATE)
 }

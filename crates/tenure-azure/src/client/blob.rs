@@ -13,8 +13,8 @@ use crate::protocol;
 
 /// A blob whose lease the candidates of an election compete for: on an Azure storage account, on an
 /// emulator, or on a lease store that serves this protocol. All candidates of an election must name
-/// the same blob, and nothing else should lease it or write its metadata. A blob that does not exist
-/// is created, and so is its container.
+/// the same blob, and nothing else should lease it or write its metadata. A blob that does not
+/// exist is created, and so is its container.
 ///
 /// # Examples
 ///
@@ -83,7 +83,7 @@ pub enum AzureBlobError {
 }
 
 impl AzureBlob {
-    /// The blob of this name in this container.
+    /// Creates the blob of this name in this container.
     ///
     /// # Errors
     ///
@@ -108,19 +108,19 @@ impl AzureBlob {
         })
     }
 
-    /// The blob's URL, without any credential.
+    /// Returns the blob's URL, without any credential.
     #[must_use]
     pub fn url(&self) -> &str {
         self.blob.as_str()
     }
 
-    /// The path of the blob's URL.
+    /// Returns the path of the blob's URL.
     #[must_use]
     pub fn path(&self) -> &str {
         self.blob.path()
     }
 
-    /// A warning about settings that work and are probably a mistake.
+    /// Returns a warning about settings that work and are probably a mistake.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let warn = self.account.exposes_signature() && !is_local(&self.blob);
@@ -151,7 +151,7 @@ impl AzureBlob {
     }
 }
 
-/// Whether requests to this URL stay on this machine.
+/// Returns whether requests to this URL stay on this machine.
 fn is_local(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -159,7 +159,7 @@ fn is_local(url: &Url) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// The URL of this name below another URL.
+/// Returns the URL of this name below another URL.
 fn below(url: &Url, name: &str) -> Url {
     let mut below = url.clone();
     // The URL of a blob service has a host, so it has a path.

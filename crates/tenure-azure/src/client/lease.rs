@@ -43,8 +43,8 @@ pub struct BlobCandidacy {
 }
 
 impl BlobLease {
-    /// A candidate for the lease of this blob that sends its requests by `http`, which should not
-    /// follow redirects and not repeat requests by itself.
+    /// Creates a candidate for the lease of this blob that sends its requests by `http`, which
+    /// should not follow redirects and not repeat requests by itself.
     #[must_use]
     pub fn new(http: Client, blob: AzureBlob, candidacy: BlobCandidacy) -> Self {
         Self {
@@ -104,9 +104,9 @@ impl BlobLease {
         written.await.map(|_| ())
     }
 
-    /// The blob's lease as a store would show it; `None` if the blob does not exist. Values that blobs
-    /// do not have are null or 0: the time left, the waiters, the revision. The holder is that of the
-    /// blob's metadata: right after a grant it is still the previous holder.
+    /// Returns the blob's lease as a store would show it; `None` if the blob does not exist. Values
+    /// that blobs do not have are null or 0: the time left, the waiters, the revision. The holder
+    /// is that of the blob's metadata: right after a grant it is still the previous holder.
     ///
     /// # Errors
     ///
@@ -117,8 +117,8 @@ impl BlobLease {
     }
 
     /// Checks that the service answers: reads the blob's properties. A blob that does not exist
-    /// counts as an answer. Returns the time of the service's clock (an HTTP date, whole seconds), if
-    /// the answer has one.
+    /// counts as an answer. Returns the time of the service's clock (an HTTP date, whole seconds),
+    /// if the answer has one.
     ///
     /// # Errors
     ///
@@ -153,16 +153,17 @@ impl BlobLease {
                 self.give_up(lease_id, timeout / 3).await;
                 match answer_to_error(&error) {
                     refused @ Answer::Refused(_) => refused,
-                    // The release may arrive late. It must not find this id holding the lease again.
+                    // The release may arrive late. It must not find this id holding the lease
+                    // again.
                     _ => Answer::IdRetired,
                 }
             }
         }
     }
 
-    /// Releases a lease without a term, so that others need not wait until it expires. If no release
-    /// succeeds they must. A release without an answer is sent again: that is harmless, because this
-    /// candidate never uses the id again.
+    /// Releases a lease without a term, so that others need not wait until it expires. If no
+    /// release succeeds they must. A release without an answer is sent again: that is harmless,
+    /// because this candidate never uses the id again.
     async fn give_up(&self, lease_id: LeaseId, timeout: Duration) {
         for _ in 0..RELEASE_ATTEMPTS {
             match self
@@ -194,8 +195,8 @@ impl BlobLease {
         acquire().await
     }
 
-    /// Writes the epoch of a new term, greater than all before it. An earlier epoch of this lease id
-    /// does not count: others may have led since it was written.
+    /// Writes the epoch of a new term, greater than all before it. An earlier epoch of this lease
+    /// id does not count: others may have led since it was written.
     async fn write_next_epoch(
         &self,
         lease_id: LeaseId,
@@ -241,7 +242,7 @@ impl BlobLease {
         Ok(epoch)
     }
 
-    /// The holder, as far as the blob's metadata name it.
+    /// Returns the holder, as far as the blob's metadata name it.
     async fn held_by_another(&self, until: Instant) -> Answer {
         let properties = self.client.properties(None, left(until)).await.ok();
         // The metadata may still name this candidate.

@@ -26,19 +26,19 @@ const METADATA: &str = "x-ms-meta-tenuremetadata";
 pub(super) struct Properties(pub(super) HeaderMap);
 
 impl Properties {
-    /// The time of the service's clock, as an HTTP date.
+    /// Returns the time of the service's clock, as an HTTP date.
     pub(super) fn date(&self) -> Option<&str> {
         self.text(DATE.as_str())
     }
 
-    /// The time of the service's clock.
+    /// Returns the time of the service's clock.
     pub(super) fn wall(&self) -> Option<UnixMillis> {
         let date = httpdate::parse_http_date(self.date()?).ok()?;
         let since_1970 = date.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Some(UnixMillis::new(millis(since_1970)))
     }
 
-    /// The epoch of the last term, if there was one.
+    /// Returns the epoch of the last term, if there was one.
     ///
     /// # Errors
     ///
@@ -52,14 +52,14 @@ impl Properties {
         epoch.map(Some).ok_or_else(|| format!("{value:?}"))
     }
 
-    /// The leader that the metadata name. Between the grant of a lease and the writing of its epoch
-    /// this is still the previous leader.
+    /// Returns the leader that the metadata name. Between the grant of a lease and the writing of
+    /// its epoch this is still the previous leader.
     pub(super) fn leader(&self) -> Option<(CandidateId, Epoch)> {
         let holder = self.text(HOLDER)?.parse().ok()?;
         Some((holder, self.epoch().ok()??))
     }
 
-    /// The lease as a store would show it. Properties that blobs do not have are null.
+    /// Returns the lease as a store would show it. Properties that blobs do not have are null.
     pub(super) fn view(&self, election: &ElectionName) -> LeaseView {
         let state = match self.text(LEASE_STATE) {
             Some("leased") => State::Leased,
@@ -87,14 +87,14 @@ impl Properties {
         }
     }
 
-    /// The metadata of the last leader.
+    /// Returns the metadata of the last leader.
     fn metadata(&self) -> BTreeMap<String, String> {
         let json = self.text(METADATA);
         let metadata = json.and_then(|text| serde_json::from_str(text).ok());
         metadata.unwrap_or_default()
     }
 
-    /// All metadata of the blob for a term. Metadata of other programs stay.
+    /// Returns all metadata of the blob for a term. Metadata of other programs stay.
     pub(super) fn headers_of_term(
         &self,
         holder: &CandidateId,

@@ -72,7 +72,7 @@ pub enum BlobClientError {
 }
 
 impl BlobClientError {
-    /// Whether the same request may succeed later without a change by a person.
+    /// Returns whether the same request may succeed later without a change by a person.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -112,7 +112,7 @@ fn after_colon(message: &str) -> String {
 }
 
 impl AzureRefusal {
-    /// Whether the same request may succeed later without a change by a person.
+    /// Returns whether the same request may succeed later without a change by a person.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self.status, 408 | 429 | 500..=599)
@@ -149,7 +149,7 @@ impl BlobClient {
         }
     }
 
-    /// The properties of the blob; `None` if it does not exist.
+    /// Returns the properties of the blob; `None` if it does not exist.
     pub(super) async fn properties_if_present(
         &self,
     ) -> Result<Option<Properties>, BlobClientError> {
@@ -324,7 +324,7 @@ impl BlobClient {
     }
 }
 
-/// The beginning of a body.
+/// Returns the beginning of a body.
 async fn read(mut response: Response) -> Result<Vec<u8>, reqwest::Error> {
     let mut body = Vec::new();
     while body.len() < MAX_ERROR_BYTES
@@ -361,7 +361,8 @@ fn unless_it_exists(answer: Result<HeaderMap, BlobClientError>) -> Result<(), Bl
     }
 }
 
-/// The message in an error's XML: its first line, without the details of the request below it.
+/// Returns the message in an error's XML: its first line, without the details of the request below
+/// it.
 fn message(body: &[u8]) -> String {
     let body = String::from_utf8_lossy(body);
     let text = body.split_once("<Message>").map_or("", |(_, rest)| rest);
@@ -372,7 +373,7 @@ fn message(body: &[u8]) -> String {
     text.take(MAX_MESSAGE).collect()
 }
 
-/// The headers of an operation on a lease, with the lease id in the header `id`.
+/// Returns the headers of an operation on a lease, with the lease id in the header `id`.
 fn headers_of_lease(action: &'static str, id: &'static str, lease_id: LeaseId) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(LEASE_ACTION, HeaderValue::from_static(action));
@@ -380,7 +381,7 @@ fn headers_of_lease(action: &'static str, id: &'static str, lease_id: LeaseId) -
     headers
 }
 
-/// A lease id as a header that is not logged: the id is its holder's secret.
+/// Returns a lease id as a header that is not logged: the id is its holder's secret.
 fn secret(lease_id: LeaseId) -> HeaderValue {
     let text = lease_id.to_wire().to_string();
     let mut value = HeaderValue::try_from(text).expect("digits and hyphens");

@@ -37,8 +37,8 @@ pub(super) enum AccessRefusal {
 }
 
 impl Call {
-    /// Checks the access to the resource with the lease id of the request, and applies its effect to
-    /// the lease.
+    /// Checks the access to the resource with the lease id of the request, and applies its effect
+    /// to the lease.
     pub(super) async fn check_access(
         &self,
         access: BlobAccess,
@@ -66,7 +66,7 @@ impl Service {
     }
 }
 
-/// Whether the access is allowed at `now` to a request with this lease id, or without one.
+/// Returns whether the access is allowed at `now` to a request with this lease id, or without one.
 ///
 /// The rules are those of "Outcomes of use attempts on blobs by lease state" in "Lease Blob" of the
 /// Blob service REST API.
@@ -108,7 +108,7 @@ mod tests {
         LeaseId::from_random_bits(0, number)
     }
 
-    /// A lease that A acquired for 15 s at zero, after these operations.
+    /// Returns a lease that A acquired for 15 s at zero, after these operations.
     fn leased_and(operations: &[Operation]) -> Record {
         let mut record = Record::default();
         let request = Acquire {

@@ -152,8 +152,8 @@ impl Operation {
             (Blob, "", "block", "PUT") => Self::new(Kind::Object, "cw", blobs::put_block),
             (Blob, "", "blocklist", "PUT") => Self::new(Kind::Object, "cw", blobs::put_block_list),
             (Blob, "", "blocklist", "GET") => Self::new(Kind::Object, "r", blobs::block_list),
-            // The SDK for JavaScript takes an account in the path for a container. Each deletion of a
-            // batch has its own credential, too.
+            // The SDK for JavaScript takes an account in the path for a container. Each deletion of
+            // a batch has its own credential, too.
             (Account, "" | "container", "batch", "POST")
             | (Container, "container", "batch", "POST") => {
                 Self::new(Kind::Object, "d", batch::batch)
@@ -167,7 +167,7 @@ impl Operation {
         Ok(operation)
     }
 
-    /// An operation that changes containers or blobs.
+    /// Creates an operation that changes containers or blobs.
     fn new<F>(kind: Kind, one_of: &'static str, run: fn(Call, Body) -> F) -> Self
     where
         F: Future<Output = Result<Response>> + Send + 'static,
@@ -181,7 +181,7 @@ impl Operation {
 }
 
 impl Call {
-    /// The container or the blob, if it exists. The container of a blob must exist.
+    /// Returns the container or the blob, if it exists. The container of a blob must exist.
     pub(super) fn known(&self) -> Result<Option<Arc<Item>>> {
         let catalog = self.service.blobs.catalog();
         let is_blob = self.target.level() == Level::Blob;
@@ -191,7 +191,7 @@ impl Call {
         Ok(catalog.get(&self.target).cloned())
     }
 
-    /// The container or the blob, which must exist.
+    /// Returns the container or the blob, which must exist.
     pub(super) fn existing(&self) -> Result<Arc<Item>> {
         let missing = match self.target.level() {
             Level::Blob => BLOB_NOT_FOUND,
@@ -200,7 +200,7 @@ impl Call {
         Ok(self.known()?.ok_or(missing)?)
     }
 
-    /// The client's id of this request.
+    /// Returns the client's id of this request.
     pub(super) fn client_request_id(&self) -> Option<&str> {
         self.headers.get(CLIENT_REQUEST_ID)?.to_str().ok()
     }
@@ -220,7 +220,7 @@ impl ResponseContext {
         }
     }
 
-    /// The context if the request is unknown.
+    /// Creates the context if the request is unknown.
     pub(super) fn unknown() -> Self {
         let mut bytes = [0; 16];
         // It only names the request: without random bits all have the same name.

@@ -61,7 +61,7 @@ impl Conditions {
         })
     }
 
-    /// The conditions on a container, which has dates only.
+    /// Creates the conditions on a container, which has dates only.
     pub(super) fn of_container(headers: &HeaderMap) -> Result<Self> {
         let conditions = Self::of(headers)?;
         if conditions.if_match.is_some() || conditions.if_none_match.is_some() {
@@ -70,8 +70,8 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// Takes `If-None-Match: *` away, which is checked after the lease. Returns whether it was there:
-    /// the blob must not exist.
+    /// Takes `If-None-Match: *` away, which is checked after the lease. Returns whether it was
+    /// there: the blob must not exist.
     pub(super) fn take_only_new(&mut self) -> bool {
         let only_new = self.if_none_match == Some(Tags::Any);
         if only_new {
@@ -111,7 +111,7 @@ impl Conditions {
         Ok(())
     }
 
-    /// Whether the conditions for an unchanged version are met.
+    /// Returns whether the conditions for an unchanged version are met.
     fn is_same(&self, item: &Item) -> bool {
         let tags = self.if_match.as_ref();
         let since = self.unmodified_since;
@@ -130,7 +130,7 @@ impl Conditions {
     }
 }
 
-/// Whether the last change was not after this date. Dates have a resolution of one second.
+/// Returns whether the last change was not after this date. Dates have a resolution of one second.
 fn is_up_to(item: &Item, date: DateTime<Utc>) -> bool {
     item.modified().timestamp() <= date.timestamp()
 }

@@ -101,7 +101,7 @@ pub enum AzureConfigError {
 }
 
 impl AzureConfig {
-    /// The configuration with these accounts and the default limits.
+    /// Creates the configuration with these accounts and the default limits.
     #[must_use]
     pub const fn new(accounts: Vec<ServedAccount>) -> Self {
         Self {
@@ -117,8 +117,8 @@ impl AzureConfig {
         }
     }
 
-    /// The limits, by their names as settings. All of them bound memory; the uncommitted time is that
-    /// of the service at most, a week.
+    /// Returns the limits, by their names as settings. All of them bound memory; the uncommitted
+    /// time is that of the service at most, a week.
     pub fn limits(&mut self) -> [(&'static str, LimitSetting<'_>); 4] {
         use LimitSetting::{Count, Time};
         let times = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 60 * 60);
@@ -178,8 +178,8 @@ impl ServedAccount {
     /// Most keys of an account: an old one and a new one.
     pub(super) const MAX_KEYS: usize = 2;
 
-    /// An account with one or two keys, in base64. With two, clients can change from one to the
-    /// other.
+    /// Creates an account with one or two keys, in base64. With two, clients can change from one to
+    /// the other.
     ///
     /// # Errors
     ///
@@ -210,7 +210,7 @@ impl ServedAccount {
         }
     }
 
-    /// The account of [`ServedAccount::DEVELOPMENT`].
+    /// Creates the account of [`ServedAccount::DEVELOPMENT`].
     ///
     /// # Panics
     ///
@@ -220,7 +220,7 @@ impl ServedAccount {
         Self::new(Self::DEVELOPMENT, [DEVELOPMENT_KEY]).expect("they are right")
     }
 
-    /// The account's name.
+    /// Returns the account's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

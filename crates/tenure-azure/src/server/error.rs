@@ -152,7 +152,7 @@ impl From<AzureErrorCode> for Error {
 }
 
 impl AzureErrorCode {
-    /// The error with a detail of this request.
+    /// Returns the error with a detail of this request.
     pub(super) fn because(self, detail: impl Into<String>) -> Error {
         let element = match self {
             AUTHENTICATION_FAILED => "AuthenticationErrorDetail",
@@ -164,7 +164,7 @@ impl AzureErrorCode {
         }
     }
 
-    /// The error with the wrong parameter of the query.
+    /// Returns the error with the wrong parameter of the query.
     pub(super) fn of_parameter(self, name: &str, value: &str, reason: impl Into<String>) -> Error {
         Error {
             details: vec![
@@ -176,7 +176,7 @@ impl AzureErrorCode {
         }
     }
 
-    /// The error for a range that begins after the end of a blob of this size.
+    /// Returns the error for a range that begins after the end of a blob of this size.
     pub(super) fn of_size(self, size: u64) -> Error {
         Error {
             size: Some(size),
@@ -186,7 +186,7 @@ impl AzureErrorCode {
 }
 
 impl Error {
-    /// The refusal of an operation on a lease.
+    /// Returns the refusal of an operation on a lease.
     pub(super) fn of_rejection(operation: &Operation, rejection: &Rejection) -> Self {
         let code = match (operation, rejection) {
             (Operation::Acquire(..), Rejection::Breaking { .. }) => {
@@ -204,7 +204,7 @@ impl Error {
         code.into()
     }
 
-    /// The refusal of an access to a blob or a container.
+    /// Returns the refusal of an access to a blob or a container.
     pub(super) fn of_access(level: Level, refusal: AccessRefusal) -> Self {
         let code = match (refusal, level) {
             (AccessRefusal::IdMissing, _) => LEASE_ID_MISSING,
@@ -219,7 +219,7 @@ impl Error {
 }
 
 impl From<Problem> for Error {
-    /// A refusal of the store itself. SDKs retry after a status from 500 on.
+    /// Returns a refusal of the store itself. SDKs retry after a status from 500 on.
     fn from(problem: Problem) -> Self {
         let code = match problem.code {
             // The service does not have the status 431 of the native API.

@@ -33,7 +33,8 @@ const UNSUPPORTED: &[&str] = &[
     "x-ms-structured-body",
 ];
 
-/// The value, if there is one. Duplicates are refused, because it is unclear which one counts.
+/// Returns the value, if there is one. Duplicates are refused, because it is unclear which one
+/// counts.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else {
@@ -64,13 +65,13 @@ pub(super) fn check_supported(headers: &HeaderMap) -> Result<()> {
     }
 }
 
-/// The value, if there is one that is not empty: some clients send empty headers of leases and
-/// conditions.
+/// Returns the value, if there is one that is not empty: some clients send empty headers of leases
+/// and conditions.
 pub(super) fn given<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
     Ok(text(headers, name)?.filter(|text| !text.is_empty()))
 }
 
-/// The lease id in this header, if there is one.
+/// Returns the lease id in this header, if there is one.
 pub(super) fn lease_id(headers: &HeaderMap, name: &str) -> Result<Option<LeaseId>> {
     let Some(text) = given(headers, name)? else {
         return Ok(None);
@@ -82,7 +83,7 @@ pub(super) fn lease_id(headers: &HeaderMap, name: &str) -> Result<Option<LeaseId
     }
 }
 
-/// A GUID in one of the formats of .NET: D, N, B, P or X.
+/// Returns a GUID in one of the formats of .NET: D, N, B, P or X.
 fn guid(text: &str) -> Option<LeaseId> {
     let is_plain = text.starts_with(|c: char| c.is_ascii_hexdigit() || c == '{');
     if text.starts_with("{0x") || text.starts_with("{0X") {
@@ -115,7 +116,7 @@ fn of_parts(text: &str) -> Option<LeaseId> {
     digits.parse().ok()
 }
 
-/// All `x-ms-meta-*`, with names in lower case.
+/// Returns all `x-ms-meta-*`, with names in lower case.
 pub(super) fn metadata(headers: &HeaderMap) -> Result<Metadata> {
     let mut metadata = Metadata::new();
     let mut bytes = 0;
@@ -145,13 +146,13 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<Metadata> {
     Ok(metadata)
 }
 
-/// A date in the format of HTTP.
+/// Returns a date in the format of HTTP.
 pub(super) fn date(text: &str) -> Option<DateTime<Utc>> {
     let date = DateTime::parse_from_rfc2822(text).ok()?;
     Some(date.with_timezone(&Utc))
 }
 
-/// A date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Returns a date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub(super) fn http_date(date: DateTime<Utc>) -> String {
     date.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }

@@ -25,7 +25,7 @@ use tenure_server::LeaseKey;
 /// The prefix of an escaped name.
 const ESCAPED: &str = "__";
 
-/// The lease of a container or a blob.
+/// Returns the lease of a container or a blob.
 pub(super) fn lease_key(target: &Target) -> Result<LeaseKey> {
     let (namespace, lease) = match target.level() {
         // The native name of a container has no dot, because its name has none.
@@ -38,7 +38,7 @@ pub(super) fn lease_key(target: &Target) -> Result<LeaseKey> {
     LeaseKey::of_path(&namespace, &native(lease)).ok_or_else(|| invalid("it is too long"))
 }
 
-/// The native name. Different names have different native names.
+/// Returns the native name. Different names have different native names.
 fn native(name: &str) -> Cow<'_, str> {
     if !name.starts_with(ESCAPED) && Name::check(name).is_ok() {
         return name.into();
@@ -63,8 +63,8 @@ fn native(name: &str) -> Cow<'_, str> {
     hashed.into()
 }
 
-/// Whether an account may have this name: those of the service, without the paths of the native
-/// API.
+/// Returns whether an account may have this name: those of the service, without the paths of the
+/// native API.
 pub(crate) fn is_account(name: &str) -> bool {
     protocol::is_account(name) && !matches!(name, "livez" | "readyz" | "metrics")
 }

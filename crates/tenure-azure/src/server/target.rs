@@ -26,7 +26,7 @@ pub(super) enum Level {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query(Vec<(String, String)>);
 
-/// The first part of a path: the name of the account, as it is on the wire.
+/// Returns the first part of a path: the name of the account, as it is on the wire.
 pub(super) fn account_of(path: &str) -> &str {
     let path = path.strip_prefix('/').unwrap_or(path);
     path.split_once('/').map_or(path, |(account, _)| account)
@@ -41,7 +41,7 @@ impl Target {
         }
     }
 
-    /// The resource of a path.
+    /// Returns the resource of a path.
     pub(super) fn of_path(path: &str) -> Result<Self> {
         let path = path.strip_prefix('/').unwrap_or(path);
         // Split before it is decoded: an encoded slash belongs to a name.
@@ -61,7 +61,7 @@ impl Target {
         }
     }
 
-    /// The container of this resource.
+    /// Creates the container of this resource.
     pub(super) fn of_container(&self) -> Self {
         Self::new(&self.account, &self.container, "")
     }
@@ -77,14 +77,14 @@ impl Query {
         Ok(Self(pairs.collect::<Result<_>>()?))
     }
 
-    /// The first value of the parameter; empty if it has none.
+    /// Returns the first value of the parameter; empty if it has none.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.pairs()
             .find(|(known, _)| *known == name)
             .map(|(_, value)| value)
     }
 
-    /// The first value of the parameter; empty if it has none or is absent.
+    /// Returns the first value of the parameter; empty if it has none or is absent.
     pub(super) fn text(&self, name: &str) -> &str {
         self.get(name).unwrap_or_default()
     }

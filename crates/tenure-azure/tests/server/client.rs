@@ -39,7 +39,7 @@ pub fn development() -> AzureConfig {
     AzureConfig::new(vec![ServedAccount::development()])
 }
 
-/// A store with the protocol, and a client of both protocols.
+/// Creates a store with the protocol, and a client of both protocols.
 pub fn start(config: StoreConfig, azure: AzureConfig) -> (Running, Az) {
     let store = Store::open(config).expect("a store");
     let azure = Azure::open(&store, azure).expect("the protocol");
@@ -121,7 +121,7 @@ impl Az {
         }
     }
 
-    /// The header `Authorization` of such a request.
+    /// Creates the header `Authorization` of such a request.
     pub fn signature(
         &self,
         method: &Method,

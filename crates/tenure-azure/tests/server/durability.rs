@@ -134,7 +134,7 @@ async fn a_document_that_is_not_a_blob_is_refused() {
     assert_damaged(folder.path(), "acct/leases/x");
 }
 
-/// A copy of the directory, as after a kill of the store.
+/// Creates a copy of the directory, as after a kill of the store.
 fn as_killed(folder: &Path) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(folder).unwrap() {

@@ -9,7 +9,7 @@ use crate::common::{Running, id};
 const BLOB: &str = "/con/b";
 const LEASE: &str = "/con/b?comp=lease";
 
-/// A store with a blob.
+/// Creates a store with a blob.
 async fn with_blob(body: &[u8]) -> (Running, Az) {
     let (running, az) = in_memory();
     az.put("/con?restype=container", &[]).await.assert(201);

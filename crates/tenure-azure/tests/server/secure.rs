@@ -21,7 +21,7 @@ fn sign(text: &str) -> String {
     BASE64_STANDARD.encode(hmac::sign(&key, text.as_bytes()))
 }
 
-/// A signed query with these parameters.
+/// Creates a signed query with these parameters.
 fn query(pairs: &[(&str, &str)], text: &str) -> String {
     let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let pairs = pairs.iter().chain([&("sig", "")]).map(|(name, value)| {
@@ -35,7 +35,7 @@ fn query(pairs: &[(&str, &str)], text: &str) -> String {
     pairs.collect::<Vec<_>>().join("&")
 }
 
-/// An account SAS for everything, until the year 2100.
+/// Creates an account SAS for everything, until the year 2100.
 fn account_sas(addresses: &str, protocols: &str) -> String {
     let pairs = [
         ("sp", "rwdlc"),

@@ -10,11 +10,11 @@ use super::settings::{ConfigError, Settings};
 use super::{Bully, BullyError, Peer, PeerError};
 use crate::peer_transport::PeerKey;
 
-/// All members in these settings, including this one, whatever the strategy.
+/// Returns all members in these settings, including this one. The strategy does not matter.
 ///
 /// # Errors
 ///
-/// [`ConfigError`]: there are none, or one is not valid.
+/// [`ConfigError`] if the settings name no member, or if a member is invalid.
 pub fn peers_of(settings: &Settings) -> Result<Vec<Peer>, ConfigError> {
     let peer = |text: &str| text.parse().map_err(|error: PeerError| error.to_string());
     let peers: Vec<Peer> = settings.items("bully.peers", peer)?;
@@ -35,7 +35,7 @@ pub fn peers_of(settings: &Settings) -> Result<Vec<Peer>, ConfigError> {
     Ok(peers)
 }
 
-/// The election among peers of these settings.
+/// Reads the settings of an election among peers.
 pub(super) fn bully(
     settings: &Settings,
     term: &Timings,

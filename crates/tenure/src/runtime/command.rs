@@ -18,7 +18,8 @@ use crate::term_guard::TermGuard;
 /// The caller that waits for a term to begin, or for the reason why none can.
 pub(crate) type Campaigner = oneshot::Sender<Result<TermGuard, RunError>>;
 
-/// The caller that waits for a proclamation. It is dropped if the term is over and nothing was sent.
+/// The caller that waits for a proclamation. It is dropped if the term is over and nothing was
+/// sent.
 pub(crate) type Proclaimer = oneshot::Sender<Result<(), ProclaimError>>;
 
 /// A command for one candidate.
@@ -58,8 +59,8 @@ pub(super) enum RuntimeMessage {
     To(usize, Command),
 }
 
-/// One candidate on the driver's thread, from outside. When it is dropped, the candidate gives up what
-/// it holds, and leaves.
+/// One candidate on the driver's thread, from outside. When it is dropped, the candidate gives up
+/// what it holds, and leaves.
 #[derive(Debug)]
 pub(crate) struct DriverHandle {
     pub(crate) config: Arc<Config>,

@@ -23,7 +23,7 @@ pub(super) trait CandidateSlot: Send {
 
     fn handle_timeout(&mut self);
 
-    /// Whether nothing is left to do for it, and nothing can be asked of it any more.
+    /// Returns whether nothing is left to do for it, and nothing can be asked of it any more.
     fn is_done(&mut self) -> bool;
 
     /// Its strategy.
@@ -96,8 +96,8 @@ impl EventLoop {
     }
 
     fn handle_timeout(&mut self) {
-        // After this thread stood still, the input that has come meanwhile is handled before time is:
-        // a member that has sent a message is not down.
+        // After this thread stood still, the input that has come meanwhile is handled before time
+        // is: a member that has sent a message is not down.
         for _ in 0..MAX_INPUTS {
             if receive(&mut self.slots).now_or_never().is_none() {
                 break;
@@ -109,8 +109,8 @@ impl EventLoop {
     }
 }
 
-/// Waits for input for any candidate, and handles it. May be dropped while it waits; no input is lost
-/// then.
+/// Waits for input for any candidate, and handles it. May be dropped while it waits; no input is
+/// lost then.
 async fn receive(slots: &mut Slots) {
     let receiving = slots.values_mut().filter_map(|slot| slot.io().receive());
     let receiving: Vec<_> = receiving.collect();

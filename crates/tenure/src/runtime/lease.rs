@@ -46,7 +46,7 @@ impl LeaseChannel {
         }
     }
 
-    /// Whether it is about to send a renewal.
+    /// Returns whether it is about to send a renewal.
     pub(super) fn renews(&self) -> bool {
         let mut requests = self.outbox.iter().map(|(_, request, _)| request);
         requests.any(|request| matches!(request, Request::Renew(_)))

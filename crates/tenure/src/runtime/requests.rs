@@ -68,11 +68,12 @@ impl Requests {
         }
     }
 
-    /// The next answers; waits for ever while nothing is under way.
+    /// Returns the next answers; waits for ever while nothing is under way.
     pub(super) async fn next(&mut self) -> Vec<StoreAnswer> {
         match self.running.join_next().await {
             Some(Ok(answers)) => answers,
-            // A candidate would wait for this answer for ever: the thread ends, and its terms with it.
+            // A candidate would wait for this answer for ever: the thread ends, and its terms with
+            // it.
             Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             // The candidate has given the request up.
             Some(Err(_)) => Vec::new(),

@@ -26,7 +26,7 @@ struct World {
     members: Vec<Candidate>,
 }
 
-/// A member that starts for the first time.
+/// Creates a member that starts for the first time.
 fn parts(bully: &Bully, config: &Config, clock: &Clock, network: &Network) -> Parts {
     let incarnation = Incarnation(1);
     let plan = bully.plan(&config.timings).unwrap();

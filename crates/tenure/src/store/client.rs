@@ -20,7 +20,8 @@ use crate::root_certificates::RootCertificates;
 /// metadata of 4 KiB, of which each byte may be twelve in JSON; it fits.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
-/// A client of one lease store, at one or several addresses. Clones are cheap and share connections.
+/// A client of one lease store, at one or several addresses. Clones are cheap and share
+/// connections.
 #[derive(Clone, Debug)]
 pub struct StoreClient {
     http: Client,
@@ -95,7 +96,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether another address of the same store might help.
+    /// Returns whether another address of the same store might help.
     const fn is_of_the_endpoint(&self) -> bool {
         match self {
             Self::Problem(problem) => problem.code.is_transient(),
@@ -105,7 +106,8 @@ impl StoreError {
 }
 
 impl StoreClient {
-    /// A client of the store at these addresses (at least one), with the system's root certificates.
+    /// Creates a client of the store at these addresses (at least one), with the system's root
+    /// certificates.
     ///
     /// # Errors
     ///
@@ -114,7 +116,7 @@ impl StoreClient {
         Self::with_root_certificates(endpoints, &RootCertificates::system())
     }
 
-    /// The same with these root certificates for https addresses.
+    /// Creates the same with these root certificates for https addresses.
     ///
     /// # Errors
     ///
@@ -140,12 +142,12 @@ impl StoreClient {
         }
     }
 
-    /// Whether both have the same addresses and root certificates.
+    /// Returns whether both have the same addresses and root certificates.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.endpoints == other.endpoints && self.roots == other.roots
     }
 
-    /// One lease, or `None` if it was never acquired.
+    /// Returns one lease, or `None` if it was never acquired.
     ///
     /// # Errors
     ///
@@ -154,7 +156,7 @@ impl StoreClient {
         known(self.ask_any(&Call::get(path(election, ""))).await)
     }
 
-    /// One lease, when its revision is greater than `after`, or as it is after `wait`.
+    /// Returns one lease, when its revision is greater than `after`, or as it is after `wait`.
     ///
     /// # Errors
     ///
@@ -173,8 +175,8 @@ impl StoreClient {
         known(self.ask_any(&call).await)
     }
 
-    /// One page of the leases of a namespace, with names that begin with `prefix` and sort after
-    /// `after`.
+    /// Returns one page of the leases of a namespace, with names that begin with `prefix` and sort
+    /// after `after`.
     ///
     /// # Errors
     ///
@@ -196,8 +198,8 @@ impl StoreClient {
         self.ask_any(&Call::get(path)).await
     }
 
-    /// Breaks a lease. The holder learns of it with its next renewal. With a period shorter than the
-    /// lease's duration it may still act when the lease is granted to another candidate.
+    /// Breaks a lease. The holder learns of it with its next renewal. With a period shorter than
+    /// the lease's duration it may still act when the lease is granted to another candidate.
     ///
     /// # Errors
     ///
@@ -225,7 +227,7 @@ impl StoreClient {
         self.ask_any(&call).await
     }
 
-    /// The terms of a lease, newest first, or `None` if it was never acquired.
+    /// Returns the terms of a lease, newest first, or `None` if it was never acquired.
     ///
     /// # Errors
     ///
@@ -258,7 +260,7 @@ impl StoreClient {
         self.get_text("readyz").await.map(|_| ())
     }
 
-    /// The store's limits by the names of their settings; times in milliseconds.
+    /// Returns the store's limits by the names of their settings; times in milliseconds.
     ///
     /// # Errors
     ///
@@ -278,8 +280,8 @@ impl StoreClient {
         self.try_all(|index| self.ask(index, call)).await
     }
 
-    /// Sends a request to the current endpoint, once. If that does not answer, or can't help now, the
-    /// next request goes to the next endpoint.
+    /// Sends a request to the current endpoint, once. If that does not answer, or can't help now,
+    /// the next request goes to the next endpoint.
     pub(crate) async fn ask_once<T: DeserializeOwned>(&self, call: &Call) -> Result<T, StoreError> {
         self.try_current(|index| self.ask(index, call)).await
     }
@@ -357,7 +359,7 @@ impl StoreClient {
         serde_json::from_slice(&bytes).map_err(|_| self.not_a_store(index, status))
     }
 
-    /// The status, the headers and the body of a success.
+    /// Returns the status, the headers and the body of a success.
     async fn send(
         &self,
         index: usize,
@@ -394,7 +396,8 @@ impl StoreClient {
         }
     }
 
-    /// The error in an answer that is not a success, or has a body of another kind or too large.
+    /// Returns the error in an answer that is not a success, or has a body of another kind or too
+    /// large.
     fn refusal(&self, index: usize, status: StatusCode, body: Option<Vec<u8>>) -> StoreError {
         let body = body.filter(|_| !status.is_success());
         let problem = body.and_then(|body| serde_json::from_slice(&body).ok());
@@ -409,7 +412,7 @@ impl StoreClient {
     }
 }
 
-/// The path of an election's lease, followed by `rest`.
+/// Returns the path of an election's lease, followed by `rest`.
 pub(crate) fn path(election: &ElectionName, rest: &str) -> String {
     format!(
         "v1/namespaces/{}/leases/{}{rest}",
@@ -435,8 +438,8 @@ mod tests {
     use tenure_core::lease::State;
     use tenure_core::wire::{MAX_METADATA_BYTES, MAX_RENEWALS};
 
-    /// The largest answer that a store gives: as many renewals as fit into a request, of leases of which
-    /// all has been said that may be, in letters that JSON makes long.
+    /// The largest answer that a store gives: as many renewals as fit into a request, of leases of
+    /// which all has been said that may be, in letters that JSON makes long.
     #[test]
     fn an_answer_to_many_renewals_fits_however_much_is_said_of_the_leases() {
         let controls: Vec<char> = (1..32).map(char::from).collect();

@@ -29,13 +29,13 @@ pub struct Endpoint(Url);
 pub struct EndpointError(String);
 
 impl Endpoint {
-    /// The address with its password.
+    /// Returns the address with its password.
     pub(crate) const fn url(&self) -> &Url {
         &self.0
     }
 
-    /// A text that is or was meant as addresses, without passwords; it hides too much rather than
-    /// too little.
+    /// Returns a text that is or was meant as addresses, without passwords; it hides too much
+    /// rather than too little.
     pub(crate) fn shown(text: &str) -> String {
         let Some((before, host)) = text.rsplit_once('@') else {
             return text.to_owned();

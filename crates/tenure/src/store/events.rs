@@ -34,7 +34,8 @@ pub enum Watched {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreEvent {
-    /// A lease has changed. The view shows the lease right after the event, with the event's revision.
+    /// A lease has changed. The view shows the lease right after the event, with the event's
+    /// revision.
     Lease(EventKind, Box<LeaseEvent>),
     /// Events before this point may be missing; all later ones follow. Read the current state now.
     Reset,
@@ -51,8 +52,8 @@ pub struct EventStream {
 
 impl StoreClient {
     /// Streams events from now on, after a first [`StoreEvent::Reset`]; or, with the id of the last
-    /// event received, all events since, without a reset if the store's history reaches back so far.
-    /// Renewals are not events.
+    /// event received, all events since, without a reset if the store's history reaches back so
+    /// far. Renewals are not events.
     ///
     /// To miss nothing, read the current state after the reset, and ignore events up to its
     /// revision.
@@ -100,13 +101,13 @@ impl EventStream {
         }
     }
 
-    /// The id of the last event of this stream, or of the stream before it.
+    /// Returns the id of the last event of this stream, or of the stream before it.
     #[must_use]
     pub const fn last_id(&self) -> Option<u64> {
         self.last_id
     }
 
-    /// The event in a block; `None` for kinds that only newer clients know.
+    /// Returns the event in a block; `None` for kinds that only newer clients know.
     fn event(&self, block: &Sse) -> Result<Option<StoreEvent>, StoreError> {
         let kind = block.event.as_deref().and_then(EventKind::of_name);
         let data = block.data.as_deref().unwrap_or_default();
@@ -144,7 +145,7 @@ impl fmt::Debug for EventStream {
     }
 }
 
-/// The blocks of a response's body.
+/// Returns the blocks of a response's body.
 fn blocks(response: Response) -> Blocks {
     let chunks = stream::unfold(response, |mut response| async {
         let chunk = match timeout(SILENCE, response.chunk()).await {

@@ -1,5 +1,5 @@
-//! A test kit: a lease store in memory, time that the test moves, and faults on demand. It tests how
-//! an application leads, loses its leadership, and leads again, in milliseconds and without a
+//! A test kit: a lease store in memory, time that the test moves, and faults on demand. It tests
+//! how an application leads, loses its leadership, and leads again, in milliseconds and without a
 //! network.
 //!
 //! The candidate is the real one, with its thread and its state machine, and the store applies the
@@ -9,8 +9,9 @@
 //! # A task that sleeps and reports progress
 //!
 //! Use tokio's paused time (`start_paused`, tokio's feature `test-util`):
-//! [`advance`](TestStore::advance) and [`advance_until`](TestStore::advance_until) then move tokio's
-//! time together with the store's, so the timers of the task fire as they would in production.
+//! [`advance`](TestStore::advance) and [`advance_until`](TestStore::advance_until) then move
+//! tokio's time together with the store's, so the timers of the task fire as they would in
+//! production.
 //!
 //! ```
 //! use std::time::Duration;
@@ -128,8 +129,8 @@ pub struct TestStore {
 }
 
 impl TestStore {
-    /// Starts a store, and a thread for its candidates. Its wall clock begins 1,000 s after the start
-    /// of 1970.
+    /// Starts a store, and a thread for its candidates. Its wall clock begins 1,000 s after the
+    /// start of 1970.
     ///
     /// # Errors
     ///
@@ -144,7 +145,7 @@ impl TestStore {
         })
     }
 
-    /// A candidate that competes in this store. The configuration's addresses are ignored.
+    /// Returns a candidate that competes in this store. The configuration's addresses are ignored.
     ///
     /// # Panics
     ///
@@ -192,8 +193,8 @@ impl TestStore {
         }
     }
 
-    /// Moves the store's time on in one step, as after a suspension of the machine: tokio's time, if
-    /// it is paused, stands still.
+    /// Moves the store's time on in one step, as after a suspension of the machine: tokio's time,
+    /// if it is paused, stands still.
     pub async fn jump(&self, time: Duration) {
         self.time.move_by(time).await;
     }
@@ -216,8 +217,8 @@ impl TestStore {
         self.store.apply(election, &operation, None).is_ok()
     }
 
-    /// Hands a lease over as an operator does: its holder has `within` to stop, and then `to` has as
-    /// long to acquire it. Returns false if the lease is free.
+    /// Hands a lease over as an operator does: its holder has `within` to stop, and then `to` has
+    /// as long to acquire it. Returns false if the lease is free.
     #[allow(clippy::must_use_candidate)] // As above.
     pub fn hand_over(&self, election: &ElectionName, to: &CandidateId, within: Duration) -> bool {
         let to = to.clone();
@@ -225,19 +226,20 @@ impl TestStore {
         self.store.apply(election, &operation, None).is_ok()
     }
 
-    /// One lease as the store shows it; `None` if no candidate has competed for it.
+    /// Returns one lease as the store shows it; `None` if no candidate has competed for it.
     #[must_use]
     pub fn lease(&self, election: &ElectionName) -> Option<LeaseView> {
         self.store.lease(election)
     }
 
-    /// The terms of a lease, newest first, with how and why they ended.
+    /// Returns the terms of a lease, newest first, with how and why they ended.
     #[must_use]
     pub fn history(&self, election: &ElectionName) -> Vec<TermView> {
         self.store.history(election)
     }
 
-    /// The number of requests that have reached the store. Several renewals may share a request.
+    /// Returns the number of requests that have reached the store. Several renewals may share a
+    /// request.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.store.lock().requests
@@ -245,7 +247,8 @@ impl TestStore {
 }
 
 impl ManualClock {
-    /// A clock that stands still. It does not start at the origin, so that there are earlier times.
+    /// Creates a clock that stands still. It does not start at the origin, so that there are
+    /// earlier times.
     pub(crate) fn start() -> Self {
         let start = Instant::default() + Duration::from_secs(1_000);
         Self {

@@ -58,7 +58,7 @@ impl AzureBearer {
         })
     }
 
-    /// Whether a key of the set signed the token, and it is valid here and now.
+    /// Returns whether a key of the set signed the token, and it is valid here and now.
     pub(super) fn verify(&self, token: &str) -> Result<()> {
         let failed = |error: jsonwebtoken::errors::Error| {
             AUTHENTICATION_FAILED.because(format!("the token is refused: {error}"))

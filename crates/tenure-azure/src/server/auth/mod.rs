@@ -80,12 +80,12 @@ impl Guard {
         }
     }
 
-    /// Whether requests come over TLS.
+    /// Returns whether requests come over TLS.
     pub(super) const fn is_secure(&self) -> bool {
         self.over_tls || self.behind_tls
     }
 
-    /// The permissions of a request for a resource of this account.
+    /// Returns the permissions of a request for a resource of this account.
     pub(super) fn admit(
         &self,
         parts: &Parts,
@@ -131,8 +131,8 @@ impl Guard {
     }
 }
 
-/// Whether one of the keys signed the text. A comparison takes constant time, and a wrong signature
-/// is compared with all keys.
+/// Returns whether one of the keys signed the text. A comparison takes constant time, and a wrong
+/// signature is compared with all keys.
 fn is_signed(keys: &[hmac::Key], text: &[u8], signature: &str) -> bool {
     let Ok(signature) = BASE64_STANDARD.decode(signature) else {
         return false;

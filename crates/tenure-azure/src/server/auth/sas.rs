@@ -18,7 +18,7 @@ const WITH_SCOPE: &str = "2020-12-06";
 /// The first version whose signature includes snapshots, and the oldest that is accepted.
 const OLDEST: &str = "2018-11-09";
 
-/// The permissions of the token in the query.
+/// Returns the permissions of the token in the query.
 pub(super) fn verify(
     keys: &[hmac::Key],
     account: &str,
@@ -89,7 +89,7 @@ fn account_text(account: &str, query: &Query, scope: Option<&str>) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// A service SAS is for one blob, or for one container with its blobs. It does not name the
+/// Returns a service SAS is for one blob, or for one container with its blobs. It does not name the
 /// resource, which is part of the signed text.
 fn service_text(
     account: &str,
@@ -124,8 +124,8 @@ fn service_text(
     Ok(parts.collect::<Vec<_>>().join("\n"))
 }
 
-/// Whether the address is the allowed one, or in the range `FIRST-LAST`. An unknown address is not
-/// allowed.
+/// Returns whether the address is the allowed one, or in the range `FIRST-LAST`. An unknown address
+/// is not allowed.
 fn is_from(allowed: &str, address: Option<IpAddr>) -> bool {
     let parse = |text: &str| text.trim().parse::<IpAddr>().ok();
     let (first, last) = allowed.split_once('-').unwrap_or((allowed, allowed));
@@ -141,7 +141,7 @@ fn is_from(allowed: &str, address: Option<IpAddr>) -> bool {
         })
 }
 
-/// A time in ISO 8601 and UTC, with or without seconds, or a day.
+/// Returns a time in ISO 8601 and UTC, with or without seconds, or a day.
 fn time(text: &str) -> Option<DateTime<Utc>> {
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {
         return Some(time.with_timezone(&Utc));

@@ -18,7 +18,7 @@ impl Catalog {
         self.items.get(target)
     }
 
-    /// The account's containers from this name on, in order.
+    /// Returns the account's containers from this name on, in order.
     pub(in crate::server) fn containers_from<'a>(
         &'a self,
         account: &'a str,
@@ -33,7 +33,7 @@ impl Catalog {
         })
     }
 
-    /// The container's blobs from this name on, in order.
+    /// Returns the container's blobs from this name on, in order.
     pub(in crate::server) fn blobs_from<'a>(
         &'a self,
         container: &'a Target,
@@ -50,7 +50,7 @@ impl Catalog {
             .map(|(target, item)| (&*target.blob, item))
     }
 
-    /// The total of bytes with this item in place of the one before.
+    /// Returns the total of bytes with this item in place of the one before.
     pub(super) fn bytes_with(&self, target: &Target, item: &Item) -> u64 {
         let old = self.get(target).map_or(0, |old| old.bytes(target));
         self.bytes - old + item.bytes(target)

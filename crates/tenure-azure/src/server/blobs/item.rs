@@ -47,12 +47,12 @@ pub(in crate::server) struct Block {
 }
 
 impl Item {
-    /// The ETag, without quotes.
+    /// Returns the ETag, without quotes.
     pub(in crate::server) fn etag(&self) -> String {
         format!("0x{:X}", self.revision)
     }
 
-    /// The time of the last change.
+    /// Returns the time of the last change.
     pub(in crate::server) fn modified(&self) -> DateTime<Utc> {
         DateTime::from_timestamp_millis(self.modified_ms).unwrap_or_default()
     }
@@ -61,7 +61,7 @@ impl Item {
         DateTime::from_timestamp_millis(self.created_ms).unwrap_or_default()
     }
 
-    /// The cost of the item.
+    /// Returns the cost of the item.
     pub(super) fn bytes(&self, target: &Target) -> u64 {
         let text = |pairs: &BTreeMap<String, String>| -> usize {
             pairs
@@ -84,7 +84,7 @@ impl Item {
         (OVERHEAD + name.len() + text(&self.metadata) + text(&self.content) + body + blocks) as u64
     }
 
-    /// The properties and the length of a page blob in JSON, a line feed, and the body.
+    /// Returns the properties and the length of a page blob in JSON, a line feed, and the body.
     pub(super) fn to_document(&self) -> Bytes {
         let pages = match &self.body {
             Body::Block(_) => None,
@@ -98,7 +98,7 @@ impl Item {
         bytes.into()
     }
 
-    /// The item in a document; `None` if another program wrote the document.
+    /// Returns the item in a document; `None` if another program wrote the document.
     pub(super) fn read(document: &Document) -> Option<(Target, Self)> {
         let mut names = document.name.splitn(3, '/');
         let target = Target::new(names.next()?, names.next()?, names.next()?);
@@ -146,7 +146,7 @@ impl Default for Body {
 }
 
 impl Target {
-    /// The name of its document. Names of accounts and containers have no slash.
+    /// Returns the name of its document. Names of accounts and containers have no slash.
     pub(super) fn document_name(&self) -> String {
         format!("{}/{}/{}", self.account, self.container, self.blob)
     }

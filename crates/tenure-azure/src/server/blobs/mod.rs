@@ -37,7 +37,7 @@ pub(super) struct Blobs {
 pub(super) type WriteLock<'a> = RwLockWriteGuard<'a, ()>;
 
 impl Blobs {
-    /// The containers and blobs that the store has.
+    /// Returns the containers and blobs that the store has.
     pub(super) fn open(store: &Store, config: &AzureConfig) -> Result<Self, OpenError> {
         let mut catalog = Catalog::default();
         for document in store.take_documents() {
@@ -58,13 +58,13 @@ impl Blobs {
         })
     }
 
-    /// The containers and blobs.
+    /// Returns the containers and blobs.
     pub(super) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
         // A change is applied completely or not at all, also by a thread that panics.
         self.catalog.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The uncommitted blocks. They change only under the write lock, like blobs.
+    /// Returns the uncommitted blocks. They change only under the write lock, like blobs.
     pub(super) fn staged(&self) -> MutexGuard<'_, Staged> {
         self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -113,7 +113,7 @@ impl Staged {
         Ok(())
     }
 
-    /// The blocks of a blob, in the order of their ids.
+    /// Returns the blocks of a blob, in the order of their ids.
     pub(in crate::server) fn of(
         &mut self,
         target: &Target,

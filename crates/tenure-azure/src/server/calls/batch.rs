@@ -86,7 +86,7 @@ async fn delete(call: &Call, request: Request) -> Result<Response> {
     serve(Arc::clone(&call.service), request, call.client).await
 }
 
-/// The boundary between the parts.
+/// Returns the boundary between the parts.
 fn boundary(content_type: &str) -> Result<String> {
     let mut parameters = content_type.split(';').map(str::trim);
     let kind = parameters.next().unwrap_or_default();
@@ -106,7 +106,7 @@ fn boundary(content_type: &str) -> Result<String> {
     }
 }
 
-/// The parts of a body.
+/// Returns the parts of a body.
 fn split<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<&'a [u8]>> {
     let delimiter = format!("--{boundary}");
     let mut parts = Vec::new();

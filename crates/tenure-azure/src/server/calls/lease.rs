@@ -75,7 +75,7 @@ pub(in crate::server) async fn lease(call: Call, _: Body) -> Result<Response> {
     Ok(response)
 }
 
-/// The operation, the status of its success, and the lease id that holds afterwards.
+/// Returns the operation, the status of its success, and the lease id that holds afterwards.
 fn operation(call: &Call) -> Result<(Operation, StatusCode, Option<LeaseId>)> {
     let headers = &call.headers;
     let missing = |name| move || MISSING_REQUIRED_HEADER.because(name);

@@ -90,7 +90,7 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// The entries of the page, and the name that the next page begins with.
+    /// Returns the entries of the page, and the name that the next page begins with.
     fn fill<'b>(
         &self,
         items: impl Iterator<Item = (&'b str, &'b Arc<Item>)>,
@@ -122,7 +122,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// A larger number than the maximum means the maximum.
+/// Returns a larger number than the maximum means the maximum.
 fn most_results(text: &str) -> Result<usize> {
     let wrong = |code: AzureErrorCode, reason| Err(code.of_parameter("maxresults", text, reason));
     match text.parse::<i64>() {
@@ -264,7 +264,7 @@ fn write_properties(xml: &mut Xml, item: &Item, snapshot: LeaseSnapshot, is_blob
     }
 }
 
-/// The URL of the account, as the client sees it.
+/// Returns the URL of the account, as the client sees it.
 fn endpoint(call: &Call) -> String {
     let host = call.headers.get(header::HOST);
     let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();

@@ -21,7 +21,7 @@ use super::target::Query;
 use crate::protocol::{LEASE_DURATION, LEASE_STATE, METADATA_PREFIX};
 use tenure_server::LeaseSnapshot;
 
-/// Whether the request renews a lease.
+/// Returns whether the request renews a lease.
 pub(super) fn is_renewal(head: &Parts) -> bool {
     let query = Query::parse(head.uri.query()).unwrap_or_default();
     head.method == Method::PUT
@@ -29,14 +29,14 @@ pub(super) fn is_renewal(head: &Parts) -> bool {
         && lease::is_renewal(&head.headers)
 }
 
-/// A response without a body.
+/// Returns a response without a body.
 fn empty(status: StatusCode) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     response
 }
 
-/// A response without a body, about this version of a container or blob.
+/// Returns a response without a body, about this version of a container or blob.
 fn answer(status: StatusCode, item: &Item) -> Response {
     let mut response = empty(status);
     set_version(response.headers_mut(), item);

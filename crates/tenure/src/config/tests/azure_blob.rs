@@ -4,7 +4,7 @@ use super::load;
 use crate::Guarantee;
 use crate::config::{Config, Strategy};
 
-/// A candidate by the lease of a blob, with what stands before and in the table of it.
+/// Creates a candidate by the lease of a blob, with what stands before and in the table of it.
 fn azure_blob(before: &str, table: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
     let text = format!(
         "election = \"billing/nightly\"\nstrategy = \"azure-blob\"\n{before}\n[azure_blob]\n{table}"

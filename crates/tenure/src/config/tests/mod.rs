@@ -8,7 +8,7 @@ use super::load::from_settings;
 use super::settings::{Scope, Settings};
 use super::{Config, ConfigError, Origin};
 
-/// The configuration of a file and of these variables.
+/// Creates the configuration of a file and of these variables.
 fn load(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");

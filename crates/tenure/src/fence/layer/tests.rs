@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// The text of an admitted request's answer, or the problem.
+    /// Creates the text of an admitted request's answer, or the problem.
     async fn send(&mut self, headers: &[(&str, &str)]) -> Result<String, Problem> {
         let mut request = Request::builder();
         for (name, value) in headers {

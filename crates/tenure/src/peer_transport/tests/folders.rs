@@ -23,7 +23,7 @@ fn record(epoch: u64) -> HardState {
     }
 }
 
-/// A directory with a record.
+/// Creates a directory with a record.
 fn written(epoch: u64) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     open(folder.path()).unwrap().write(&record(epoch)).unwrap();

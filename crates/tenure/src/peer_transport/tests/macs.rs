@@ -56,7 +56,7 @@ async fn a_message_with_one_altered_byte_is_refused() {
 /// A change that an attacker between two members makes to answers.
 type Change = fn(&mut Vec<(u16, String, Bytes)>, (u16, String, Bytes)) -> (u16, String, Bytes);
 
-/// An attacker in front of a member.
+/// Creates an attacker in front of a member.
 async fn between(target: SocketAddr, change: Change) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -61,7 +61,7 @@ fn fingerprint_of(settings: &GroupSettings) -> Fingerprint {
     Fingerprint::of(settings, &detection)
 }
 
-/// A member that listens. Its peers have no address until a test sets one.
+/// Creates a member that listens. Its peers have no address until a test sets one.
 fn setup(me: u32) -> Setup {
     let nowhere: Url = "http://127.0.0.1:1".parse().unwrap();
     let peers = [1, 2, 3].map(NodeId).into_iter();

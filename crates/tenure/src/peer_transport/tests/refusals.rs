@@ -45,7 +45,7 @@ impl Writer {
         self.post(body, &[&mac]).await
     }
 
-    /// A message of member 1 that is good for some seconds.
+    /// Creates a message of member 1 that is good for some seconds.
     pub(super) async fn good(&self) -> Value {
         let mut message = json!({
             "version": 1, "cluster": "billing", "config": fingerprint(1).hash,

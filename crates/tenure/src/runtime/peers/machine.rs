@@ -11,16 +11,16 @@ use crate::random::OsRandom;
 
 /// A machine that takes part in an election among peers, alone or together with a lease.
 pub(crate) trait PeerMachine: ElectionMachine + Send {
-    /// The member, or the half that is one.
+    /// Returns the member, or the half that is one.
     fn node(&self) -> &PeerCandidate;
 
     /// Input from the other members, the failure detector or the disk.
     fn handle_peer_input(&mut self, now: Instant, input: PeerInput);
 
-    /// The half that executes this effect.
+    /// Returns the half that executes this effect.
     fn half(effect: Self::Effect) -> JointEffect;
 
-    /// The machine's name for this candidate.
+    /// Returns the machine's name for this candidate.
     fn peer(node: NodeId, candidate: CandidateId) -> Self::Peer;
 
     /// An answer of the lease service.
@@ -29,7 +29,7 @@ pub(crate) trait PeerMachine: ElectionMachine + Send {
     /// Sends the next renewal of the lease now, if it is due soon.
     fn renew_early(&mut self, _now: Instant) {}
 
-    /// The lease id of the current term.
+    /// Returns the lease id of the current term.
     fn lease_id(&self) -> Option<LeaseId> {
         None
     }

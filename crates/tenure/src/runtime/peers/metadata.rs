@@ -31,19 +31,19 @@ impl Metadata {
         }
     }
 
-    /// The metadata of this member while it leads.
+    /// Returns the metadata of this member while it leads.
     fn own(&self) -> &BTreeMap<String, String> {
         self.proclaimed.as_ref().unwrap_or(&self.configured)
     }
 
-    /// The message about this leader for its followers, unless there is nothing to say.
+    /// Returns the message about this leader for its followers, unless there is nothing to say.
     pub(super) fn message(&self, epoch: Epoch) -> Option<LeaderMetadata> {
         let metadata = self.own().clone();
         (!metadata.is_empty() || self.proclaimed.is_some())
             .then_some(LeaderMetadata { epoch, metadata })
     }
 
-    /// The metadata of the leader that observers see.
+    /// Returns the metadata of the leader that observers see.
     pub(super) fn of_leader(&self) -> BTreeMap<String, String> {
         match &*self.observed.borrow() {
             Observed::Leader { metadata, .. } => metadata.clone(),

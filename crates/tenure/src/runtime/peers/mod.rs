@@ -44,7 +44,8 @@ use replies::Replies;
 /// How often to check whether the last messages of a term have left.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A member's machine and failure detector, with its connections to the other members and to the disk.
+/// A member's machine and failure detector, with its connections to the other members and to the
+/// disk.
 pub(crate) struct Peers<M = PeerCandidate> {
     me: NodeId,
     clock: Clock,
@@ -88,7 +89,7 @@ struct Ended {
 }
 
 impl<M: PeerMachine> Peers<M> {
-    /// The member, and the leader that it sees.
+    /// Creates the member, and the leader that it sees.
     pub(crate) fn new(
         config: &Config,
         clock: Clock,
@@ -225,7 +226,7 @@ impl<M: PeerMachine> Peers<M> {
         self.publish_status(now);
     }
 
-    /// The end of a term whose last messages have left.
+    /// Returns the end of a term whose last messages have left.
     fn poll_ended(&mut self, now: Instant) -> Option<TermEvent> {
         let ended = self.ended.as_mut()?;
         if now < ended.until && !self.transport.is_idle() {
@@ -396,7 +397,7 @@ impl<M: PeerMachine> StrategyIo for Peers<M> {
     }
 }
 
-/// The term that this message renews or announces.
+/// Returns the term that this message renews or announces.
 const fn renewed(message: &PeerMessage) -> Option<Epoch> {
     match message {
         PeerMessage::Quorum(QuorumMessage::Renew { epoch, .. })

@@ -42,8 +42,8 @@ impl Persistence {
         }
     }
 
-    /// Begins to write a record. Returns whether it counts as written at once, because the member has
-    /// nothing to remember.
+    /// Begins to write a record. Returns whether it counts as written at once, because the member
+    /// has nothing to remember.
     pub(super) fn persist(&mut self, record: HardState) -> bool {
         if self.disk.is_none() {
             return true;
@@ -84,7 +84,7 @@ impl Persistence {
         }
     }
 
-    /// A write has ended. Returns how many records are on disk now that were not before.
+    /// Returns a write has ended. Returns how many records are on disk now that were not before.
     pub(super) fn handle_written(&mut self, me: NodeId, written: io::Result<()>) -> usize {
         let covered = std::mem::take(&mut self.covers);
         match written {

@@ -8,9 +8,9 @@ use crate::peer_transport::{Payload, PeerTransport, Reply};
 
 /// Replies that have not left, one for each member.
 ///
-/// A request is answered at the end of the turn that handles it. The reply waits longer if the machine
-/// holds an answer back until a record is on disk: a vote then leaves in the response to the request
-/// for it, not in a request of its own.
+/// A request is answered at the end of the turn that handles it. The reply waits longer if the
+/// machine holds an answer back until a record is on disk: a vote then leaves in the response to
+/// the request for it, not in a request of its own.
 #[derive(Default)]
 pub(super) struct Replies(BTreeMap<NodeId, OpenReply>);
 

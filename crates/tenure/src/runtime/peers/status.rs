@@ -34,8 +34,8 @@ impl<M: PeerMachine> Peers<M> {
         }
     }
 
-    /// The members that it takes for down: a leader those that have been silent for too long, another
-    /// member the one that it watches.
+    /// Returns the members that it takes for down: a leader those that have been silent for too
+    /// long, another member the one that it watches.
     fn suspects(&self, now: Instant) -> Vec<NodeId> {
         let node = self.machine.node();
         let longest = node.longest_silence();

@@ -159,7 +159,7 @@ pub(in crate::server) async fn block_list(call: Call, _: Stream) -> Result<Respo
     Ok(response)
 }
 
-/// The id in the query, which is base64.
+/// Returns the id in the query, which is base64.
 fn block_id(call: &Call) -> Result<String> {
     let name = "blockid";
     let missing = || MISSING_REQUIRED_QUERY_PARAMETER.of_parameter(name, "", "it is missing");
@@ -183,7 +183,7 @@ fn check_type(known: Option<&Item>) -> Result<()> {
     }
 }
 
-/// The blocks that a blob was made of, by id.
+/// Returns the blocks that a blob was made of, by id.
 fn committed(blob: &Item) -> BTreeMap<&str, Bytes> {
     let Body::Block(bytes) = &blob.body else {
         return BTreeMap::new();

@@ -34,7 +34,7 @@ const CONTENT: [&str; 6] = [
     "cache-control",
 ];
 
-/// The content headers in `x-ms-blob-*`.
+/// Returns the content headers in `x-ms-blob-*`.
 fn content_headers(headers: &HeaderMap) -> Result<BTreeMap<String, String>> {
     let mut content = BTreeMap::new();
     for name in CONTENT {

@@ -96,7 +96,7 @@ async fn read_blob(call: &Call) -> Result<(Arc<Item>, LeaseSnapshot)> {
     Ok((blob, access.await?))
 }
 
-/// All headers that describe the blob.
+/// Returns all headers that describe the blob.
 fn described(call: &Call, blob: &Item, snapshot: LeaseSnapshot) -> Response {
     let mut response = answer(StatusCode::OK, blob);
     let headers = response.headers_mut();
@@ -126,7 +126,7 @@ fn described(call: &Call, blob: &Item, snapshot: LeaseSnapshot) -> Response {
     response
 }
 
-/// Whether the response must have the MD5 hash of the range.
+/// Returns whether the response must have the MD5 hash of the range.
 fn asks_for_hash(headers: &HeaderMap) -> Result<bool> {
     let other = "x-ms-range-get-content-crc64";
     if headers.contains_key(other) {

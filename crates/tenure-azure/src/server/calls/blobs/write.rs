@@ -157,7 +157,7 @@ pub(in crate::server) async fn delete(call: Call, _: Stream) -> Result<Response>
     Ok(response)
 }
 
-/// The length of a page blob, which has no body.
+/// Returns the length of a page blob, which has no body.
 fn page_length(call: &Call, body: &Bytes) -> Result<u64> {
     let name = "x-ms-blob-content-length";
     let most = call.service.max_blob_bytes;

@@ -43,7 +43,8 @@ struct Group {
     _folders: Vec<TempDir>,
 }
 
-/// The name of a message about the election, as it stands in JSON; `None` for other messages.
+/// Creates the name of a message about the election, as it stands in JSON; `None` for other
+/// messages.
 fn name(payload: &Value) -> Option<String> {
     let message = payload.get("election")?.get("quorum")?.as_object()?;
     message.keys().next().cloned()
@@ -170,7 +171,7 @@ impl Group {
         self._folders.push(folder);
     }
 
-    /// All exchanges of messages of this name that were taken.
+    /// Returns all exchanges of messages of this name that were taken.
     fn of(&self, request: &str) -> Vec<Exchange> {
         let exchanges = self.exchanges.lock().unwrap();
         let late = Some(vec!["late".to_owned()]);
@@ -194,8 +195,8 @@ impl Group {
         );
     }
 
-    /// Waits until both followers have answered the first renewal, and checks what was exchanged: the
-    /// leader has sent each follower three requests, and each was answered in its response.
+    /// Waits until both followers have answered the first renewal, and checks what was exchanged:
+    /// the leader has sent each follower three requests, and each was answered in its response.
     async fn check_exchanges(&self) {
         let answered = |it: &Exchange| it.response.is_some();
         self.wait_until("two renewals", |group| {
