@@ -1,4 +1,4 @@
-//! The blob's lease and term in the headers of the service.
+//! The lease and the term of a blob, in the headers of the service.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -42,7 +42,7 @@ impl Properties {
     ///
     /// # Errors
     ///
-    /// The text of the metadata if it is not an epoch.
+    /// If the metadata contain a text that is not an epoch. The error is that text.
     pub(super) fn epoch(&self) -> Result<Option<Epoch>, String> {
         let Some(value) = self.0.get(EPOCH) else {
             return Ok(None);
@@ -52,8 +52,8 @@ impl Properties {
         epoch.map(Some).ok_or_else(|| format!("{value:?}"))
     }
 
-    /// Returns the leader that the metadata name. Between the grant of a lease and the writing of
-    /// its epoch this is still the previous leader.
+    /// Returns the leader in the metadata. Between the grant of a lease and the writing of its
+    /// epoch, this is still the previous leader.
     pub(super) fn leader(&self) -> Option<(CandidateId, Epoch)> {
         let holder = self.text(HOLDER)?.parse().ok()?;
         Some((holder, self.epoch().ok()??))
@@ -94,7 +94,8 @@ impl Properties {
         metadata.unwrap_or_default()
     }
 
-    /// Returns all metadata of the blob for a term. Metadata of other programs stay.
+    /// Returns the headers with all metadata of the blob for a term. The metadata of other programs
+    /// remain.
     pub(super) fn headers_of_term(
         &self,
         holder: &CandidateId,
@@ -126,8 +127,8 @@ impl Properties {
     }
 }
 
-/// JSON in visible ASCII: headers allow nothing else, and a client may fold spaces in them before
-/// it signs.
+/// Formats metadata as JSON in visible ASCII. Headers allow no other characters, and a client may
+/// merge spaces in a header before it signs.
 fn in_ascii(metadata: &BTreeMap<String, String>) -> String {
     let json = serde_json::to_string(metadata).expect("texts by key can be written");
     let mut ascii = String::with_capacity(json.len());
