@@ -190,7 +190,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn hyphens_count_only_where_nothing_else_differs() {
+    fn hyphens_count_only_if_nothing_else_differs() {
         let mut names = [
             "x-ms-blob-type",
             "x-ms-blobtype",
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_of_the_service_s_own_stands_for_the_other_and_no_length_is_none() {
+    fn the_header_x_ms_date_replaces_date_and_a_length_of_zero_is_not_signed() {
         let text = |headers: &[(&'static str, &'static str)], query: &[(&str, &str)]| {
             let always = [
                 ("content-length", "0"),

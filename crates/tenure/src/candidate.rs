@@ -58,7 +58,7 @@ pub struct TermSummary {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The lease service refuses this candidatepermanently: for instance, it does not allow the
+    /// The lease service refuses this candidate permanently: for instance, it does not allow the
     /// lease duration, or a signature has expired. The operator must change something.
     #[error("the lease service refuses this candidate: {0}")]
     Refused(String),
@@ -212,7 +212,7 @@ impl Candidate {
     }
 
     /// Ends the current term, if there is one: notifies its task, and waits until the task has
-    /// ended and the lease is releasedor can't be released.
+    /// ended and the lease is released or can't be released.
     ///
     /// This does not end a campaign: [`run_while_leader`](Self::run_while_leader) campaigns again
     /// afterwards. A campaign ends when its `shutdown` completes or its future is dropped.

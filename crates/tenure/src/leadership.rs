@@ -47,7 +47,7 @@ impl Leadership {
     /// a pause.
     ///
     /// The result shows whether the lease is held, not whether the task may continue. After the
-    /// candidate has resignedor while it shuts down, the result stays true while the task stops,
+    /// candidate has resigned or while it shuts down, the result stays true while the task stops,
     /// because the lease is renewed until the task has ended. The task can use this time to finish
     /// a unit of work, or to record its position. [`lost`](Self::lost) completes when the task must
     /// stop.
@@ -192,7 +192,7 @@ pub(crate) fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), 
     let bytes: usize = parts.sum();
     if bytes > MAX_METADATA_BYTES {
         return Err(format!(
-            "the metadata have {bytes} bytes, at most {MAX_METADATA_BYTES} are taken"
+            "the metadata have {bytes} bytes, at most {MAX_METADATA_BYTES} are allowed"
         ));
     }
     Ok(())

@@ -54,7 +54,7 @@ pub enum AskError {
     #[error("the member refuses: {0}")]
     Refused(String),
     /// Another member has this address.
-    #[error("member {0} answers there")]
+    #[error("member {0} answers at this address")]
     Misdirected(NodeId),
 }
 

@@ -49,7 +49,7 @@ impl Candidate {
     /// ```
     ///
     /// If the leader is known, the header [`EPOCH_HEADER`] has its epoch, and [`LEADER_HEADER`] its
-    /// addressif its metadata contain one under [`ADDRESS`]. A `HEAD` request is enough for both.
+    /// address if its metadata contain one under [`ADDRESS`]. A `HEAD` request is enough for both.
     ///
     /// **200 means that this process leads at this instant**, according to its own clock. The
     /// router knows other leaders from watching the election, which may be outdated.

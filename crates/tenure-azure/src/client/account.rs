@@ -164,7 +164,7 @@ impl AzureAccount {
         url
     }
 
-    /// Adds the date and the signature to a request , which must be otherwise complete.
+    /// Adds the date and the signature to a request, which must be otherwise complete.
     pub(super) fn sign(&self, request: &mut Request, query: &[(&str, &str)]) {
         let date = httpdate::fmt_http_date(date_of(SystemTime::now()));
         let value = HeaderValue::try_from(date).expect("a date is visible ASCII");

@@ -16,7 +16,8 @@ use super::blob::AzureBlob;
 use super::properties::Properties;
 use super::requests::{AzureRefusal, BlobClient, BlobClientError, REQUEST_TIMEOUT};
 
-/// The number of attempts to send a release that no candidate waits for. Some of them may be lost.
+/// The number of attempts to send a release that no candidate waits for. Up to two of them may be
+/// lost.
 const RELEASE_ATTEMPTS: u32 = 3;
 
 /// Competes for the lease of a blob. It sends a candidate's requests, each of them once.

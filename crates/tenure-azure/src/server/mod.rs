@@ -77,8 +77,7 @@ pub enum AzureError {
 }
 
 impl Azure {
-    /// Opens the protocol for `store`, which stores the blobs. A store can have only one protocol
-    /// of this kind.
+    /// Opens the protocol for `store`, which stores the blobs. Open only one protocol for a store.
     ///
     /// # Errors
     ///

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_may_have_any_order_empty_values_and_no_repetition() {
+    fn queries_may_have_any_order_and_empty_values_but_no_duplicates() {
         let query = Query::parse(Some("comp=lease&ResType=container&include=&x")).unwrap();
         assert_eq!(query.get("restype"), Some("container"));
         assert_eq!(query.get("include"), Some(""));

@@ -200,7 +200,7 @@ impl Client {
                 Outcome::Done
             }
             Ok(answer) => {
-                let detail = format!("member {} answers there", answer.member.node);
+                let detail = format!("member {} answers at this address", answer.member.node);
                 self.fail(Trouble::Nonsense, &detail)
             }
             Err(error) => self.fail(Trouble::Nonsense, &error.to_string()),

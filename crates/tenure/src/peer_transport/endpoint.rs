@@ -150,7 +150,7 @@ impl PeerEndpoint {
             return refuse(PeerErrorCode::Misdirected, detail);
         }
         if !self.setup.peers.contains_key(&from) {
-            let detail = format!("{from} is none of the members that member {me} knows");
+            let detail = format!("member {from} is not in the list of member {me}");
             return refuse(PeerErrorCode::UnknownMember, detail);
         }
         if envelope.config != fingerprint.hash {

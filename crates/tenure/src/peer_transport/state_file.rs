@@ -54,16 +54,16 @@ pub enum StateError {
     /// There was a record, and it is missing. Restore it. If it is lost, remove this member from
     /// the group and add another member with a new number and an empty directory.
     #[error(
-        "{} is missing, and with it what this member has promised; bring it back, or give the member \
-         a new number and an empty directory",
+        "{} is missing, and with it the promises of this member; restore it, or give the member a \
+         new number and an empty directory",
         .0.display()
     )]
     Missing(PathBuf),
     /// The content of the file has changed; the text is the reason. Proceed as for
     /// [`Missing`](Self::Missing).
     #[error(
-        "{} is damaged ({}); bring it back as it was, or give the member a new number and an \
-         empty directory",
+        "{} is damaged ({}); restore its content, or give the member a new number and an empty \
+         directory",
         .0.display(), .1
     )]
     Damaged(PathBuf, String),

@@ -24,7 +24,7 @@ pub(crate) trait StrategyInput: Send {
     /// Handles an answer of the lease service.
     fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer);
 
-    /// Lets the machine send its next renewal nowif it is due soon.
+    /// Lets the machine send its next renewal now if it is due soon.
     fn renew_early(&mut self, now: Instant);
 
     /// Waits for other input and handles it. Returns `None` if there never is any. The future is

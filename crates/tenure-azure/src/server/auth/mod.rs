@@ -66,8 +66,8 @@ impl Guard {
         let unknown = vec![hmac::Key::new(hmac::HMAC_SHA256, &secret); ServedAccount::MAX_KEYS];
         let mut accounts = config.accounts.clone();
         for account in &mut accounts {
-            // Missing keys are filled up, so that the number of comparisons is the same for each
-            // account.
+            // Each account has the same number of keys, so that a wrong signature is compared
+            // equally often for each account.
             let missing = ServedAccount::MAX_KEYS.saturating_sub(account.keys.len());
             account.keys.extend_from_slice(&unknown[..missing]);
         }

@@ -133,7 +133,8 @@ fn is_from(allowed: &str, address: Option<IpAddr>) -> bool {
     let (Some(first), Some(last)) = (parse(first), parse(last)) else {
         return false;
     };
-    // An IPv4 address of a client on a socket for both families must match, too.
+    // The canonical address is the IPv4 address of a client even if the socket accepts both
+    // families.
     address
         .map(|address| address.to_canonical())
         .is_some_and(|address| {

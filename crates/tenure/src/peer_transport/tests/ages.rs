@@ -10,7 +10,8 @@ fn micros(micros: u64) -> Duration {
 }
 
 proptest! {
-    /// Two clocks with different origins and rates; an answer and a message that take any time.
+    /// Two clocks with different origins and rates; an answer and a message that take any amount of
+    /// time.
     #[test]
     fn no_message_is_good_for_longer_than_its_lifetime(
         other_is_ahead in 0_u64..1 << 40,
@@ -31,7 +32,7 @@ proptest! {
             time_ms: time_ms(there(told_at)),
             at: here(told_at + answer_takes),
         };
-        // Before the answer came, too: a message that waits is sent again.
+        // A message may be older than the answer, because a message that waits is sent again.
         let good_until = clock.good_until(here(made), lifetime).time_ms;
         prop_assert!(good_until <= time_ms(there(made) + lifetime));
     }
@@ -48,8 +49,8 @@ fn a_message_after_a_quick_answer_is_good_for_nearly_all_of_its_lifetime() {
     let lifetime = Duration::from_millis(500);
     let good = |made| clock.good_until(at(made), lifetime).time_ms;
     assert_eq!(good(1_000), 70_500);
-    // Five seconds later, with five milliseconds for the drift.
+    // Five seconds later, minus five milliseconds for the drift.
     assert_eq!(good(6_000), 75_495);
-    // Made shortly before the answer came.
+    // A message that was created shortly before the answer arrived.
     assert!((70_400..70_500).contains(&good(950)));
 }

@@ -22,7 +22,7 @@ pub(super) struct Metadata {
 
 impl Metadata {
     pub(super) fn new(me: NodeId, configured: BTreeMap<String, String>) -> Self {
-        let unknown = Observed::Unknown("no leader was heard of yet".into());
+        let unknown = Observed::Unknown("no leader is known yet".into());
         Self {
             me,
             configured,

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_list_selects_the_source_of_each_block_and_the_blob_is_limited() {
+    fn a_block_list_selects_the_source_of_each_block_within_the_size_limit() {
         let committed = BTreeMap::from([("a", Bytes::from("old")), ("b", Bytes::from("b"))]);
         let staged = BTreeMap::from([("a".to_owned(), Bytes::from("new"))]);
         let of = |list: &[Listed], most| {
