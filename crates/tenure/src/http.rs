@@ -122,8 +122,8 @@ pub(crate) fn build(
     Ok(client.build()?)
 }
 
-/// Returns the innermost cause of an error, which says what happened. The outer ones repeat the
-/// URL.
+/// Returns the innermost cause of an error, which describes the failure. The outer causes repeat
+/// the URL.
 pub(crate) fn innermost_cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "no answer in time".into();

@@ -47,7 +47,7 @@ impl Leadership {
     /// a pause.
     ///
     /// The result shows whether the lease is held, not whether the task may continue. After the
-    /// candidate has resigned or while it shuts down, the result stays true while the task stops,
+    /// candidate has resigned, or while it shuts down, the result stays true while the task stops,
     /// because the lease is renewed until the task has ended. The task can use this time to finish
     /// a unit of work, or to record its position. [`lost`](Self::lost) completes when the task must
     /// stop.

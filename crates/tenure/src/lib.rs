@@ -23,8 +23,8 @@
 //! Candidates of one **election** compete. The winner **leads** for a **term**, under an **epoch**:
 //! a number that grows with each term, and the fencing token for its writes. With a lease, a
 //! **lease service** grants the **lease** of that name to one candidate at a time, which renews it
-//! and may lose it. [`Leadership`] is a term as the task sees it, [`TermSummary`] a term that has
-//! ended.
+//! and may lose it. [`Leadership`] represents a term for its task, and [`TermSummary`] represents a
+//! term that has ended.
 //!
 //! # Guarantees
 //!
@@ -34,12 +34,12 @@
 //!
 //! No lease can stop a write that is already on its way: a process may freeze between its check and
 //! its write. Send the [epoch](Leadership::epoch) with each write to a receiver that rejects
-//! smaller ones: [`fence`].
+//! smaller epochs; see [`fence`].
 //!
 //! # Strategies
 //!
-//! [`config::Strategy`] says how a candidate is elected; the program stays the same.
-//! [`Candidate::guarantee`] says what the strategy guarantees.
+//! [`config::Strategy`] determines how a candidate is elected; the program stays the same.
+//! [`Candidate::guarantee`] returns the guarantee of the strategy.
 //!
 //! | strategy | needs |
 //! |---|---|
@@ -63,12 +63,12 @@
 //!
 //! The library reports through [`tracing`] only: leadership gained and lost at INFO, failing
 //! renewals, an unreachable store and failed tasks at WARN. Install a subscriber, such as
-//! `tracing_subscriber::fmt().with_writer(std::io::stderr).init()`, or none of it is visible.
+//! `tracing_subscriber::fmt().with_writer(std::io::stderr).init()`, to see these events.
 //!
 //! # Features
 //!
-//! All are on by default. `default-features = false` leaves a candidate for leases over plain http,
-//! without a C compiler.
+//! All features are enabled by default. `default-features = false` provides only a candidate for
+//! leases over plain http, without the need for a C compiler.
 //!
 //! | feature | adds |
 //! |---|---|

@@ -55,8 +55,8 @@ impl Candidate {
     /// router knows other leaders from watching the election, which may be outdated.
     ///
     /// The router does not keep the candidate alive: `/readyz` fails after it is dropped. If a
-    /// service has routes with these names, nest it: `Router::new().nest("/tenure",
-    /// candidate.router())`.
+    /// service has routes with these names, nest it:
+    /// `Router::new().nest("/tenure", candidate.router())`.
     ///
     /// # Panics
     ///

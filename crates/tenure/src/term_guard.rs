@@ -15,8 +15,8 @@ use crate::term::TermState;
 /// term gets the guard, and drops it when no work depends on the term any more. The driver releases
 /// the lease only after that.
 ///
-/// Because the drop ends the use, every term ends: also if a campaign is given up at the moment
-/// when it wins, if the task panics, or if the task's runtime is shut down.
+/// Because the drop ends the use of the term, every term ends, even if a campaign is given up at
+/// the moment when it wins, if the task panics, or if the task's runtime is shut down.
 #[derive(Debug)]
 pub(crate) struct TermGuard {
     pub(crate) leadership: Leadership,

@@ -23,12 +23,12 @@ pub struct AzureAccount {
 
 #[derive(Clone)]
 enum Credential {
-    /// Signs each request with this key.
+    /// A key that signs each request.
     Key {
         account: String,
         key: Arc<hmac::Key>,
     },
-    /// Is appended to the query of each URL.
+    /// A signature that is appended to the query of each URL.
     Signature(String),
 }
 
@@ -78,8 +78,7 @@ impl AzureAccount {
     /// Reads an account from a connection string, as the portal and the SDKs show it: `AccountName`
     /// with `AccountKey`, or `SharedAccessSignature`; `BlobEndpoint`, or `DefaultEndpointsProtocol`
     /// and `EndpointSuffix`; or `UseDevelopmentStorage=true` for an emulator on this machine, at
-    /// port
-    /// 10000. Settings of other services are ignored.
+    /// port 10000. Settings of other services are ignored.
     ///
     /// # Errors
     ///

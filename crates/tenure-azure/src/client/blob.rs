@@ -11,10 +11,10 @@ use tenure_core::lease::{LeaseDuration, Rules};
 use super::account::AzureAccount;
 use crate::protocol;
 
-/// A blob whose lease the candidates of an election compete for in an Azure storage account, in an
-/// emulator, or in a lease store that serves this protocol. All candidates of an election must name
-/// the same blob, and no other program should lease the blob or write its metadata. A blob that
-/// does not exist is created, and so is its container.
+/// A blob whose lease the candidates of an election compete for. It is in an Azure storage account,
+/// in an emulator, or in a lease store that serves this protocol. All candidates of an election
+/// must name the same blob, and no other program should lease the blob or write its metadata. A
+/// blob that does not exist is created, and so is its container.
 ///
 /// # Examples
 ///

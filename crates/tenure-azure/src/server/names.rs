@@ -28,7 +28,8 @@ const ESCAPED: &str = "__";
 /// Returns the key of the lease of a container or a blob.
 pub(super) fn lease_key(target: &Target) -> Result<LeaseKey> {
     let (namespace, lease) = match target.level() {
-        // The namespace contains no dot, because the name of a container contains none.
+        // The native name of a container contains no dot, because the name of a container contains
+        // none.
         Level::Blob => {
             let namespace = format!("{}.{}", target.account, native(&target.container));
             (Cow::from(namespace), &target.blob)

@@ -171,7 +171,7 @@ pub enum BullyError {
     /// The parameters of the failure detector contradict each other.
     #[error(transparent)]
     Detection(#[from] OptionsError),
-    /// Connections. The default exceeds max_waiting, because each waiter has a connection.
+    /// The configuration was read for an observer and has no node id.
     #[error("the configuration has no node id: it is one for observers")]
     NoNode,
 }

@@ -96,7 +96,7 @@ impl fmt::Debug for OnOverrun {
 }
 
 impl Config {
-    /// Creates the default configuration of this election:  a store at `http://127.0.0.1:7400`, a
+    /// Creates the default configuration of this election: a store at `http://127.0.0.1:7400`, a
     /// candidate id from the host name, the process id and a random number, and the default
     /// [`Timings`].
     #[must_use]

@@ -9,8 +9,8 @@ use tenure_core::lease::candidate::Timings;
 
 use super::{Bully, BullyError};
 
-/// The consequences of the settings of an election among peers: costs, times and warnings. `tenure
-/// config check` prints the plan, and a member logs it when it starts.
+/// The consequences of the settings of an election among peers: costs, times and warnings.
+/// `tenure config check` prints the plan, and a member logs it when it starts.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ElectionPlan {

@@ -53,12 +53,13 @@
 //!
 //! - `SELECT` the epoch, compare it in the program, then write. The newer leader can write between
 //!   these steps.
-//! - Fence only the rows that are written (`UPDATE jobs SET ..., epoch = :epoch WHERE id = :id AND
-//!   epoch <= :epoch`). Then rows that the new leader has not written yet are unprotected, and so
-//!   are `INSERT` statements and deleted rows.
+//! - Fence only the rows that are written
+//!   (`UPDATE jobs SET ..., epoch = :epoch WHERE id = :id AND epoch <= :epoch`). Then rows that the
+//!   new leader has not written yet are unprotected, and so are `INSERT` statements and deleted
+//!   rows.
 //! - `INSERT ... SELECT ... WHERE :epoch >= (SELECT max(epoch) FROM ...)`, which needs no second
-//!   table, if writers do not wait for each other. This is correct in SQLite (with `BEGIN
-//!   IMMEDIATE`) and under `SERIALIZABLE`. It is wrong under `READ COMMITTED`, where both
+//!   table, if writers do not wait for each other. This is correct in SQLite (with
+//!   `BEGIN IMMEDIATE`) and under `SERIALIZABLE`. It is wrong under `READ COMMITTED`, where both
 //!   transactions may read the old maximum.
 //!
 //! # Object stores

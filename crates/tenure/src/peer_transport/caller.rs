@@ -41,7 +41,7 @@ impl Caller {
         matches!(*self.lock(), Identity::Unauthenticated)
     }
 
-    /// The member whose connection ended without notice.
+    /// Returns the member whose connection ended without notice.
     pub(super) fn gone(&self) -> Option<NodeId> {
         match *self.lock() {
             Identity::Member(node) => Some(node),

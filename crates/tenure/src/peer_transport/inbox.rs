@@ -39,8 +39,8 @@ pub(crate) struct IncomingMessage {
     pub(crate) good_until: Instant,
 }
 
-/// Sends payloads in the response to a request. If it is dropped, the response is empty. Sending
-/// returns the payloads if the sender of the request no longer waits.
+/// The channel for the payloads of the response to a request. If it is dropped, the response is
+/// empty. A send fails and returns the payloads if the sender of the request no longer waits.
 pub(crate) type Reply = oneshot::Sender<Vec<Payload>>;
 
 /// The receiver of events.

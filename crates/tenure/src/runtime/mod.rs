@@ -1,8 +1,8 @@
 //! The thread that drives the machines.
 //!
 //! It has its own async runtime, so a task that blocks the application's runtime stops neither the
-//! renewals nor the watchdog that ends the term. Several candidates may share it, which then send
-//! their renewals to the store together.
+//! renewals nor the watchdog that ends the term. Several candidates may share the thread. They then
+//! send their renewals to the store together.
 
 mod command;
 mod event_loop;

@@ -117,7 +117,7 @@ mod tests {
     use serde_json::{Value, json};
 
     const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
-    /// The secret in base64url.
+    /// A key set that contains the secret in base64url.
     const SET: &str = r#"{"keys": [{"kty": "oct", "alg": "HS256", "kid": "one",
         "k": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}]}"#;
     const AUDIENCE: &str = AzureBearer::AUDIENCE;

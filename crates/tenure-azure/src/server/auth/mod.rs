@@ -33,7 +33,7 @@ pub(super) struct Guard {
     bearer: Option<AzureBearer>,
     pub(super) over_tls: bool,
     behind_tls: bool,
-    /// Whether a request without a credential is permitted everything.
+    /// Whether a request without a credential has all permissions.
     is_open: bool,
 }
 

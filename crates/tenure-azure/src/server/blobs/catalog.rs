@@ -18,7 +18,7 @@ impl Catalog {
         self.items.get(target)
     }
 
-    /// Returns the account's containers, starting with this name, in order.
+    /// Returns the account's containers in order, starting at this name.
     pub(in crate::server) fn containers_from<'a>(
         &'a self,
         account: &'a str,
@@ -33,7 +33,7 @@ impl Catalog {
         })
     }
 
-    /// Returns the container's blobs, starting with this name, in order.
+    /// Returns the container's blobs in order, starting at this name.
     pub(in crate::server) fn blobs_from<'a>(
         &'a self,
         container: &'a Target,

@@ -319,7 +319,7 @@ impl Settings {
         texts.collect()
     }
 
-    /// Reads a secret from its key or from the file of `key_file`. Returns also the key that was
+    /// Reads a secret from its key or from the file of `key_file`. Also returns the key that was
     /// set.
     ///
     /// # Errors
