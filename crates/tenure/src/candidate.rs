@@ -47,14 +47,14 @@ pub struct Candidate {
 pub struct TermSummary {
     /// The term's epoch.
     pub epoch: Epoch,
-    /// Why it ended.
+    /// The reason for its end.
     pub reason: EndReason,
     /// The error of the task with its causes (`can't read the ledger: no such file`), or its panic
     /// message.
     pub error: Option<String>,
 }
 
-/// Why a candidate stopped campaigning by itself.
+/// The reason why a candidate stopped campaigning by itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {

@@ -49,7 +49,7 @@ pub struct CandidateRuntime {
 #[non_exhaustive]
 pub enum StartError {
     /// The machine has no clock that continues while the machine is suspended.
-    #[error("can't read the clock that leases are counted on")]
+    #[error("can't read the clock that measures leases")]
     Clock(#[source] io::Error),
     /// The operating system provides no random bits for lease ids.
     #[error("can't get random bits")]

@@ -37,7 +37,7 @@ use crate::config::{Config, Strategy};
 use crate::http::HttpClients;
 use crate::store::LeaseView;
 
-/// Longest time that one request may wait in the store for a change.
+/// The longest time that one request may wait in the store for a change.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The waiting time after a failed request, and between requests to a service that can't wait for a

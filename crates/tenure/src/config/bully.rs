@@ -172,7 +172,7 @@ pub enum BullyError {
     #[error(transparent)]
     Detection(#[from] OptionsError),
     /// The configuration was read for an observer and has no node id.
-    #[error("the configuration has no node id: it is one for observers")]
+    #[error("the configuration has no node id, because it is for observers only")]
     NoNode,
 }
 

@@ -39,7 +39,8 @@ pub struct Config {
     pub priority: u32,
     /// The metadata of this candidate while it leads.
     pub metadata: BTreeMap<String, String>,
-    /// For how long the lease stays free after this candidate's term has expired or been broken.
+    /// The time for which the lease stays free after this candidate's term has expired or been
+    /// broken.
     pub lock_delay: Duration,
     pub(crate) timings: Timings,
     /// The options from which the timings are derived. An adjustment derives the others again.

@@ -30,7 +30,7 @@ impl Config {
     /// servers = ["http://127.0.0.1:7400"]  # the store's addresses
     /// ca_file = "/etc/tenure/ca.pem"       # root certificates for https; default the system's
     /// candidate = "worker-1"               # default: host-pid-random
-    /// priority = 100                       # among waiting candidates the lowest goes first
+    /// priority = 100                       # the lowest is first among waiting candidates
     /// lease_duration = "15s"               # the other timings follow from it:
     /// renew_interval = "5s"
     /// renew_deadline = "10s"

@@ -11,7 +11,7 @@
 //!                                    the gate is at 9 from here on
 //! ```
 //!
-//! | the data live | the fence |
+//! | location of the data | the fence |
 //! |---|---|
 //! | behind your own HTTP service | `FenceLayer` before the routes that write (feature `tower`), [`Fenced`] at the client |
 //! | in the memory of your process | a [`Gate`], checked under the lock of the data |

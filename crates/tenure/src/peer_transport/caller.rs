@@ -13,7 +13,7 @@ pub(super) struct Caller(Arc<Mutex<Identity>>);
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Identity {
-    /// No request with a valid MAC has come yet.
+    /// No request with a valid MAC has arrived yet.
     #[default]
     Unauthenticated,
     Member(NodeId),

@@ -12,14 +12,15 @@ use crate::leadership::check_metadata;
 /// The version of the protocol that this member speaks.
 pub(super) const VERSION: u32 = 1;
 
-/// Largest body of a request. The longest message, an attendance list of 31 members, is shorter
-/// than 1 KiB.
+/// The size of the largest body of a request. The longest message, an attendance list of 31
+/// members, is shorter than 1 KiB.
 pub(super) const MAX_REQUEST_BYTES: usize = 16 * 1024;
 
-/// Largest metadata in a request, as JSON. The rest of the longest request is shorter than 1 KiB.
+/// The size of the largest metadata in a request, as JSON. The rest of the longest request is
+/// shorter than 1 KiB.
 const MAX_METADATA_JSON_BYTES: usize = MAX_REQUEST_BYTES - 1024;
 
-/// Largest body of an answer that is read.
+/// The size of the largest body of an answer that is read.
 pub(crate) const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// The leader's metadata, which are sent with the renewals of its term.

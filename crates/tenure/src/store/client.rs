@@ -65,7 +65,7 @@ impl Call {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pong {
-    /// How long the request took.
+    /// The duration of the request.
     pub round_trip: Duration,
     /// The time of the server's wall clock (an HTTP date, whole seconds), if the answer has one.
     pub date: Option<String>,

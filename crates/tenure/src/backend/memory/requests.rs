@@ -133,7 +133,7 @@ impl LeaseBackend for MemoryBackend {
 }
 
 fn unreachable() -> BackendError {
-    BackendError::Unreachable("the store is unreachable: the test has made it so".into())
+    BackendError::Unreachable("the test has made the store unreachable".into())
 }
 
 impl MemoryBackend {

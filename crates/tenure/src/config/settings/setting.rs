@@ -15,7 +15,7 @@ pub(super) struct Setting {
     pub(super) texts: Vec<String>,
     /// The value for error messages, without passwords in addresses.
     pub(super) shown: String,
-    /// Its TOML type in a file. In the environment and in flags everything is text.
+    /// The TOML type of the value in a file. In the environment and in flags, every value is text.
     kind: Option<String>,
 }
 

@@ -24,7 +24,7 @@ async fn a_message_with_one_altered_byte_is_refused() {
         assert_eq!((status, &problem["code"]), (401, &"unauthenticated".into()));
         assert!(
             problem["member"].is_null(),
-            "unauthenticated are report nothing"
+            "the refusal reveals the member"
         );
     }
     let wrong_path = Mac::new(Some(&key()));
