@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interval_and_timeout_have_a_least_value() {
+    fn interval_and_timeout_have_a_minimum() {
         let check = HealthCheck::new(async || Ok::<(), String>(()))
             .with_interval(Duration::ZERO)
             .with_timeout(Duration::ZERO);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_of_a_term_survive_writing_and_reading_whatever_their_text() {
+    fn metadata_with_any_text_survive_writing_and_reading() {
         let before = properties(&[
             ("x-ms-meta-owner", "somebody else"),
             (EPOCH, "7"),

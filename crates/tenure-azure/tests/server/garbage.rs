@@ -308,7 +308,7 @@ async fn garbage_at_every_operation_is_refused_with_a_code_of_the_service() {
 }
 
 #[tokio::test]
-async fn other_forms_of_a_request_get_a_response_too() {
+async fn unusual_forms_of_a_request_get_a_response() {
     let config = AzureConfig {
         unguarded: true,
         ..development()

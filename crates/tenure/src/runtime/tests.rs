@@ -92,7 +92,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn three_and_five_elect_the_best_and_all_of_them_see_it() {
+async fn groups_of_three_and_five_elect_the_best_member_and_all_members_see_it() {
     for members in [3, 5] {
         let world = World::new(members, None);
         let mut observers: Vec<_> = world.members.iter().map(Candidate::observe).collect();

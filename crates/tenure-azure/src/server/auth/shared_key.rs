@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_signed_text_is_the_request_as_it_is_on_the_wire() {
+    fn the_signed_text_is_the_request_as_sent() {
         let parts = request(
             "PUT",
             "/devstoreaccount1/leases/a%2Fb//c+d?comp=lease&timeout=3&Empty=&v=x%20y",

@@ -29,7 +29,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn one_line_is_a_configuration() {
+fn one_line_is_a_complete_configuration() {
     let config = load("election = \"billing/nightly\"", &[]).unwrap();
     assert_eq!(config.election.to_string(), "billing/nightly");
     assert_eq!(config.servers()[0].to_string(), "http://127.0.0.1:7400/");
@@ -284,7 +284,7 @@ fn one_setting_under_two_names_is_refused_but_not_in_two_sources() {
 }
 
 #[test]
-fn a_section_has_its_own_keys() {
+fn a_table_has_its_own_keys() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     fs::write(&path, "election = \"a\"\n[serve]\nlisten = \"x\"\n").unwrap();

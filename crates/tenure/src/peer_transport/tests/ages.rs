@@ -13,7 +13,7 @@ proptest! {
     /// Two clocks with different origins and rates; an answer and a message that take any amount of
     /// time.
     #[test]
-    fn no_message_is_good_for_longer_than_its_lifetime(
+    fn no_message_is_valid_for_longer_than_its_lifetime(
         other_is_ahead in 0_u64..1 << 40,
         told_at in 1_000_000_u64..1 << 40,
         answer_takes in 0_u64..10_000_000,
@@ -39,7 +39,7 @@ proptest! {
 }
 
 #[test]
-fn a_message_after_a_quick_answer_is_good_for_nearly_all_of_its_lifetime() {
+fn a_message_after_a_quick_answer_is_valid_for_nearly_all_of_its_lifetime() {
     let at = |ms| Instant::default() + Duration::from_millis(ms);
     let clock = PeerClock {
         instance: 1,

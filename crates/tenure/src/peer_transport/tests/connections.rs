@@ -117,7 +117,7 @@ async fn until_answered(one: &PeerServer) {
 }
 
 #[tokio::test]
-async fn a_connection_that_died_silently_is_replaced() {
+async fn a_connection_that_failed_silently_is_replaced() {
     let (two, inbox) = PeerServer::start(setup(2)).unwrap();
     answering(inbox);
     let relay = Relay::to(listening_on(&two)).await;

@@ -45,7 +45,7 @@ fn the_last_record_is_there_at_the_next_start() {
 }
 
 #[test]
-fn changed_settings_of_the_group_are_noticed() {
+fn changed_settings_of_the_group_are_detected() {
     let folder = written(1);
     let members = [1, 2].map(|id| Member {
         id: NodeId(id),
@@ -105,7 +105,7 @@ fn an_interrupted_write_keeps_the_previous_record() {
 }
 
 #[test]
-fn damage_at_any_byte_is_noticed() {
+fn damage_at_any_byte_is_detected() {
     for name in ["record", "FORMAT"] {
         let folder = written(1);
         let file = folder.path().join(name);

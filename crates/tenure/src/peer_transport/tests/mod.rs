@@ -175,7 +175,7 @@ async fn an_answer_in_the_same_turn_is_in_the_response() {
 }
 
 #[tokio::test]
-async fn a_message_that_came_in_a_response_has_no_reply() {
+async fn a_message_that_arrived_in_a_response_has_no_reply() {
     let (one, mut inbox_of_one) = PeerServer::start(setup(1)).unwrap();
     let mut two = setup(2);
     two.peers.insert(NodeId(1), at(listening_on(&one)));
@@ -317,7 +317,7 @@ async fn an_address_in_use_is_an_error_that_names_it() {
 }
 
 #[test]
-fn settings_that_must_be_alike_are_in_the_fingerprint() {
+fn settings_that_must_be_the_same_are_in_the_fingerprint() {
     assert_eq!(fingerprint(1), fingerprint(2));
     let of = |priorities: [u32; 3], guarantee| {
         let members = (1..).zip(priorities).map(|(id, priority)| Member {

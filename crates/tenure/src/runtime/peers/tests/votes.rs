@@ -260,7 +260,7 @@ async fn an_election_of_three_takes_three_requests_to_each_follower() {
 }
 
 #[tokio::test]
-async fn a_vote_that_waits_for_a_slow_disk_leaves_in_the_response_to_its_request() {
+async fn a_vote_that_waits_for_a_slow_disk_is_sent_in_the_response_to_its_request() {
     let group = Group::start(Duration::from_secs(4)).await;
     let votes = async {
         let disks = BusyDisks::of(&group).await;
@@ -283,7 +283,7 @@ async fn a_vote_that_waits_for_a_slow_disk_leaves_in_the_response_to_its_request
 }
 
 #[tokio::test]
-async fn a_vote_that_is_too_late_for_its_response_comes_in_a_request_of_its_own() {
+async fn a_vote_that_is_too_late_for_its_response_is_sent_in_a_separate_request() {
     let group = Group::start(Duration::from_millis(800)).await;
     let votes = async {
         let disks = BusyDisks::of(&group).await;
