@@ -45,7 +45,7 @@
 //! |---|---|
 //! | `lease` | a lease store: `tenure serve`, of the crate `tenure-cli` |
 //! | `azure-blob` | a blob of an Azure storage account (feature `azure`) |
-//! | `bully` | a node id, the list of peers, a state folder and a shared key for each member (feature `peers`) |
+//! | `bully` | a node id, the list of peers, a state directory and a shared key for each member (feature `peers`) |
 //! | `both` | a store and peers, to migrate from one to the other |
 //! | `static` | nothing: the only candidate leads |
 //!

@@ -90,7 +90,7 @@ pub(crate) struct Source {
 
 impl Observer {
     /// Watches the election of this configuration from now on, with any strategy. The configuration
-    /// may be that of any candidate; a candidate id, a node number, a key and a state folder are
+    /// may be that of any candidate; a candidate id, a node id, a key and a state directory are
     /// not used. [`Config::load_for_observer`] reads a file that lacks them.
     ///
     /// The observer watches leases in the lease service. Among peers, it asks all members for their

@@ -138,9 +138,9 @@ pub struct Bully {
     pub key: Option<PeerKey>,
     /// The address to listen on. Default: the port of the member's own address, on all interfaces.
     pub listen: Option<SocketAddr>,
-    /// The folder of the member's durable state, which is created if it does not exist. Default
-    /// `tenure-state`. A member that has lost this folder must not take part under the same node id
-    /// again, because other members rely on its votes.
+    /// The directory of the member's durable state, which is created if it does not exist. Default
+    /// `tenure-state`. A member that has lost this directory must not take part under the same node
+    /// id again, because other members rely on its votes.
     pub state_dir: PathBuf,
     /// Whether a leader needs the votes of a majority of all members. Default: yes from three
     /// members on. Without a quorum, a network partition can cause several leaders at a time.

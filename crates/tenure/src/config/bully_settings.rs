@@ -60,7 +60,7 @@ pub(super) fn bully(
     })?;
     bully.key = key.map(|(_, key)| key);
     let state_dir = settings.with("bully.state_dir", |text| match text {
-        "" => Err("is empty: name a folder, such as /var/lib/tenure-peer".into()),
+        "" => Err("is empty: name a directory, such as /var/lib/tenure-peer".into()),
         text => Ok(text.into()),
     })?;
     bully.state_dir = state_dir.unwrap_or(bully.state_dir);

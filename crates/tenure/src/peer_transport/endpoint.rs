@@ -161,8 +161,8 @@ impl PeerEndpoint {
         Ok(envelope)
     }
 
-    /// Refuses a message with this member's own number. Either it is this member's own message, or
-    /// another process uses the number.
+    /// Refuses a message with this member's own node id. Either it is this member's own message, or
+    /// another process uses the node id.
     fn refuse_own_number(&self, envelope: &Envelope) -> PeerProblem {
         let (me, to) = (self.setup.me, envelope.to);
         // A message with an older start may be a late message of this member's previous process.
@@ -187,9 +187,9 @@ impl PeerEndpoint {
         let remedy = match code {
             PeerErrorCode::OlderStart => {
                 "stop the older process; if there is only one, its state directory is an old copy: give it \
-                 the right one, or a new number"
+                 the right one, or a new node id"
             }
-            _ => "stop one of the two; each member needs its own number and state directory",
+            _ => "stop one of the two; each member needs its own node id and state directory",
         };
         let report = format!("member {seen_by} says: {detail}; {remedy}");
         self.notify(PeerEvent::Duplicate(report));

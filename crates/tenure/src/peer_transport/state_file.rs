@@ -52,17 +52,17 @@ pub enum StateError {
     #[error("{} is in use by another process", .0.display())]
     InUse(PathBuf),
     /// There was a record, and it is missing. Restore it. If it is lost, remove this member from
-    /// the group and add another member with a new number and an empty directory.
+    /// the group and add another member with a new node id and an empty directory.
     #[error(
         "{} is missing, and with it the promises of this member; restore it, or give the member a \
-         new number and an empty directory",
+         new node id and an empty directory",
         .0.display()
     )]
     Missing(PathBuf),
     /// The content of the file has changed; the text is the reason. Proceed as for
     /// [`Missing`](Self::Missing).
     #[error(
-        "{} is damaged ({}); restore its content, or give the member a new number and an empty \
+        "{} is damaged ({}); restore its content, or give the member a new node id and an empty \
          directory",
         .0.display(), .1
     )]
