@@ -1,4 +1,4 @@
-//! A lease store over its HTTP API.
+//! A lease service that is a lease store with an HTTP API.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::store::{Call, Endpoint, Pong, StoreClient, StoreError, path};
 struct HttpStore {
     store: StoreClient,
     election: ElectionName,
-    /// The common part of every acquire, without lease id and wait.
+    /// The common part of every acquire, without the lease id and the waiting time.
     acquire: AcquireRequest,
 }
 
@@ -188,8 +188,8 @@ fn answer_to(answer: Result<LeaseView, StoreError>) -> Answer {
             None => Answer::Unknown("the store's answer has no epoch".into()),
         },
         Err(StoreError::Problem(problem)) => answer_to_problem(&problem),
-        // A transport failure, or another server at this address for now (a proxy without its
-        // backend, say).
+        // The request failed on the network, or another server answers at this address for now,
+        // such as a proxy whose backend is down.
         Err(error) => Answer::Unknown(error.to_string()),
     }
 }

@@ -1,4 +1,4 @@
-//! Authentication of members: those that have the key.
+//! Authentication of members by a shared key.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use aws_lc_rs::hmac;
 /// The header with the MAC of a request or an answer.
 pub(super) const MAC_HEADER: &str = "tenure-mac";
 
-/// Fewest bytes of a key: too many to guess.
+/// The shortest length of a key, which is long enough against guessing.
 pub(super) const MIN_KEY_BYTES: usize = 16;
 
 /// The key that the members of a group share. A holder of the key can vote, and be elected.
@@ -17,7 +17,7 @@ pub(super) const MIN_KEY_BYTES: usize = 16;
 pub struct PeerKey(Vec<u8>);
 
 impl PeerKey {
-    /// This key. It should be random, for instance from `openssl rand -base64 32`.
+    /// Creates a key. The bytes should be random, for instance from `openssl rand -base64 32`.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl fmt::Debug for PeerKey {
     }
 }
 
-/// The key is too short. The operator must make a longer one.
+/// The key is too short. The operator must create a longer key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the key has {bytes} bytes and must have at least {MIN_KEY_BYTES}")]
 pub struct PeerKeyError {
@@ -45,34 +45,37 @@ pub struct PeerKeyError {
     pub bytes: usize,
 }
 
-/// Authenticates messages: HMAC-SHA256, in hexadecimal digits.
+/// Authenticates messages by HMAC-SHA256 in hexadecimal digits.
 #[derive(Debug)]
 pub(crate) struct Mac(Option<hmac::Key>);
 
 impl Mac {
-    /// Authenticates with this key. Without one it authenticates nothing: **any process that reaches
-    /// this member can vote, and be elected.** Only for a network in which that is wanted, and only
-    /// when the configuration asks for it by name.
+    /// Creates an authenticator with this key. Without a key nothing is authenticated: **any
+    /// process that reaches this member can vote, and be elected.** Use that only in a trusted
+    /// network, and only if the configuration explicitly requests it.
     pub(crate) fn new(key: Option<&PeerKey>) -> Self {
         Self(key.map(|key| hmac::Key::new(hmac::HMAC_SHA256, &key.0)))
     }
 
-    /// The MAC of a request.
+    /// Computes the MAC of a request.
     pub(super) fn of_request(&self, path: &str, body: &[u8]) -> Option<String> {
         self.compute(&["request", "POST", path], body)
     }
 
-    /// The MAC of an answer. It is good for this one request, whose MAC no other request has: a
-    /// message names its sender's process and has a number.
+    /// Computes the MAC of an answer. It is valid only for this request, because no other request
+    /// has the same MAC: a message contains the number of its sender's process and a number of its
+    /// own.
     pub(super) fn of_answer(&self, request: &str, status: u16, body: &[u8]) -> Option<String> {
         self.compute(&["answer", request, &status.to_string()], body)
     }
 
-    /// Whether a MAC is the `expected` one; where none is expected, there must be none.
+    /// Returns whether a MAC equals the `expected` one. If no MAC is expected, there must be no
+    /// MAC.
     pub(super) fn is_good(expected: Option<&str>, mac: Option<&str>) -> bool {
         match (expected, mac) {
             (None, None) => true,
-            // In constant time: the comparison must not reveal how much of a wrong MAC was right.
+            // The comparison takes constant time, so it does not reveal how much of a wrong MAC was
+            // correct.
             (Some(expected), Some(mac)) => {
                 verify_slices_are_equal(expected.as_bytes(), mac.as_bytes()).is_ok()
             }
@@ -80,7 +83,8 @@ impl Mac {
         }
     }
 
-    /// None of the words has a line feed, so two different contents never give the same input.
+    /// Computes the MAC of the words and the body. No word contains a line feed, so different
+    /// contents never result in the same input.
     fn compute(&self, words: &[&str], body: &[u8]) -> Option<String> {
         let mut context = hmac::Context::with_key(self.0.as_ref()?);
         for word in words {
