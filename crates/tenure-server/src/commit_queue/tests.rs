@@ -6,7 +6,7 @@ use super::*;
 use crate::model::{Cause, Content, Deleted};
 
 impl CommitQueue {
-    /// The last revision.
+    /// Returns the last revision.
     pub(crate) fn last(&self) -> u64 {
         self.lock().last
     }
@@ -18,7 +18,7 @@ impl Ticket {
     }
 }
 
-/// A subscriber that is not interested.
+/// A subscriber that ignores all changes.
 #[derive(Debug)]
 struct Nobody;
 
@@ -65,7 +65,7 @@ async fn a_ticket_is_good_when_its_revision_is_durable_and_not_before() {
     assert_eq!(queue.append(set()).0, 11);
     let ticket = queue.ticket(11).unwrap();
     let batch = take(&queue);
-    // Others are queued while the commit thread has that one.
+    // Other change sets are queued while the commit thread has this one.
     assert_eq!(queue.append(set()).0, 12);
     let (again, behind) = (queue.ticket(11).unwrap(), queue.ticket(12).unwrap());
     assert!(

@@ -29,8 +29,8 @@ use super::{Batch, LoggedChange};
 use crate::engine::Loaded;
 use crate::model::{Content, LeaseKey};
 
-/// Applies the batches that follow what is loaded from tables. Returns for each batch the changes that the
-/// tables lack; they have all retired ids.
+/// Applies the batches that follow the loaded tables. Returns, for each batch, the changes that the
+/// tables lack, with complete lists of retired ids.
 pub(in crate::engine) fn replay(
     batches: &[Batch],
     loaded: &mut Loaded,
@@ -46,8 +46,8 @@ pub(in crate::engine) fn replay(
         loaded.revision = batch.revision;
         replayed.push(batch.changes()?);
     }
-    // A table may have a lease as of a later revision than the table as a whole, but not of one after the
-    // whole log.
+    // The table may have a lease at a later revision than the table as a whole, but not at a
+    // revision after the end of the log.
     let newest = loaded.leases.iter().find(|lease| lease.2 > loaded.revision);
     if let Some((key, _, revision)) = newest {
         return Err(format!(
@@ -105,7 +105,7 @@ pub(in crate::engine) fn replay(
 
 type Leases = BTreeMap<LeaseKey, Option<(Arc<Stored>, u64)>>;
 
-/// Takes the leases that these changes change out of those that were loaded.
+/// Removes the leases that these changes affect from the loaded leases, and returns them.
 fn take_changed(changes: &[Vec<LoggedChange>], loaded: &mut Loaded) -> Leases {
     let keys = changes.iter().flatten().map(|change| change.key.clone());
     let mut changed: Leases = keys.map(|key| (key, None)).collect();
