@@ -53,7 +53,7 @@ pub enum OpenError {
     },
     /// A restore into the data directory did not finish. Repeat it, or delete the file to abandon
     /// the restore.
-    #[error("{} is there: a restore was cut short, do it again, or delete the file", path.display())]
+    #[error("{} exists: a restore was interrupted, repeat it or delete the file", path.display())]
     RestoreCutShort {
         /// The file that it left.
         path: PathBuf,

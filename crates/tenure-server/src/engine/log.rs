@@ -4,10 +4,12 @@
 //! append --> log: batch, batch, batch --> checkpoint --> tables: leases, terms, deleted leases
 //! ```
 //!
-//! An append is acknowledged when its batch is in the log. The tables may be behind the log; a checkpoint
-//! brings them closer to its end, and lets the log forget what they contain.
+//! An append is acknowledged when its batch is in the log. The tables may be behind the log. A
+//! checkpoint brings the tables closer to the end of the log, and lets the log remove the batches
+//! that the tables contain.
 //!
-//! The documents of other protocols are in no batch: an append writes those of its sets to their table.
+//! Batches do not contain the documents of other protocols: an append writes the documents of its
+//! change sets directly to their table.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use tenure_core::Epoch;
 use super::{Batch, Loaded, OpenError};
 use crate::model::{ChangeSet, LeaseKey, TermRecord};
 
-/// A log of batches, and tables that follow it. Calls block; one thread makes them.
+/// A log of batches, and tables that follow it. Calls block; a single thread makes them.
 pub(crate) trait Log: Send {
     /// Reads and checks the tables and the batches that follow them.
     fn load(&mut self) -> Result<Loaded, OpenError>;

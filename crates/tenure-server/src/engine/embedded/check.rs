@@ -75,7 +75,7 @@ fn read(connection: &Connection) -> rusqlite::Result<Checked> {
     let documents = documents::read(connection, &mut counted)?;
     if counted != meta {
         return Err(corrupt(format!(
-            "it has {} rows and should have {}, or has other rows",
+            "it has {} rows and should have {}, or its rows were changed",
             counted.row_count, meta.row_count
         )));
     }
@@ -135,8 +135,8 @@ fn read_meta(connection: &Connection) -> rusqlite::Result<Meta> {
     match connection.query_row(SELECT_META, [], read).optional()? {
         Some((meta, crc)) if meta.crc() == crc => Ok(meta),
         Some(_) => Err(corrupt(
-            "the row about the whole does not match its checksum",
+            "the row with the totals does not match its checksum",
         )),
-        None => Err(corrupt("the row about the whole is missing")),
+        None => Err(corrupt("the row with the totals is missing")),
     }
 }

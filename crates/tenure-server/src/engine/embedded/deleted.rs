@@ -1,7 +1,8 @@
 //! The table `deleted`: the lease ids of ended terms of leases that were deleted.
 //!
-//! The rows are in the order of the deletions, and only the last ones are kept. A lease that is made again has
-//! these ids in its own row; the row here stays until it is one of the oldest, and is not used.
+//! The rows are in the order of the deletions, and only the newest are kept. A lease that is
+//! created again has these ids in its own row. The row here is then unused, and stays until it is
+//! one of the oldest.
 
 use rusqlite::Connection;
 use tenure_core::lease::LeaseId;

@@ -2,24 +2,26 @@
 //!
 //! ```text
 //! data_dir/             0700
-//!   lock                held while a store uses the folder
-//!   FORMAT              "tenure-store 1": the folder has a database
-//!   RUNNING             while the database is open: a revision that its write-ahead log alone has, so that
-//!                       a lost write-ahead log is noticed
-//!   RUNNING.new         the next RUNNING, opened ahead
-//!   leases.db           the batches of the log; one row per lease, rows with its ended terms, one row for
-//!                       each of the last leases that were deleted, one row per document, one row about all
-//!                       of these
-//!   leases.db-wal       SQLite's write-ahead log: what was committed and is not in leases.db yet
-//!   leases.db.restoring while a backup is restored: until it is complete and gets the name leases.db
+//!   lock                locked while a store uses the directory
+//!   FORMAT              "tenure-store 1": the directory has a complete database
+//!   RUNNING             while the database is open: a revision that only its write-ahead log has,
+//!                       so that the loss of that log is detected
+//!   RUNNING.new         the next RUNNING, opened ahead of time
+//!   leases.db           the batches of the log; one row per lease, rows with its ended terms, one
+//!                       row for each of the last deleted leases, one row per document, and one
+//!                       row with the totals of all these rows
+//!   leases.db-wal       SQLite's write-ahead log: the commits that are not in leases.db yet
+//!   leases.db.restoring during a restore: the database, until it is complete and renamed
 //! ```
 //!
-//! An append is one transaction with one fsync (`synchronous=FULL`), which writes one row with the whole
-//! batch. Checkpoints bring the tables up to the batches in slices, between appends ([`backlog`] says how
-//! large a slice is). Every row has a checksum over all its columns, and the `meta` row has one over all of
-//! these; each batch names the revision that it follows; and `RUNNING` has the revision of the first append
-//! after the write-ahead log was last moved into the database. So the next start notices rows that were lost
-//! or changed. Nothing is ever repaired silently.
+//! An append is one transaction with one fsync (`synchronous=FULL`), which writes one row with the
+//! whole batch. Checkpoints bring the tables up to the batches in slices, between appends
+//! ([`backlog`] describes the size of a slice).
+//!
+//! The next start detects rows that were lost or changed. Every row has a checksum over all its
+//! columns, and the `meta` row has a checksum over the checksums of all rows. Each batch names the
+//! revision that it follows. `RUNNING` has the revision of the first append after the write-ahead
+//! log was last moved into the database. Nothing is ever repaired silently.
 
 mod backlog;
 mod backup;

@@ -51,7 +51,7 @@ pub enum RestoreError {
     #[error(transparent)]
     Backup(OpenError),
     /// The file is not a backup, or it was changed since it was written. Use another one.
-    #[error("{} is damaged or no backup ({detail}); nothing was restored", path.display())]
+    #[error("{} is damaged or is not a backup ({detail}); nothing was restored", path.display())]
     Damaged {
         /// The backup.
         path: PathBuf,
@@ -64,8 +64,8 @@ pub enum RestoreError {
     /// A store restored from this backup could grant hardly any lease: its epochs must be greater
     /// than those of the backup, whose greatest one is close to [`Epoch::MAX`].
     #[error(
-        "{}: its greatest epoch is {last} of {}, which leaves too few above it; nothing was restored. Start a new \
-         store on an empty folder: its epochs are greater than those that came from a right clock",
+        "{}: its greatest epoch is {last} of {}, which leaves too few epochs for grants; nothing was restored. Start a new \
+         store on an empty folder: its epochs are greater than all epochs from a correct clock",
         path.display(),
         Epoch::MAX
     )]
@@ -77,7 +77,7 @@ pub enum RestoreError {
     },
     /// The directory has a store, or a part of one. It is never overwritten: name another
     /// directory, or move the old one away.
-    #[error("{} is there: nothing is restored over a store, use another folder", path.display())]
+    #[error("{} exists: a restore never overwrites a store, use another folder", path.display())]
     StoreThere {
         /// The file that belongs to it.
         path: PathBuf,
@@ -110,7 +110,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     };
     let backup = File::open(file).map_err(unreadable)?;
     if !backup.metadata().map_err(unreadable)?.is_file() {
-        return Err(unreadable(io::Error::other("it is no file")));
+        return Err(unreadable(io::Error::other("it is not a file")));
     }
     let folder = Folder::open(data_dir)?;
     if let Some(path) = folder.trace_of_a_store() {

@@ -1,12 +1,13 @@
 //! The table `term_rows`: the terms that have ended.
 //!
-//! A row is a segment: some terms of a lease that follow one another, as a JSON array. A lease that changes
-//! hands often rewrites its newest segment instead of adding a row per term. A full segment does not change
-//! until it is forgotten as a whole.
+//! A row is a segment: some consecutive terms of a lease, as a JSON array. A lease that changes
+//! hands often rewrites its newest segment instead of adding a row per term. A full segment does
+//! not change until it is forgotten as a whole.
 //!
-//! The running term is not in this table, because the row of its lease says everything about it; except that
-//! a request has said why it is to end. The newest records are in batches of the log, and may be about a term
-//! that this table has already.
+//! The running term is not in this table, because the row of its lease has all its data. The only
+//! exception is a running term whose end was given a reason by a request: its record with the
+//! reason is here. The newest records are in batches of the log, and may be about a term that this
+//! table already has.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tenure_core::Epoch;

@@ -1,4 +1,4 @@
-//! Every check of the request path, on every way of a request.
+//! Every check of the request path, for every path to a handler.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ enum Load {
     Over,
 }
 
-/// A way of a request to its handler.
+/// A path of a request to its handler.
 struct Way {
     name: &'static str,
     path: &'static str,
@@ -97,7 +97,8 @@ impl Way {
             .await
     }
 
-    /// The server's own refusal, in the form of the API that the request is for.
+    /// Checks that the server itself refused the request, in the format of the API that the request
+    /// is for.
     #[track_caller]
     fn assert_refused(&self, response: &Response, status: u16) {
         let is_native = !response.headers().contains_key("by-protocol");
@@ -110,7 +111,7 @@ impl Way {
     }
 }
 
-/// A protocol that answers 299, and refuses with the status of the problem.
+/// A protocol that answers with status 299, and refuses with the status of the problem.
 #[derive(Debug)]
 struct TestProtocol;
 
@@ -147,7 +148,7 @@ fn response(status: u16) -> Response {
         .unwrap()
 }
 
-/// A body that records when it is read, or panics then.
+/// A body that records that it was read, or that panics when it is read.
 struct TestBody {
     bytes: Option<Bytes>,
     panics: bool,
@@ -193,7 +194,7 @@ async fn every_way_leads_to_its_handler() {
             Way {
                 is_native: false, ..
             } => 299,
-            // Its body has another shape.
+            // This request has another body.
             Way {
                 name: "route, over the limit",
                 ..

@@ -147,7 +147,10 @@ fn a_lost_write_ahead_log_is_noticed_also_after_one_was_moved_into_the_database(
         commit(&mut engine, &batch).unwrap();
         engine.checkpoint(Load::Busy).unwrap();
         revision += 200;
-        assert!(revision < 100_000, "the log was never moved into the database");
+        assert!(
+            revision < 100_000,
+            "the log was never moved into the database"
+        );
     }
     // Copies the folder as it would be if the store were killed now and its write-ahead log lost.
     let lost = || {
