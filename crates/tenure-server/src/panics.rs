@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-/// Returns the message of a panic; empty text if it has none.
+/// Returns the message of a panic, or `unknown` if it has none.
 pub(crate) fn text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()

@@ -1,4 +1,4 @@
-//! TLS: a certificate and its key, from files that may change while the server runs.
+//! TLS: a certificate and its key, in files that may change while the server runs.
 
 use std::fmt;
 use std::fs;
@@ -21,7 +21,7 @@ struct Files {
     loaded: Mutex<Loaded>,
 }
 
-/// The content of the files, and what new connections use.
+/// The content of the files, and the configuration for new connections.
 struct Loaded {
     pem: Pem,
     config: Arc<ServerConfig>,
@@ -33,8 +33,8 @@ struct Pem {
     key: Vec<u8>,
 }
 
-/// A certificate or its key is wrong. The message says what would be right, and nothing of the
-/// content of the key.
+/// A certificate or its key is not valid. The message says what a valid file contains. It never
+/// contains any part of the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}", path.display())]
 #[non_exhaustive]
@@ -48,10 +48,11 @@ pub struct TlsError {
 }
 
 impl Tls {
-    /// Reads a certificate and its key, both PEM: the server's own certificate first, then the
-    /// intermediate ones; one key, not encrypted. Both may be in one file.
+    /// Reads a certificate and its key from PEM files. The certificate file has the server's own
+    /// certificate first, followed by the intermediate ones. The key file has one key, which is not
+    /// encrypted. Both may be in one file.
     ///
-    /// It blocks.
+    /// The call blocks.
     ///
     /// # Errors
     ///
@@ -69,10 +70,10 @@ impl Tls {
         })))
     }
 
-    /// Reads both files again, and uses the certificate for new connections if it changed; returns
-    /// whether it did. Open connections stay as they are.
+    /// Reads both files again, and uses a changed certificate for new connections. Returns whether
+    /// the certificate changed. Open connections are not affected.
     ///
-    /// It blocks.
+    /// The call blocks.
     ///
     /// # Errors
     ///
@@ -87,7 +88,8 @@ impl Tls {
         Ok(has_changed)
     }
 
-    /// The acceptor that does the handshakes of new connections, with the present certificate.
+    /// Returns the acceptor that does the handshakes of new connections, with the current
+    /// certificate.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.loaded().config))
     }
@@ -173,11 +175,11 @@ impl Pem {
     }
 }
 
-/// The kinds of keys that are supported.
+/// The supported kinds of keys.
 const KEYS: &str = "write PEM, which begins with -----BEGIN PRIVATE KEY-----, RSA PRIVATE KEY or EC \
                     PRIVATE KEY, of RSA with 2048 bits at least, ECDSA or Ed25519";
 
-/// A description of the error without any part of a key.
+/// Describes the error without any part of a key.
 fn garbled(error: &pem::Error) -> String {
     let what = match error {
         pem::Error::MissingSectionEnd { .. } => "a section has no line -----END ...-----",

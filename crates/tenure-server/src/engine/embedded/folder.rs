@@ -173,10 +173,9 @@ impl Folder {
             Ok(revision) => Ok(Some(revision)),
             Err(_) => Err(OpenError::Damaged {
                 path,
-                detail:
-                    "it should say a revision and its checksum; where the log leases.db-wal is \
+                detail: "it should say a revision and its checksum; if the log leases.db-wal is \
                          certainly complete, this file may be deleted"
-                        .into(),
+                    .into(),
             }),
         }
     }
@@ -204,8 +203,8 @@ impl Folder {
             Some(began) if revision < began => Err(OpenError::Damaged {
                 path: self.path.join("leases.db-wal"),
                 detail: format!(
-                    "it is missing or cut off: the database ends at revision {revision} and had \
-                     come to {began} at least"
+                    "it is missing or truncated: the database ends at revision {revision}, but had \
+                     reached at least {began}"
                 ),
             }),
             _ => Ok(()),
