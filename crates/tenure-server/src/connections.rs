@@ -93,7 +93,7 @@ impl Connections {
     }
 
     async fn serve_http(&self, source: &Source, stream: impl AsyncRead + AsyncWrite + Unpin) {
-        // Boxed, so that an idle connection has no memory for a request.
+        // Boxed, so that an idle connection uses no memory for a request.
         let service = service_fn(|request| {
             let request = Request::map(request, Body::new);
             Box::pin(

@@ -37,7 +37,7 @@ fn assert_told(refused: &Answer, status: u16, code: &str, parts: &[&str]) {
     }
 }
 
-/// A problem as on the wire.
+/// Checks a problem as it was received.
 #[track_caller]
 fn assert_problem(reply: &Reply, status: u16, code: &str, parts: &[&str]) {
     assert_told(&reply.answer, status, code, parts);

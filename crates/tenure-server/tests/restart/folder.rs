@@ -1,4 +1,4 @@
-//! The folder belongs to one store and to its owner.
+//! The data directory, which belongs to one store and to its owner.
 
 use super::*;
 
@@ -50,7 +50,7 @@ async fn a_start_that_was_cut_short_is_made_again() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("leases.db"), "").unwrap();
     drop(open(folder.path()).unwrap());
-    // All but the marker was written.
+    // The start was interrupted before it wrote the marker.
     fs::remove_file(folder.path().join("FORMAT")).unwrap();
     drop(open(folder.path()).unwrap());
     assert!(folder.path().join("FORMAT").exists());
