@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_in_hand_counts_if_the_last_watcher_leaves_meanwhile() {
+    fn a_page_that_is_being_scanned_counts_if_the_last_watcher_leaves() {
         let scans = Scans::default();
         scans.watch("ns");
         let (namespace, _) = turn(&scans).unwrap();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_to_scan_wakes_up_to_scan_to_forget_and_to_end() {
+    fn the_scanning_thread_wakes_up_to_scan_to_forget_and_to_end() {
         let scans = Scans {
             keep: Duration::from_millis(20),
             ..Scans::default()

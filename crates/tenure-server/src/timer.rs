@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_in_order_of_time_and_an_earlier_one_is_not_slept_over() {
+    fn keys_come_in_order_of_time_and_an_earlier_one_wakes_the_thread() {
         let (timer, clock) = (Timer::default(), Clock::start());
         let now = clock.now();
         timer.arm(now + Duration::from_secs(3600), LeaseKey::of_text("a/late"));

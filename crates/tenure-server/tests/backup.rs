@@ -71,7 +71,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_under_load_has_all_that_was_acknowledged_before_it() {
+async fn a_backup_under_load_has_every_change_acknowledged_before_it() {
     let mut bench = Bench::new();
     let stop = Arc::new(AtomicBool::new(false));
     let acknowledged = Arc::new(Mutex::new(BTreeMap::new()));
@@ -130,7 +130,7 @@ async fn a_backup_under_load_has_all_that_was_acknowledged_before_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_goes_on_over_checkpoints_and_its_end_while_its_backup_is_read() {
+async fn a_store_commits_and_closes_while_its_backup_is_read() {
     let mut bench = Bench::new();
     // The open reader simulates a slow backup: it reads, so the write-ahead log can't be truncated.
     let reader = Connection::open(bench.store.path().join("leases.db")).unwrap();
@@ -203,7 +203,7 @@ async fn a_store_that_is_stopped_or_was_killed_is_backed_up_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_in_a_backup_is_told() {
+async fn a_backup_reports_its_contents() {
     let bench = Bench::new();
     let lasting = |number, duration, lock_delay: u64| {
         json!({"holder": "c", "lease_id": id(number), "duration_ms": duration,
@@ -234,7 +234,7 @@ async fn what_is_in_a_backup_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_overwrites_only_what_it_is_told_to() {
+async fn a_backup_replaces_a_file_only_on_request() {
     let bench = Bench::new();
     fs::write(bench.file(), "precious").unwrap();
     let refused = bench.backup(Existing::Keep).await.unwrap_err();
@@ -300,7 +300,7 @@ async fn a_damaged_store_is_not_backed_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn epochs_and_revisions_of_a_restored_store_are_above_all_that_the_lost_one_told() {
+async fn epochs_and_revisions_of_a_restored_store_are_above_all_of_the_lost_one() {
     let mut bench = Bench::new();
     let api = bench.api();
     assert_ok(&api.acquire("held", 1).await);
@@ -472,7 +472,7 @@ fn journal_of_a_restore(backup: &Path) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restore_that_was_cut_short_is_no_store_and_can_be_done_again() {
+async fn an_interrupted_restore_leaves_no_store_and_can_be_repeated() {
     let mut bench = Bench::new();
     bench.backup(Existing::Keep).await.unwrap();
     let journal = journal_of_a_restore(&bench.file());

@@ -59,7 +59,7 @@ fn take(queue: &CommitQueue) -> Arc<Vec<ChangeSet>> {
 }
 
 #[tokio::test]
-async fn a_ticket_is_good_when_its_revision_is_durable_and_not_before() {
+async fn a_ticket_succeeds_when_its_revision_is_durable_and_not_before() {
     let queue = queue(10, Durability::OnDisk);
     assert!(queue.ticket(10).is_none());
     assert_eq!(queue.append(set()).0, 11);
@@ -156,7 +156,7 @@ fn a_large_batch_takes_no_more_changes() {
 }
 
 #[tokio::test]
-async fn a_queue_that_is_gone_makes_nothing_durable() {
+async fn a_dropped_queue_makes_nothing_durable() {
     let queue = queue(0, Durability::OnDisk);
     let ticket = queue.append(set()).1.unwrap();
     drop(queue);

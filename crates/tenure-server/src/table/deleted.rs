@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn records_go_when_their_time_is_over_and_the_oldest_where_there_are_too_many() {
+    fn records_are_removed_when_their_time_is_over_or_there_are_too_many() {
         let deleted = Deleted::default();
         deleted.put(&key(0), Record::default());
         assert_eq!(deleted.take(&key(0)), None);

@@ -26,7 +26,7 @@ async fn bytes_that_are_not_http_affect_no_other_request() {
 /// Each request has an exact line and headers. It is sent to the fast path, to a route, and over a
 /// connection beyond the limit.
 #[tokio::test]
-async fn a_head_that_contradicts_itself_is_refused_on_every_way() {
+async fn a_head_that_contradicts_itself_is_refused_on_every_request_path() {
     const RENEW: &str = "/v1/namespaces/ns/leases/job/renew";
     let limits = Limits {
         max_connections: 1,

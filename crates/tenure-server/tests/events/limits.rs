@@ -55,7 +55,11 @@ async fn a_stream_that_is_not_read_gets_a_reset_and_continues() {
         let mut last = first;
         loop {
             let (event_id, name, _) = attentive.next().await;
-            assert_eq!(event_id, Some(last + 1), "an attentive watcher misses nothing");
+            assert_eq!(
+                event_id,
+                Some(last + 1),
+                "an attentive watcher misses nothing"
+            );
             last += 1;
             if name == "released" {
                 return last - first;
@@ -86,7 +90,10 @@ async fn a_stream_that_is_not_read_gets_a_reset_and_continues() {
         }
     }
     let resets = names.iter().filter(|name| *name == "reset").count();
-    assert_eq!(resets, 2, "the initial reset, and one for the missed events");
+    assert_eq!(
+        resets, 2,
+        "the initial reset, and one for the missed events"
+    );
     assert!((names.len() as u64) < told, "{} of {told}", names.len());
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_database_that_is_missing_or_another_one_is_never_a_fresh_start() {
+async fn a_missing_or_foreign_database_never_causes_a_fresh_start() {
     let folder = closed_folder().await;
     type Damage = fn(&Path);
     let damages: [(&str, Damage); 4] = [
@@ -127,7 +127,7 @@ async fn text_that_is_not_utf_8_and_an_unknown_version_of_the_file_are_damage() 
 /// Flipped bits are either detected or have no effect: at each position, either the store refuses
 /// to start, or it loads exactly the earlier state.
 #[tokio::test]
-async fn bits_that_fell_over_never_change_what_is_known() {
+async fn flipped_bits_never_change_the_loaded_state() {
     let folder = closed_folder().await;
     let content = fs::read(folder.path().join("leases.db")).unwrap();
     let mut refused = 0;

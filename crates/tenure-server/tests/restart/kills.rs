@@ -58,7 +58,7 @@ async fn a_holder_keeps_its_lease_and_epochs_go_on_after_a_kill() {
 }
 
 #[tokio::test]
-async fn an_expiry_that_somebody_saw_is_there_after_a_kill() {
+async fn an_expiry_that_a_client_saw_survives_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
     let body = json!({"holder": "c1", "duration_ms": 1_000, "lease_id": id(1)});
@@ -115,7 +115,7 @@ async fn a_deleted_lease_stays_deleted_and_its_epochs_are_not_granted_again() {
 }
 
 #[tokio::test]
-async fn a_deletion_brings_no_id_back_over_stops_and_kills() {
+async fn retired_ids_of_deleted_leases_survive_stops_and_kills() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
     for lease in ["gone", "made-again"] {
@@ -153,7 +153,7 @@ async fn a_deletion_brings_no_id_back_over_stops_and_kills() {
 }
 
 #[tokio::test]
-async fn nobody_can_ask_for_an_epoch_that_leaves_none_for_other_leases() {
+async fn no_request_gets_an_epoch_that_leaves_none_for_other_leases() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
     let asking = |number, least: u64| {
@@ -191,7 +191,7 @@ async fn nobody_can_ask_for_an_epoch_that_leaves_none_for_other_leases() {
 }
 
 #[tokio::test]
-async fn many_clients_killed_in_the_middle_find_all_that_was_acknowledged() {
+async fn all_acknowledged_changes_of_many_clients_survive_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
     let mut clients = Vec::new();

@@ -51,7 +51,7 @@ async fn a_log_with_damage_before_its_last_transaction_is_refused() {
 }
 
 #[tokio::test]
-async fn a_log_whose_tail_was_torn_is_read_up_to_there() {
+async fn a_log_with_a_torn_tail_is_read_up_to_the_tear() {
     let folder = folder_with_a_log().await;
     let path = folder.path().join("leases.db-wal");
     let log = fs::read(&path).unwrap();
@@ -94,7 +94,7 @@ async fn a_log_whose_tail_was_torn_is_read_up_to_there() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_gone_after_a_kill_is_refused_and_after_a_stop_is_not_missed() {
+async fn a_missing_log_is_refused_after_a_kill_and_accepted_after_a_stop() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
     assert_ok(&server.api.acquire("job", 1).await);
@@ -131,7 +131,7 @@ async fn a_log_that_is_gone_after_a_kill_is_refused_and_after_a_stop_is_not_miss
 }
 
 #[tokio::test]
-async fn a_marker_that_is_gone_does_not_make_a_fresh_start() {
+async fn a_missing_marker_never_causes_a_fresh_start() {
     let closed = closed_folder().await;
     let log = folder_with_a_log().await;
     for folder in [&closed, &log] {
@@ -142,7 +142,7 @@ async fn a_marker_that_is_gone_does_not_make_a_fresh_start() {
 }
 
 #[tokio::test]
-async fn a_file_that_tells_how_far_the_log_had_come_is_believed_only_if_it_fits_its_checksum() {
+async fn a_revision_in_running_without_its_checksum_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
     assert_ok(&server.api.acquire("job", 1).await);

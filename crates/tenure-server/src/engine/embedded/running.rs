@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_written_again_and_again_and_nothing_of_it_stays() {
+    fn the_file_is_written_repeatedly_and_removed_completely() {
         let folder = tempfile::tempdir().unwrap();
         let mut running = Running::open(folder.path()).unwrap();
         let text = || fs::read_to_string(path_in(folder.path())).unwrap();

@@ -187,7 +187,7 @@ fn proof() -> TestBody {
 }
 
 #[tokio::test]
-async fn every_way_leads_to_its_handler() {
+async fn every_request_path_leads_to_its_handler() {
     for way in &WAYS {
         let response = way.send(&[], proof()).await;
         let expected = match way {
@@ -206,7 +206,7 @@ async fn every_way_leads_to_its_handler() {
 }
 
 #[tokio::test]
-async fn a_wrong_head_is_refused_on_every_way() {
+async fn a_wrong_head_is_refused_on_every_request_path() {
     let long = "x".repeat(20_000);
     for way in &WAYS {
         let large = [(ORIGIN, long.as_str())];
@@ -218,7 +218,7 @@ async fn a_wrong_head_is_refused_on_every_way() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_is_refused_on_every_way() {
+async fn a_page_of_another_origin_is_refused_on_every_request_path() {
     for way in &WAYS {
         let origin = [(ORIGIN, "https://elsewhere.example")];
         way.assert_refused(&way.send(&origin, proof()).await, 403);
@@ -226,7 +226,7 @@ async fn a_page_of_another_origin_is_refused_on_every_way() {
 }
 
 #[tokio::test]
-async fn over_the_limit_only_renewals_and_signs_of_life_are_answered() {
+async fn over_the_limit_only_renewals_and_probes_are_answered() {
     for way in &WAYS {
         let over = Way {
             load: Load::Over,
@@ -253,7 +253,7 @@ async fn over_the_limit_only_renewals_and_signs_of_life_are_answered() {
 }
 
 #[tokio::test]
-async fn a_panic_ends_one_request_and_nothing_else_on_every_way() {
+async fn a_panic_ends_one_request_and_nothing_else_on_every_request_path() {
     for way in &WAYS {
         let body = TestBody {
             panics: true,
@@ -264,7 +264,7 @@ async fn a_panic_ends_one_request_and_nothing_else_on_every_way() {
 }
 
 #[tokio::test]
-async fn the_body_of_a_refused_request_is_drained_within_the_limit_alone() {
+async fn the_body_of_a_refused_request_is_drained_only_within_the_limit() {
     for way in &WAYS {
         let (body, was_read) = TestBody::new(b"unread");
         let origin = [(ORIGIN, "https://elsewhere.example")];

@@ -39,7 +39,7 @@ fn has_delta(sets: &[ChangeSet]) -> bool {
 }
 
 #[test]
-fn it_makes_no_difference_when_checkpoints_are_made() {
+fn the_times_of_checkpoints_do_not_change_the_loaded_state() {
     let (batches, retired) = batches(3, 10..70);
     let never = known_after(&batches, |_| false, false);
     assert!(!never.0.is_empty() && never.1.is_some() && !never.3.is_empty());

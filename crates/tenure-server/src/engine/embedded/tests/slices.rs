@@ -92,7 +92,7 @@ fn a_kill_after_any_slice_or_between_two_loses_nothing_and_a_start_goes_on() {
 }
 
 #[test]
-fn a_backup_in_the_middle_of_slices_has_everything() {
+fn a_backup_between_two_slices_is_complete() {
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| place.path().join(name);
     let mut engine = open_quick(&at("store"), MOST);
@@ -167,7 +167,7 @@ fn under_endless_load_slices_stay_small_and_batches_stay_bounded() {
 }
 
 #[test]
-fn what_has_fallen_far_behind_is_caught_up_with_before_the_next_commit() {
+fn tables_far_behind_the_log_catch_up_before_the_next_commit() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     // This simulates changes that each needed many rows.
@@ -182,7 +182,7 @@ fn what_has_fallen_far_behind_is_caught_up_with_before_the_next_commit() {
 }
 
 #[test]
-fn what_a_start_could_not_put_in_its_place_is_not_lost_to_slices() {
+fn slices_keep_batches_that_a_start_could_not_write_to_the_tables() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     commit(&mut engine, &[write(1, 10)]).unwrap();
@@ -200,7 +200,7 @@ fn what_a_start_could_not_put_in_its_place_is_not_lost_to_slices() {
 }
 
 #[test]
-fn after_a_slice_that_failed_the_next_one_waits_for_as_much_again() {
+fn a_failed_slice_delays_the_next_one_until_as_many_changes_again() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     let limit = |engine: &Embedded, pages: u32| {
