@@ -4,8 +4,8 @@ use tokio::sync::watch;
 
 use super::CommitFailure;
 
-/// The outcome of a batch; `None` until it is known. Each batch has its own channel, so that a commit
-/// wakes only the requests that wait for it.
+/// The outcome of a batch; `None` until it is known. Each batch has its own channel, so that a
+/// commit wakes only the requests that wait for it.
 pub(super) type Outcome = watch::Sender<Option<Result<(), CommitFailure>>>;
 
 /// The permission to answer once a revision is durable.

@@ -81,11 +81,12 @@ pub(crate) enum AppendError {
     /// There is no disk space. The log does not contain the batch; a later append may succeed.
     #[error("the disk is full: {0}")]
     DiskFull(String),
-    /// Another program has the log locked. The log does not contain the batch; a later append may succeed.
+    /// Another program has the log locked. The log does not contain the batch; a later append may
+    /// succeed.
     #[error("another program has the database locked: {0}")]
     Busy(String),
-    /// Another server appended to the log. The log does not contain the batch, and this server must not
-    /// append again.
+    /// Another server appended to the log. The log does not contain the batch, and this server must
+    /// not append again.
     #[error("this server no longer owns the log: {0}")]
     NotOwner(String),
     /// It is unknown whether the log contains the batch. Nothing more may be appended: after a

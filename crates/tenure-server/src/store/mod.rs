@@ -69,7 +69,8 @@ struct Inner {
     limits: Limits,
     /// The terms on disk. In memory each lease in the table has its own.
     term_history: Option<Arc<dyn TermHistory>>,
-    /// The documents that the store had at its start, until the protocol that they belong to takes them.
+    /// The documents that the store had at its start, until the protocol that they belong to takes
+    /// them.
     documents: Mutex<Vec<Document>>,
     /// New leases have epochs above this one. It is stored plus one; zero means that there is none.
     floor: AtomicU64,
@@ -81,8 +82,8 @@ struct Inner {
     watching: Arc<AtomicUsize>,
     /// Turns of the requests that resume after a change that many wait for.
     turns: Semaphore,
-    /// Why the table may not be used any more; the first reason stays. It is set only while all shards are locked, so it
-    /// does not change while one is.
+    /// Why the table may not be used any more; the first reason stays. It is set only while all
+    /// shards are locked, so it does not change while one is.
     ended: OnceLock<Problem>,
     /// No request may wait any more.
     stopping: CancellationToken,
