@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// Longer than the benchmark takes.
+/// The time for which requests wait: longer than the benchmark takes.
 const WAIT_MS: u64 = 300_000;
 
 /// The lease that the waiters want. Its holder has it from the start, under the lease id of the

@@ -1,8 +1,8 @@
 //! Connections: the limit on their number, and how each of them is served.
 //!
-//! New connections never harm those that exist. A connection over the limit gets an answer to its
-//! first request and is closed. A renewal succeeds there: a leader that has lost its connection
-//! keeps its lease although the store is full.
+//! New connections never harm existing ones. A connection over the limit gets an answer to its
+//! first request and is then closed. A renewal on such a connection succeeds, so a leader that has
+//! lost its connection keeps its lease although the store is full.
 
 use std::convert::Infallible;
 use std::io;

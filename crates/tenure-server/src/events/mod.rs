@@ -6,12 +6,14 @@
 //!                      +------------------- missed events ----------------------------+
 //! ```
 //!
-//! Only durable changes come in, in the order of revisions. The commit thread moves them into the
-//! ring, which is bounded, and continues; the dispatcher sends them to watchers, so ten thousand
-//! watchers delay no commit. Topics and watchers only point at events in the ring: a watcher that
-//! does not read costs a few pointers. A watcher that has fallen behind, or that resumes after a
-//! lost connection, takes missed events from the ring. If the ring does not reach back so far, the
-//! watcher gets a reset and must read the leases.
+//! Only durable changes are published, in the order of revisions. The commit thread appends them to
+//! the ring, which is bounded, and continues. The dispatcher sends them to watchers, so even ten
+//! thousand watchers delay no commit. Topics and watchers only have pointers to events in the ring,
+//! so a watcher that does not read costs a few pointers.
+//!
+//! A watcher that has fallen behind, or that resumes after a lost connection, takes missed events
+//! from the ring. If the ring no longer has all of them, the watcher gets a reset and must read the
+//! leases.
 
 mod published;
 mod ring;

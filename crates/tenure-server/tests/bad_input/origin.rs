@@ -65,7 +65,7 @@ async fn a_page_of_another_origin_gets_no_stream_of_events() {
         };
         for headers in of_another_origin(&api) {
             let refused = open(&headers).await;
-            // A stream would have no end to read.
+            // The body is not read, because a stream would have no end.
             assert_eq!(refused.status(), 403, "{path} {headers:?}");
             assert_refused(&answer(refused).await, 403, "cross_origin");
         }

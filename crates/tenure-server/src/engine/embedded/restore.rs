@@ -64,8 +64,9 @@ pub enum RestoreError {
     /// A store restored from this backup could grant hardly any lease: its epochs must be greater
     /// than those of the backup, whose greatest one is close to [`Epoch::MAX`].
     #[error(
-        "{}: its greatest epoch is {last} of {}, which leaves too few epochs for grants; nothing was restored. Start a new \
-         store on an empty folder: its epochs are greater than all epochs from a correct clock",
+        "{}: its greatest epoch is {last} of {}, which leaves too few epochs for grants; nothing was \
+         restored. Start a new store on an empty folder: its epochs are greater than all epochs \
+         from a correct clock",
         path.display(),
         Epoch::MAX
     )]
