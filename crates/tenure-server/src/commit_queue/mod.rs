@@ -116,7 +116,7 @@ impl CommitQueue {
     }
 
     /// Gives the changes their revisions and queues them. Returns the last revision, and the ticket
-    /// that an answer must wait for.
+    /// that an answer must wait for; `None` if the changes are durable at once.
     ///
     /// The caller holds the lock of the lease's shard, so no request sees the changes before they
     /// have revisions.

@@ -166,7 +166,7 @@ impl Limits {
     #[must_use]
     pub fn within_open_files(self, files: usize) -> Self {
         let connections = files.saturating_sub(OTHER_FILES);
-        // At most one of eleven connections is over the limit.
+        // A tenth over the limit is one of eleven connections in all.
         let over = ((connections + 1) / 11).max(LEAST_OVER);
         let fitting = connections.saturating_sub(over).max(1);
         Self {

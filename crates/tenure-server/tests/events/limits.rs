@@ -44,7 +44,7 @@ async fn a_stream_that_is_not_read_gets_a_reset_and_continues() {
     let mut attentive = Stream::open(lease(&api, "job")).await;
     let first = attentive.expect("reset").await.0.unwrap();
 
-    // The first changes fill the buffers of the connection, the next ones replace the events that
+    // The first changes fill the buffers of the connection. The next ones replace the events that
     // the store remembers.
     let overruns = async {
         overrun(&api).await;
