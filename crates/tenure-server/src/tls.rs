@@ -133,7 +133,7 @@ impl Loaded {
             .and_then(|builder| builder.with_single_cert(chain, secret));
         let mut config = config.map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => of_key(format!(
-                "it is not the key of the first certificate in {}; name the one that belongs to it",
+                "it is not the key of the first certificate in {}; use the key of that certificate",
                 certificate.display()
             )),
             rustls::Error::InvalidCertificate(error) => {
@@ -153,8 +153,8 @@ impl Pem {
         let chain = chain.map_err(|error| garbled(&error))?;
         if chain.is_empty() {
             return Err(
-                "there is no certificate in it; write PEM, which begins with \
-                        -----BEGIN CERTIFICATE-----, the server's own first"
+                "there is no certificate in it; it must be PEM, with lines -----BEGIN \
+                        CERTIFICATE-----, and the server's own certificate must be the first"
                     .into(),
             );
         }
@@ -166,7 +166,10 @@ impl Pem {
         let mut secrets = secrets.map_err(|error| garbled(&error))?;
         match (secrets.pop(), secrets.len()) {
             (Some(secret), 0) => Ok(secret),
-            (Some(_), others) => Err(format!("there are {} keys in it; leave one", others + 1)),
+            (Some(_), others) => Err(format!(
+                "there are {} keys in it; keep only one",
+                others + 1
+            )),
             (None, _) if String::from_utf8_lossy(&self.key).contains("ENCRYPTED PRIVATE KEY") => {
                 Err("the key is encrypted; decrypt it (openssl pkey -in OLD -out NEW)".into())
             }
@@ -176,8 +179,8 @@ impl Pem {
 }
 
 /// The supported kinds of keys.
-const KEYS: &str = "write PEM, which begins with -----BEGIN PRIVATE KEY-----, RSA PRIVATE KEY or EC \
-                    PRIVATE KEY, of RSA with 2048 bits at least, ECDSA or Ed25519";
+const KEYS: &str = "it must be PEM, with a line -----BEGIN PRIVATE KEY-----, RSA PRIVATE KEY or EC \
+                    PRIVATE KEY; supported are RSA with at least 2048 bits, ECDSA and Ed25519";
 
 /// Describes the error without any part of a key.
 fn garbled(error: &pem::Error) -> String {

@@ -205,7 +205,7 @@ impl Limits {
         if self.max_metadata_bytes > 0 && self.max_body_bytes < needed {
             warnings.push(format!(
                 "max_metadata_bytes = {} does not fit into max_body_bytes = {}: such a request has \
-                 {needed} bytes at least",
+                 at least {needed} bytes",
                 self.max_metadata_bytes, self.max_body_bytes
             ));
         }

@@ -95,7 +95,9 @@ pub(super) fn values<const N: usize>(
             return Err(Problem::new(Code::UnknownField, detail));
         };
         if values[index].replace(value).is_some() {
-            return Err(malformed(format!("query parameter {field:?} is duplicate")));
+            return Err(malformed(format!(
+                "query parameter {field:?} is given more than once"
+            )));
         }
     }
     Ok(values)

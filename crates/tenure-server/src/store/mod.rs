@@ -248,8 +248,8 @@ fn warn_of_a_late_clock(last: Option<Epoch>) {
         warn!(
             epoch = last.get(),
             wall_clock_ms = wall.get(),
-            "the wall clock is behind the last epoch: it went back, or a backup was restored within \
-             the last day; epochs go on from the last one"
+            "the wall clock is behind the last epoch: it was set back, or a backup was restored \
+             within the last day; epochs continue from the last one"
         );
     }
 }

@@ -58,7 +58,7 @@ impl Folder {
         })
     }
 
-    /// Refers to a data directory without creating, locking or changing it.
+    /// Returns a data directory that is only read: it is not created, locked or changed.
     pub(super) fn peek(path: &Path) -> Self {
         Self {
             path: path.to_owned(),

@@ -348,7 +348,7 @@ impl Embedded {
             }
             // A later attempt may succeed, unless the error is final.
             Err(error) if error.is_transient() => {
-                warn!(%error, "the tables were not brought up to the log; tried again later");
+                warn!(%error, "the tables were not brought up to the log; the store will try again");
                 self.backlog.put_off(Instant::now());
                 Ok(false)
             }

@@ -67,10 +67,12 @@ impl Running {
         let written = self.write(revision);
         match &written {
             Ok(()) if self.is_failing => {
-                info!("RUNNING is written again: a loss of the write-ahead log would be noticed")
+                info!(
+                    "RUNNING is up to date again: a start detects the loss of the write-ahead log"
+                )
             }
             Err(error) if !self.is_failing => {
-                warn!(%error, "RUNNING can't be written: a loss of the write-ahead log would not be noticed now");
+                warn!(%error, "RUNNING can't be written: a start would not detect the loss of the write-ahead log");
             }
             _ => {}
         }

@@ -15,7 +15,7 @@ fn watch(store: &Store) -> Watcher {
 /// Returns the kind and the revision of the next event; `None` for a reset.
 async fn next(watcher: &mut Watcher) -> Option<(EventKind, u64)> {
     let heard = timeout(SOON, watcher.next()).await.expect("an event");
-    match heard.expect("a store that goes on") {
+    match heard.expect("the store is open") {
         WatchItem::Event(told) => Some((told.kind(), told.change.revision)),
         WatchItem::Reset(_) => None,
     }
