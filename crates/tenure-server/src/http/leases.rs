@@ -24,7 +24,7 @@ use crate::table::LeaseKey;
 
 pub(super) type JsonResult<T> = Result<Json<T>, ProblemResponse>;
 
-/// The operation of a request, and its reason.
+/// The operation of a request and its reason, or the problem of a request that is not valid.
 type Checked = Result<(Operation, Option<String>), Problem>;
 
 pub(super) async fn acquire(
@@ -63,7 +63,8 @@ pub(super) fn set_metadata(JsonBody(request): JsonBody<MetadataRequest>) -> Chec
     Ok((request.check()?, None))
 }
 
-/// The handler of an operation on a lease that exists. `check` makes the operation from the body.
+/// Creates the handler of an operation on an existing lease. `check` converts the body into the
+/// operation.
 pub(super) fn operation<B>(method: MethodFilter, check: fn(B) -> Checked) -> MethodRouter<Store>
 where
     B: FromRequest<Store, Rejection = ProblemResponse> + Send + 'static,
@@ -88,7 +89,7 @@ pub(super) async fn operate(
 ) -> JsonResult<LeaseView> {
     let view = store.operate(key, operation, reason);
     match operation {
-        // Without a time limit: a holder keeps its lease, however slow the disk is.
+        // There is no time limit: a holder keeps its lease, however slow the disk is.
         Operation::Renew(..) => Ok(Json(view.await?)),
         _ => Box::pin(answer(store, Duration::ZERO, view)).await,
     }
@@ -144,7 +145,8 @@ pub(super) async fn list(
     answer(&store, Duration::ZERO, list).await
 }
 
-/// The answer of `work`, which may wait for this long, within the time limit of a request.
+/// Returns the answer of `work`, which may wait for `wait` in addition to the time limit of a
+/// request.
 async fn answer<T>(
     store: &Store,
     wait: Duration,

@@ -29,7 +29,7 @@ pub use self::protocol::Protocol;
 pub(crate) use self::service::{HttpService, Source};
 use crate::Store;
 
-/// The store's HTTP API as a router, for another server or for tests. A server with it must
+/// Returns the store's HTTP API as a router, for another server or for tests. A server with it must
 /// set timeouts for slow clients; [`Server`](crate::Server) does.
 pub fn router(store: Store) -> Router {
     let service = Arc::new(HttpService::new(store, None));

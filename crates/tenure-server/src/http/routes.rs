@@ -46,14 +46,15 @@ pub(super) fn routes(store: Store) -> Router {
         .with_state(store)
 }
 
-/// Whether a path belongs to the native API, also if there is no route for it. No account of
-/// another protocol has such a name.
+/// Returns whether a path belongs to the native API, also if there is no route for it. An account
+/// of another protocol never has such a name.
 pub(super) fn is_native(path: &str) -> bool {
     let first = path.strip_prefix('/').unwrap_or(path).split('/').next();
     matches!(first, None | Some("" | "v1")) || path == LIVE || path == READY
 }
 
-/// Whether a native request is answered over the limit of connections: renewals and signs of life.
+/// Returns whether a native request is answered on a connection over the limit: renewals and checks
+/// of liveness and readiness are.
 pub(super) fn is_essential(head: &Parts) -> bool {
     match head.uri.path() {
         LIVE | READY => matches!(head.method, Method::GET | Method::HEAD),

@@ -1,4 +1,4 @@
-//! One term as columns.
+//! The columns of one term.
 
 use tenure_core::lease::TermEnd;
 use tenure_core::{Epoch, UnixMillis};
@@ -6,7 +6,7 @@ use tenure_core::{Epoch, UnixMillis};
 use super::codec::{Column, Columns, DecodeError};
 use crate::model::TermRecord;
 
-/// Epoch, holder, when the term began and ended in milliseconds, how it ended, and why.
+/// Epoch, holder, start and end in milliseconds, kind of the end, and reason.
 pub(crate) type TermFields = (
     Epoch,
     String,
@@ -16,7 +16,7 @@ pub(crate) type TermFields = (
     Option<Box<str>>,
 );
 
-/// The columns of a term.
+/// Returns the columns of a term.
 pub(super) fn columns(term: &TermRecord) -> [Column<'_>; 6] {
     [
         term.holder.as_str().into(),
@@ -30,7 +30,7 @@ pub(super) fn columns(term: &TermRecord) -> [Column<'_>; 6] {
     ]
 }
 
-/// Reads the columns of [`columns`].
+/// Reads the columns that [`columns`] returns.
 pub(super) fn decode(columns: &mut Columns<'_>) -> Result<TermRecord, DecodeError> {
     let holder = columns.text("holder")?.to_owned();
     let end = match columns.optional_text("end")? {
@@ -45,7 +45,7 @@ pub(super) fn decode(columns: &mut Columns<'_>) -> Result<TermRecord, DecodeErro
     record(fields).ok_or(DecodeError("term"))
 }
 
-/// The fields of a term.
+/// Returns the fields of a term.
 pub(crate) fn fields(term: &TermRecord) -> TermFields {
     let (end, ended_at) = term.ended.map(|(end, at)| (end, at.get())).unzip();
     let (holder, reason) = (term.holder.to_string(), term.reason.clone());
@@ -53,7 +53,7 @@ pub(crate) fn fields(term: &TermRecord) -> TermFields {
     (term.epoch, holder, began_at, ended_at, end, reason)
 }
 
-/// The term with these fields, if they are valid.
+/// Creates the term with these fields, if they are valid.
 pub(crate) fn record(
     (epoch, holder, began_at, ended_at, end, reason): TermFields,
 ) -> Option<TermRecord> {
