@@ -147,7 +147,7 @@ impl DemoRunner {
         let leader = self.freeze_during_work()?;
         let old = leader.worker;
         let text =
-            "is frozen (SIGSTOP) in the middle of its work, and still takes itself for the leader";
+            "is frozen (SIGSTOP) in the middle of its work, and still considers itself the leader";
         self.report_fault("sigstop", old, text)?;
         self.await_failover(("sigstop", "the freeze"), &leader, self.bound)?;
         self.wait_until(self.report.elapsed() + self.lease_duration / 4)?;
