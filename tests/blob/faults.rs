@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use super::front::{Asked, Fate, Front};
 use super::{World, candidate, lead_in_turns};
 
-/// The first `count` requests of this kind have this fate.
+/// Gives the first `count` requests of this kind this fate.
 pub(super) fn first(
     what: &'static str,
     count: usize,
@@ -144,7 +144,7 @@ async fn an_acquire_with_a_lost_answer_is_repeated_under_the_same_id() {
     assert_eq!((acquired.count(), ids.len()), (2, 1), "{asked:?}");
 }
 
-/// For instance the portal of a hotel's network.
+/// Such a server is, for example, the login page of a public network.
 #[tokio::test]
 async fn a_server_that_accepts_everything_elects_no_leader() {
     let _limit = Limit::start();

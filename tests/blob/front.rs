@@ -44,7 +44,7 @@ pub(crate) enum Fate {
 
 type Rule = Box<dyn FnMut(&Asked) -> Fate + Send>;
 
-/// The proxy and the requests to it. It ends with its runtime.
+/// The proxy and the requests that it has received. The proxy ends with its runtime.
 pub(crate) struct Front {
     pub(crate) address: SocketAddr,
     shared: Arc<Mutex<Shared>>,

@@ -10,7 +10,8 @@ use super::group;
 #[test]
 fn a_leader_that_is_stopped_is_succeeded_before_its_promises_end() {
     let mut group = group();
-    // The command has a fifteenth of this to stop, and ignores SIGTERM until it is killed.
+    // The command has a fifteenth of the lease duration to stop. It ignores SIGTERM until it is
+    // killed.
     group.set("TENURE_LEASE_DURATION", "15s");
     group.set("TENURE_STOP_GRACE", "1s");
     group.start_all();

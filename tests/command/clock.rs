@@ -44,8 +44,9 @@ impl Clock {
             .arg(data_dir)
             .env("LD_PRELOAD", &self.library)
             .env("WALL_CLOCK_AHEAD", &self.off_by)
-            // The HTTP library formats the date when a thread serves its first connection, and fails
-            // if the time has no date; it keeps the old date when time goes back.
+            // The HTTP library formats the date when a thread serves its first connection, and
+            // fails if the time is outside the calendar. If the clock goes back, it keeps the old
+            // date.
             .env("TOKIO_WORKER_THREADS", "1");
         Process::spawn(&mut serve)
     }

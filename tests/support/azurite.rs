@@ -74,8 +74,8 @@ fn find() -> Option<String> {
     let works = |program: &String| output_of(Command::new(program).arg("--version")).is_some();
     let programs = [named, among, Some("azurite-blob".into())];
     let found = programs.into_iter().flatten().find(works);
-    // The program that `npx` would start: without an installation, and not as a child of `npx`,
-    // which it would outlive.
+    // This is the program that `npx` would start. Started directly, it needs no installation, and
+    // it is not a child of `npx`, which it would outlive.
     let ask = ["--offline", "--no-install", "-c", "command -v azurite-blob"];
     found.or_else(|| output_of(Command::new("npx").args(ask)).filter(works))
 }

@@ -35,7 +35,7 @@ fn wait_for_events(watch: &Process, expected: &[&str]) {
     });
 }
 
-/// Sends a request that no command sends.
+/// Sends a request for which there is no command.
 async fn ask(method: &str, url: String, body: Value) -> u16 {
     let method = method.parse().unwrap();
     let request = reqwest::Client::new().request(method, url).json(&body);

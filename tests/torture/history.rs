@@ -205,8 +205,8 @@ impl Op {
         }
     }
 
-    /// The reason for a refusal, and when it arrived. An internal error of the store says nothing
-    /// about the lease.
+    /// The reason for a refusal, and the time of its arrival. An internal error of the store
+    /// contains no information about the lease.
     pub(crate) fn refused(&self) -> Option<(Instant, Code)> {
         match self.answered()? {
             (at, Answer::Refused(problem)) if matches!(problem.status, 400..=407 | 409..=428) => {

@@ -297,7 +297,8 @@ impl DemoRunner {
     }
 
     /// Freezes the leader between its check and its write: right after a write, because it begins
-    /// the next work at once. It must not have the table locked; see [`WorkLog::is_unlocked`].
+    /// the next work at once. The leader must not hold the lock of the table at that time; see
+    /// [`WorkLog::is_unlocked`].
     fn freeze_during_work(&mut self) -> anyhow::Result<Work> {
         for _ in 0..20 {
             let known = self.work.all.len();

@@ -37,7 +37,8 @@ pub(super) async fn supervise(leadership: &Leadership, command: &[OsString]) -> 
         .and_then(|id| i32::try_from(id).ok())
         .context("the command has no id")?;
     let group = ProcessGroup::new(Pid::from_raw(pid));
-    // Created after the start of the first watchdog, which would pass this pipe on to the command.
+    // This pipe is created after the start of the first watchdog, which would otherwise pass it on
+    // to the command.
     let (reader, second_deadlines) = Deadlines::pipe()?;
     let mut second = start_second(leadership, pid, &reader)?;
     drop(reader);
@@ -104,7 +105,8 @@ fn watchdog(
     deadlines: &PipeReader,
 ) -> anyhow::Result<Command> {
     // The watchdog inherits this end of the pipe, and no process inherits the other one (Rust makes
-    // files close-on-exec): when this process ends, for whatever reason, the watchdog sees it.
+    // files close-on-exec): when this process ends, for any reason, the watchdog reads the end of
+    // the pipe.
     fcntl(deadlines, FcntlArg::F_SETFD(FdFlag::empty()))?;
     let mut watchdog = Command::new("/proc/self/exe");
     watchdog

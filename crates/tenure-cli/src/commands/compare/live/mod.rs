@@ -57,7 +57,7 @@ pub(super) struct LiveComparison {
 }
 
 impl LiveComparison {
-    /// Runs all, and writes the page.
+    /// Runs all strategies in all scenarios, and writes the page.
     pub(super) fn run(&self, page: Option<Page<'_>>) -> anyhow::Result<Vec<Measurement>> {
         adopt_orphans()?;
         let interrupt = Interrupt::handle(SecondSignal::Ignored)?;
