@@ -96,7 +96,8 @@ async fn an_epoch_is_written_only_if_the_blob_is_unchanged_since_the_last_one_wa
     assert!(epochs[0] < epochs[1] && epochs[1] == leadership.epoch().get());
 }
 
-/// Three of sixteen requests succeed with an error as their answer, fail, or are repeated.
+/// On average, of sixteen requests one succeeds although its answer is an error, one is dropped
+/// with an error, and one is sent twice.
 #[tokio::test]
 async fn with_a_service_that_fails_at_random_leaders_do_not_overlap_and_epochs_increase() {
     let world = World::start();

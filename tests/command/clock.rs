@@ -53,8 +53,8 @@ impl Clock {
 }
 
 #[test]
-fn a_wall_clock_before_1970_takes_nothing_from_waiters() {
-    let test = "a_wall_clock_before_1970_takes_nothing_from_waiters";
+fn a_wall_clock_before_1970_does_not_affect_waiters() {
+    let test = "a_wall_clock_before_1970_does_not_affect_waiters";
     let folder = tempfile::tempdir().unwrap();
     let Some(clock) = Clock::in_folder(test, folder.path()) else {
         return;
@@ -91,8 +91,8 @@ fn a_wall_clock_before_1970_takes_nothing_from_waiters() {
 }
 
 #[test]
-fn a_store_does_not_start_with_a_wall_clock_that_http_has_no_date_for() {
-    let test = "a_store_does_not_start_with_a_wall_clock_that_http_has_no_date_for";
+fn a_store_does_not_start_with_a_wall_clock_outside_the_range_of_http_dates() {
+    let test = "a_store_does_not_start_with_a_wall_clock_outside_the_range_of_http_dates";
     let folder = tempfile::tempdir().unwrap();
     let Some(clock) = Clock::in_folder(test, folder.path()) else {
         return;

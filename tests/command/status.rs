@@ -227,7 +227,7 @@ fn the_reason_of_a_break_is_in_the_log_of_the_store() {
         .stderr()
         .lines()
         .any(|line| line.starts_with("2026-01-01"));
-    assert!(!made_up, "a reason must not add log lines: {}", store.stderr());
+    assert!(!made_up, "a reason adds no lines: {}", store.stderr());
 }
 
 #[test]
