@@ -67,7 +67,7 @@ fn a_leader_that_is_killed_and_starts_again_at_once_leads_under_a_greater_epoch(
     group.start_all();
     let mut leader = group.settled(0, &MEMBERS);
     for _ in 0..5 {
-        // The votes of the others are for this member, so it need not wait for them to expire. But
+        // The votes of the others are for this member, so it need not wait until they expire. But
         // the command of its last run must be gone.
         group.kill(&[leader.member]);
         group.start(leader.member);

@@ -46,7 +46,7 @@ pub(crate) fn period(
         let (period, safe) = (format_duration(period), format_duration(safe));
         warn!(%lease, "after {period} another candidate may lead while the holder still acts: the holder \
             notices with its next renewal, and not at all while it can't reach the store; from {flag} {safe} \
-            on, the duration of the lease, it is sure to have stopped");
+            on, the duration of the lease, the holder has certainly stopped");
     }
     Ok(period)
 }

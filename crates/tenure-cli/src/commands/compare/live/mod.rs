@@ -124,8 +124,8 @@ impl LiveComparison {
     pub(super) fn legend(&self, wide: bool) -> String {
         let mut text = format!(
             "{} candidates as real processes, {} run(s) each.\n{}\nProxies between the processes cut links, and \
-             count requests and responses, and bytes with headers. Figures at rest are of 3 quiet \
-             seconds.\nCPU AT REST: all processes without the leader's task, in percent of one processor. Times of \
+             count requests and responses, and bytes with headers. Figures at rest are of 3 seconds \
+             without faults.\nCPU AT REST: all processes without the leader's task, in percent of one processor. Times of \
              scenarios are\nin proportion to the lease:",
             self.candidates,
             self.runs,
