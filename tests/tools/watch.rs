@@ -94,7 +94,7 @@ async fn a_watch_that_loses_its_connection_continues_at_another_address() {
     let _first = bench.candidate("first", &[]);
     wait_for_events(&watch, &["granted"]);
     proxy.set(ProxyMode::Refuse);
-    // The watch prints the break once, wherever it is connected at this time.
+    // The watch prints the break once, through either address.
     assert_eq!(code(&bench.run(&["break", ELECTION, "--period", "0s"])), 0);
     wait_for_events(&watch, &["granted", "broken"]);
     let (lost, back, words) = wait_for(

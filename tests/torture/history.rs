@@ -41,7 +41,7 @@ pub(crate) struct Op {
     /// Empty for requests about all leases.
     pub(crate) lease: String,
     /// The holder of the request's lease id, if it has one. Each attempt to acquire has a holder of
-    /// its own, so a holder stands for one lease id and the ids that it was changed to.
+    /// its own, so a holder identifies one lease id and the ids that it was changed to.
     pub(crate) holder: Option<String>,
     pub(crate) ask: Ask,
     pub(crate) sent: Instant,

@@ -109,8 +109,8 @@ fn a_repeated_acquire_is_one_term() {
 
 #[test]
 fn a_grant_before_the_expiry_is_found_by_the_rules() {
-    // By the clocks of clients, no one certainly holds the lease at 900. By the order of revisions,
-    // a read at 400 shows the first holder, and the grant came after that.
+    // By the clocks of clients, no client certainly holds the lease at 900. By the order of
+    // revisions, a read at 400 shows the first holder, and the grant came after that.
     let calls = [
         read(None, State::Available, 400, 410, 1),
         acquire(1, 10, 0, 450, 2),
