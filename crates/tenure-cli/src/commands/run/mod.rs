@@ -110,8 +110,8 @@ impl Run {
         if settings.list("on_overrun") == ["report"] {
             return Ok(config);
         }
-        // The end of this process leaves a command behind that can't be stopped, and the watchdog
-        // kills it.
+        // If the command can't be stopped, this process ends, and then the watchdog kills the
+        // command.
         Ok(config.with_on_overrun(OnOverrun::Call(Arc::new(|_| exit_on_overrun()))))
     }
 }

@@ -20,11 +20,12 @@ use super::process_group::ProcessGroup;
 use super::watchdog::now;
 use crate::exit::code_of_status;
 
-/// How often the watchdogs get a new deadline: well within any margin, and cheap.
+/// The interval at which the watchdogs get a new deadline: much shorter than any margin, and cheap.
 const DEADLINE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long before the abort of this task the command is killed, so that this task sees its end and
-/// the lease is not released before: at most a twentieth of the stop grace.
+/// The time from the kill of the command to the abort of this task, at most a twentieth of the stop
+/// grace. In this time the task notices the end of the command, so the lease is not released before
+/// that end.
 const KILL_MARGIN: Duration = Duration::from_millis(100);
 
 /// Runs the command in this term, and returns its exit code when its whole group is gone.

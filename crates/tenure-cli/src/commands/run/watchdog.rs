@@ -97,7 +97,7 @@ impl Watchdog {
 async fn guard(arguments: &Watchdog) -> anyhow::Result<ExitCode> {
     // The signals of the group are for the command; this process outlives them to pass on the exit
     // code. It handles them, because the command would inherit ignored signals. Under `nohup` the
-    // command is to inherit the ignored SIGHUP.
+    // command must inherit the ignored SIGHUP.
     let is_left_alone = |kind| kind == SignalKind::hangup() && is_ignored(Signal::SIGHUP);
     let kinds = [
         SignalKind::terminate(),

@@ -125,8 +125,8 @@ impl LiveComparison {
         let mut text = format!(
             "{} candidates as real processes, {} run(s) each.\n{}\nProxies between the processes cut links, and \
              count requests and responses, and bytes with headers. Figures at rest are of 3 seconds \
-             without faults.\nCPU AT REST: all processes without the leader's task, in percent of one processor. Times of \
-             scenarios are\nin proportion to the lease:",
+             without faults.\nCPU AT REST: all processes without the leader's task, in percent of one \
+             processor. Times of scenarios are\nin proportion to the lease:",
             self.candidates,
             self.runs,
             table::legend(wide),
