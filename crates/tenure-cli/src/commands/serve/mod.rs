@@ -178,7 +178,7 @@ fn reload_certificates(tls: Tls) -> io::Result<()> {
                 Ok(false) => {}
                 Err(error) => warn!(%error, "can't reload the certificate, keeping the old one"),
             };
-            // After a panic in the TLS library the next reload is as good.
+            // If the TLS library has panicked, the next reload can still succeed.
             let _ = tokio::task::spawn_blocking(reload).await;
         }
     });
