@@ -25,8 +25,8 @@ from azure.storage.blob import BlobLeaseClient, BlobServiceClient
 
 LEASE = 15.0
 RENEW_EVERY = 5.0
-# Counted from the moment at which the last successful renewal was sent. The work uses the rest of
-# the lease to stop.
+# The renew deadline, counted from the sending of the last successful renewal. The work uses the rest
+# of the lease to stop.
 GIVE_UP_AFTER = 10.0
 
 DEVELOPMENT = (

@@ -94,7 +94,7 @@ impl Cron {
             .with_context(|| format!("cannot run {}", self.program))
     }
 
-    /// The current tick and the time until it ends.
+    /// Returns the current tick and the time until it ends.
     fn now(&self) -> anyhow::Result<(i64, Duration)> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let tick = now.as_nanos() / self.period.as_nanos();

@@ -88,7 +88,7 @@ impl Worker {
     }
 }
 
-/// The first file of the inbox, ordered by name.
+/// Returns the first file of the inbox, ordered by name.
 fn first_file(inbox: &Path) -> anyhow::Result<Option<PathBuf>> {
     let entries =
         fs::read_dir(inbox).with_context(|| format!("cannot list {}", inbox.display()))?;

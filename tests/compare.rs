@@ -179,8 +179,8 @@ fn an_interrupted_comparison_leaves_no_process_not_even_a_frozen_one() {
         assert!(codes.contains(&code), "{code}: {}", live.stderr());
         assert_eq!(processes_below(folder.path()), Vec::<PathBuf>::new());
         assert!(is_empty(&folder));
-        // The kernel kills them as well, some time after the end of this command: so its own count
-        // is checked.
+        // The kernel also kills them, some time after the end of this command. So the test checks
+        // the count that the command prints.
         let said = live.stderr();
         let ended = said
             .split("ended ")
@@ -192,7 +192,7 @@ fn an_interrupted_comparison_leaves_no_process_not_even_a_frozen_one() {
 }
 
 #[test]
-fn a_comparison_that_is_killed_takes_its_processes_with_it() {
+fn a_killed_comparison_leaves_no_processes() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--scenario", "freeze-leader", "--contestant", "lease"];
     let mut live = live(&folder, &arguments);

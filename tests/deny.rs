@@ -1,5 +1,5 @@
-//! The rules of `deny.toml` that need no network: licences, banned crates and sources. `cargo deny
-//! check` reads the same file, and checks advisories, too.
+//! The rules of `deny.toml` that need no network: licences, banned crates and sources.
+//! `cargo deny check` reads the same file, and also checks advisories.
 
 use std::fs;
 use std::path::Path;

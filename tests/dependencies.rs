@@ -1,10 +1,10 @@
-//! Who may depend on whom: the house plan of `docs/architecture.md`, kept by `cargo metadata`.
+//! Checks the dependencies between crates against `docs/architecture.md`, with `cargo metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
-/// What each crate may use of the others in what it ships.
+/// The crates of the workspace that each crate may use outside of its own tests.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("tenure-core", &[]),
     ("tenure-azure", &["tenure-core", "tenure-server"]),
@@ -34,8 +34,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The only crates from elsewhere that the pure core may use: none of them has a clock, a socket or
-/// a runtime.
+/// The only external crates that the pure core may use: none of them has a clock, a socket or a
+/// runtime.
 const CORE_USES: &[&str] = &["libm", "serde", "thiserror", "uuid"];
 
 fn normal_dependencies() -> BTreeMap<String, BTreeSet<String>> {
@@ -63,7 +63,7 @@ fn crates_depend_on_each_other_only_as_planned() {
     let known: Vec<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
     for (package, uses) in &dependencies {
         let allowed = ALLOWED.iter().find(|(name, _)| name == package);
-        let (_, allowed) = allowed.unwrap_or_else(|| panic!("{package} has no place in the plan"));
+        let (_, allowed) = allowed.unwrap_or_else(|| panic!("{package} is not in the list"));
         for ours in uses.iter().filter(|name| known.contains(&name.as_str())) {
             assert!(
                 allowed.contains(&ours.as_str()),
@@ -74,7 +74,7 @@ fn crates_depend_on_each_other_only_as_planned() {
     assert_eq!(
         dependencies.len(),
         known.len(),
-        "every crate of the plan exists"
+        "every crate of the list exists"
     );
 }
 
@@ -89,7 +89,7 @@ fn the_core_uses_nothing_with_a_clock_or_a_socket() {
 }
 
 #[test]
-fn the_core_is_fenced_by_no_std() {
+fn the_core_is_no_std() {
     let root = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../crates/tenure-core/src/lib.rs"

@@ -1,4 +1,4 @@
-//! The documents are true: the tests that they name exist, and their links lead somewhere.
+//! Checks the documents: the tests that they name exist, and their links have targets.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 #[test]
-fn every_test_that_keeps_a_promise_exists() {
+fn every_test_of_a_promise_exists() {
     let page = fs::read_to_string(format!("{ROOT}/docs/promises.md")).expect("the promises");
     let (promises, tests) = page.split_once("\n## Tests\n").expect("a section of tests");
     let sources = sources(Path::new(ROOT));
     let mut count = 0;
     for promise in promises.lines().filter_map(promise_number) {
         let names = tests_of(tests, promise);
-        assert!(!names.is_empty(), "no test keeps {promise}");
+        assert!(!names.is_empty(), "{promise} has no tests");
         for name in &names {
             assert!(
                 sources.iter().any(|source| has_test(source, name)),
@@ -66,7 +66,7 @@ fn a_function_without_a_test_attribute_is_no_test() {
 }
 
 #[test]
-fn every_link_between_documents_leads_somewhere() {
+fn every_link_between_documents_has_a_target() {
     let pages = files(Path::new(ROOT), ".md");
     let mut broken = Vec::new();
     let mut count = 0;

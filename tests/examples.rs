@@ -24,7 +24,7 @@ fn example(name: &str, store: &LocalStore, candidate: &str, arguments: &[&str]) 
         program.display()
     );
     let mut command = Command::new(program);
-    // Without the environment variables of the tests for candidates.
+    // The variables for candidates in the environment of the tests are removed.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("TENURE_") {
             command.env_remove(name);
@@ -39,7 +39,7 @@ fn example(name: &str, store: &LocalStore, candidate: &str, arguments: &[&str]) 
     command
 }
 
-/// The same, with a lease duration that a test can wait for.
+/// Starts the same example with a short lease duration, which a test can wait for.
 fn quick(name: &str, store: &LocalStore, candidate: &str, arguments: &[&str]) -> Process {
     let mut command = example(name, store, candidate, arguments);
     Process::spawn(command.env("TENURE_LEASE_DURATION", "2s"))
@@ -167,7 +167,7 @@ async fn fenced_receiver_refuses_stale_writes_even_after_a_restart() {
 
     receiver.signal(Signal::SIGKILL);
     receiver.wait();
-    // As after a crash in the middle of an entry.
+    // This is the state after a crash in the middle of an entry.
     let torn = fs::read_to_string(&ledger).expect("a ledger") + "99 to";
     fs::write(&ledger, torn).expect("a ledger");
     let receiver = start();
@@ -262,8 +262,8 @@ async fn every_example_stops_in_order_on_each_stop_signal() {
     let file = |name: &str| path(&folder.path().join(name)).to_owned();
     let (database, ledger) = (file("runs.db"), file("ledger"));
     let (logs, summary) = (path(folder.path()), file("summary.db"));
-    // Those with a text lead in this store, and print the text then. The others use the default
-    // address, which may not have a store.
+    // The examples with a text lead in this store, and print the text when they lead. The others
+    // use the default address, where there may be no store.
     let examples: [(&str, &[&str], Option<&str>); 5] = [
         ("axum_worker", &[], Some("tickets are handed out here")),
         ("cron", &[LONG, &database, "true"], Some("tick 0: ")),
@@ -273,7 +273,8 @@ async fn every_example_stops_in_order_on_each_stop_signal() {
     ];
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         for (name, arguments, leads) in examples {
-            // The default lease lasts 15 s: without a release the next one would wait for its end.
+            // The default lease lasts 15 s: without a release the next example would wait for its
+            // end.
             let mut process = Process::spawn(&mut example(name, &store, "worker", arguments));
             if let Some(text) = leads {
                 line(&process, text);
@@ -415,7 +416,7 @@ fn backup_runs_under_tenure_run_and_publishes_no_stale_archive() {
     run.signal(Signal::SIGTERM);
     run.wait();
 
-    // A backup that was frozen until the folder had an archive of another leader.
+    // This backup was frozen until the folder had an archive of another leader.
     let before = fs::read_link(&latest).expect("a link");
     let mut late = backup(&[path(&source), path(&target), "1"]);
     let mut late = Process::spawn(late.env("TENURE_EPOCH", (epoch - 1).to_string()));

@@ -1,4 +1,4 @@
-//! The top-level modules of a crate use each other without a cycle, kept by reading their sources.
+//! Checks that the top-level modules of a crate use each other without a cycle, from their sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The crates whose modules form layers.
 const CRATES: &[&str] = &["tenure-server", "tenure-cli"];
 
-/// What each module uses of the others.
+/// The modules that each module uses.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
@@ -119,13 +119,13 @@ fn module(path: &Path) -> Option<String> {
     (!is_test && !["lib", "main"].contains(&first)).then(|| first.to_owned())
 }
 
-/// How many modules a file is below the root.
+/// The depth of a file's module below the root.
 fn depth(path: &Path) -> usize {
     let is_folder_root = path.file_name().is_some_and(|name| name == "mod.rs");
     path.iter().count() - usize::from(is_folder_root)
 }
 
-/// The source without comments, texts and its tests, which come last.
+/// The source without comments, string literals and its tests, which come last.
 fn code(text: &str) -> String {
     let text = text
         .split("#[cfg(test)]\nmod tests")
@@ -133,7 +133,7 @@ fn code(text: &str) -> String {
         .unwrap_or_default();
     let mut code = String::new();
     for line in text.lines() {
-        // Every second part is a text.
+        // Every second part is a string literal.
         for part in line.split('"').step_by(2) {
             match part.split_once("//") {
                 Some((before, _)) => {

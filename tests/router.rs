@@ -142,7 +142,7 @@ async fn the_leader_answers_200_and_the_others_answer_with_its_address() {
     assert_eq!(head.leader.as_deref(), Some(HOME));
     assert_eq!(head.epoch, Some(epoch.to_string()));
 
-    // A process is alive and ready whether it leads or not.
+    // A process is alive and ready, whether or not it leads.
     for routes in [&here, &there] {
         assert_eq!(routes.status("/livez").await, StatusCode::OK);
         assert_eq!(routes.status("/readyz").await, StatusCode::OK);

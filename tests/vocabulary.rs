@@ -1,11 +1,11 @@
-//! One word means one thing: no two public types share a name.
+//! Checks that no two public types share a name.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Words that many machines could use for a type of their own, with the file of the one type that has
-/// the name. A word without a file is always qualified, as in `PeerMessage`.
+/// Words that could name a type in several modules, with the file of the only type that has the
+/// name. A word without a file must be part of a longer name, as in `PeerMessage`.
 const OWNED: [(&str, &str); 7] = [
     ("Change", "tenure-core/src/lease/apply/mod.rs"),
     ("Event", ""),
@@ -53,7 +53,7 @@ fn defined(line: &str) -> Option<(&str, bool)> {
     Some((&rest[..end.unwrap_or(rest.len())], is_public))
 }
 
-/// All types of the crates, but not those of `mod tests` and not associated types: both are indented.
+/// All types of the crates except those of `mod tests` and associated types: both are indented.
 fn definitions() -> Vec<Definition> {
     let root = crates();
     let mut files = Vec::new();
@@ -96,7 +96,7 @@ fn no_two_public_types_share_a_name() {
 }
 
 #[test]
-fn each_word_of_many_uses_names_one_type() {
+fn each_common_word_names_at_most_one_type() {
     let definitions = definitions();
     for (word, owner) in OWNED {
         let used = definitions.iter().filter(|found| found.name == word);

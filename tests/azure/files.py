@@ -1,4 +1,4 @@
-"""Files in blobs by adlfs, which puts them in blocks. files.py URL"""
+"""files.py URL: files in blobs by adlfs, which uploads them in blocks."""
 
 import sys
 

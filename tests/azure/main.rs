@@ -1,5 +1,5 @@
-//! The official Azure SDKs for Python and JavaScript with the store, which also is killed and
-//! restarted; and the emulator with the same requests.
+//! Tests of the store with the official Azure SDKs for Python and JavaScript, also across a kill
+//! and a restart of the store. The emulator gets the same requests.
 //!
 //! They need Python with the packages of `requirements.txt`, and Node with those of `package.json`:
 //! `TENURE_AZURE_PYTHON` names an interpreter, and `TENURE_AZURE_NODE` a folder with `node_modules`

@@ -57,14 +57,14 @@ async function main(url) {
   }
   assert.deepStrictEqual(names, ["leader broken"]);
 
-  // A stream is put in blocks.
+  // The SDK uploads a stream in blocks.
   const streamed = container.getBlockBlobClient("streamed");
   await streamed.uploadStream(Readable.from([Buffer.from("one "), Buffer.from("two")]), 4, 2);
   assert.strictEqual((await streamed.downloadToBuffer()).toString(), "one two");
   const parts = await service.getBlobBatchClient().deleteBlobs([streamed.url, `${streamed.url}2`], credential);
   assert.deepStrictEqual(parts.subResponses.map((part) => part.status), [202, 404]);
 
-  // A body that is too large is refused as such, whatever its size.
+  // A body of any excessive size gets the documented error.
   for (const size of [2, 8, 32]) {
     const upload = streamed.upload(Buffer.alloc(size << 20), size << 20);
     assert.strictEqual(await refusal(upload), "413 RequestBodyTooLarge");

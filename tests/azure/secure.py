@@ -1,4 +1,4 @@
-"""secure.py URL CERTIFICATE: the pattern over TLS, by key, by token, and by what is for https only."""
+"""secure.py URL CERTIFICATE: the pattern over TLS, by key, token, and a signature for https only."""
 
 import base64
 import hashlib

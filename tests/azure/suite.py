@@ -2,9 +2,9 @@
 
 suite.py URL [KNOWN]
 
-URL is http://HOST:PORT of a store, or an emulator, with the development account. Each check prints one
-line when it fails; the last line counts. Those named in the file KNOWN, a line each, may fail. Leases
-that expire are waited for together, so it takes some 20 s.
+URL is http://HOST:PORT of a store, or an emulator, with the development account. Each failed check
+prints one line; the last line has the totals. The file KNOWN has the names of checks that may fail,
+one per line. The suite waits for all leases to expire at once, so it takes about 20 s.
 """
 
 import hashlib
@@ -301,17 +301,17 @@ def details(container, url):
     lease.acquire(60)
     during = t.client.get_blob_properties()
     check("a lease changes no ETag", during.etag, before.etag)
-    check("nor the date", during.last_modified, before.last_modified)
+    check("a lease does not change the date", during.last_modified, before.last_modified)
     check("state", (during.lease.state, during.lease.status, during.lease.duration), ("leased", "locked", "fixed"))
     lease.change(B)
     check("the client's id follows a change", lease.id, B)
-    check("left at once", t.left(0), 0)
+    check("remaining time of a lease that is broken at once", t.left(0), 0)
     t.lease(A).acquire(-1)
     during = t.client.get_blob_properties()
     check("infinite", (during.lease.state, during.lease.duration), ("leased", "infinite"))
-    check("left of an infinite lease", t.left(40), 40)
-    check("a break may shorten", t.left(10), 9, 10)
-    check("and never lengthen", t.left(50), 9, 10)
+    check("remaining time of a broken infinite lease", t.left(40), 40)
+    check("a break may shorten the time", t.left(10), 9, 10)
+    check("a break never lengthens", t.left(50), 9, 10)
     check("breaking", (t.properties().status, t.properties().duration), ("locked", None))
 
     t = Thing("blob", container, url)
@@ -341,8 +341,8 @@ def details(container, url):
     for what, found in {
         "acquire": t.acquire(A), "renew": t.renew(A), "change": t.change(A, B), "release": t.release(A), "break": t.break_lease(),
     }.items():
-        check(f"{what} where nothing is", found, (404, "BlobNotFound"))
-    check("put with an id where nothing is", t.write(A), (412, "LeaseNotPresentWithBlobOperation"))
+        check(f"{what} of an absent blob", found, (404, "BlobNotFound"))
+    check("put with an id of an absent blob", t.write(A), (412, "LeaseNotPresentWithBlobOperation"))
     gone = Thing("container", container, url)
     gone.client.delete_container()
     check("acquire of no container", gone.acquire(A), (404, "ContainerNotFound"))
@@ -354,9 +354,9 @@ def details(container, url):
     # A leased blob and create-if-absent.
     t = Thing("blob", container, url)
     put_new = lambda hook: t.client.create_page_blob(512, if_none_match="*", raw_response_hook=hook)
-    check("create what is there", outcome(put_new), (409, "BlobAlreadyExists"))
+    check("create a blob that exists", outcome(put_new), (409, "BlobAlreadyExists"))
     t.lease(A).acquire(15)
-    check("create what is leased", outcome(put_new), (412, "LeaseIdMissing"))
+    check("create a blob that is leased", outcome(put_new), (412, "LeaseIdMissing"))
 
     # Metadata and headers need the lease, too.
     for what, call in {
@@ -373,13 +373,13 @@ def details(container, url):
     t = Thing("blob", container, url)
     t.lease(A).acquire(15)
     holder = lambda data: outcome(lambda hook: t.client.upload_blob(data, lease=A, raw_response_hook=hook))
-    check("the holder writes what it leased", holder(b"2"), CREATED)
+    check("the holder writes the leased blob", holder(b"2"), CREATED)
     check("the holder writes it in blocks", holder(iter([b"3"])), CREATED)
-    check("what the holder wrote", t.client.download_blob().readall(), b"3")
+    check("content that the holder wrote", t.client.download_blob().readall(), b"3")
     t.lease(A).break_lease(20)
     check("the holder writes while the lease is breaking", holder(b"4"), CREATED)
     t.lease(A).break_lease(0)
-    check("and not when it is broken", holder(b"5"), (412, "LeaseLost"), (412, "LeaseNotPresentWithBlobOperation"))
+    check("the holder does not write when it is broken", holder(b"5"), (412, "LeaseLost"), (412, "LeaseNotPresentWithBlobOperation"))
 
     # A container's lease guards only its deletion, which also deletes leased blobs in it.
     t = Thing("container", container, url)
@@ -389,12 +389,12 @@ def details(container, url):
     blob.acquire_lease(-1, lease_id=B)
     t.client.set_container_metadata({"k": "v"})
     check("container metadata", t.client.get_container_properties().metadata, {"k": "v"})
-    check("a leased container", t.delete(), (412, "LeaseIdMissing"))
-    check("goes with its id", t.delete(A), ACCEPTED)
+    check("delete a leased container without its id", t.delete(), (412, "LeaseIdMissing"))
+    check("delete a leased container with its id", t.delete(A), ACCEPTED)
     t.client.create_container()
     blob.upload_blob(b"y")
-    check("nothing of the lease is left", blob.get_blob_properties().lease.state, "available")
-    check("nor of the container's", t.state(), "available")
+    check("the lease of the old blob is gone", blob.get_blob_properties().lease.state, "available")
+    check("the lease of the old container is gone", t.state(), "available")
 
     # A new blob with the name of a deleted one has no lease.
     t = Thing("blob", container, url)
@@ -402,10 +402,10 @@ def details(container, url):
     t.client.delete_blob(lease=A)
     t.client.upload_blob(b"again")
     check("a new blob", t.state(), "available")
-    check("renew of the old", t.renew(A), MISMATCH)
+    check("renew with the id of the deleted blob", t.renew(A), MISMATCH)
 
     # A container that exists already.
-    check("a container that is there", outcome(lambda hook: container.create_container(raw_response_hook=hook)), (409, "ContainerAlreadyExists"))
+    check("create a container that exists", outcome(lambda hook: container.create_container(raw_response_hook=hook)), (409, "ContainerAlreadyExists"))
 
 
 def conditions(container, url):
@@ -427,7 +427,7 @@ def conditions(container, url):
     check("unmodified since then", lease(if_unmodified_since=future), CREATED)
     check("modified after then", lease(if_unmodified_since=past), unmet)
     read = lambda **o: outcome(lambda hook: t.client.get_blob_properties(raw_response_hook=hook, **o))
-    check("read of what is known", read(etag=second.etag, match_condition=MatchConditions.IfModified)[0], 304)
+    check("read with a known ETag", read(etag=second.etag, match_condition=MatchConditions.IfModified)[0], 304)
     check("read with an old ETag", read(**old), unmet)
     check("delete with an old ETag", outcome(lambda hook: t.client.delete_blob(lease=A, raw_response_hook=hook, **old)), unmet)
     t = Thing("container", container, url)
@@ -479,7 +479,7 @@ def blocks(container, url):
     check("a stream", blob.download_blob().readall(), b"one two")
     check("metadata of a stream", blob.get_blob_properties().metadata, {"a": "b"})
     stream = lambda hook: blob.upload_blob(iter([b"x"]), raw_response_hook=hook)
-    check("a stream to what is there", outcome(stream), (409, "BlobAlreadyExists"))
+    check("a stream to an existing blob", outcome(stream), (409, "BlobAlreadyExists"))
     blob = container.get_blob_client("blocks/by hand")
     for block in (b"AAAA", b"AAAB"):
         blob.stage_block(block.decode(), block, validate_content=True)
@@ -495,7 +495,7 @@ def blocks(container, url):
     check("a block with another lease", stage(lease=B), (412, "LeaseIdMismatchWithBlobOperation"))
     check("a block with the lease", stage(lease=A), CREATED)
     unknown = lambda hook: blob.commit_block_list(["AAAC"], lease=A, raw_response_hook=hook)
-    check("a block that is not there", outcome(unknown), (400, "InvalidBlockList"))
+    check("a block that does not exist", outcome(unknown), (400, "InvalidBlockList"))
 
 
 def batches(container, url):
@@ -506,7 +506,7 @@ def batches(container, url):
     parts = container.delete_blobs(*names[:4], "batch/none", raise_on_any_failure=False)
     check("a batch", [part.status_code for part in parts], [412, 202, 202, 202, 404])
     left = [blob.name for blob in container.list_blobs(name_starts_with="batch/")]
-    check("what a batch leaves", left, [names[0], names[4]])
+    check("the blobs that a batch leaves", left, [names[0], names[4]])
     parts = container.delete_blobs({"name": names[0], "lease_id": A}, names[4])
     check("a batch with a lease id", [part.status_code for part in parts], [202, 202])
 
@@ -573,7 +573,7 @@ def contention(container, url):
             try:
                 winners.append(own.acquire_lease(15).id)
             except HttpResponseError as error:
-                check("who loses", refused(error), PRESENT)
+                check("the refusal of a loser", refused(error), PRESENT)
 
         threads = [threading.Thread(target=compete) for _ in range(20)]
         for thread in threads:
@@ -594,7 +594,7 @@ def signatures(container, url):
     unknown = BlobClient(f"{url}/nobody", name, blob, credential={"account_name": "nobody", "account_key": KEY}, retry_total=0)
     check("another account", read(unknown), failed)
     anonymous = BlobClient(f"{url}/{ACCOUNT}", name, blob, retry_total=0)
-    check("nobody", read(anonymous)[0], 401)
+    check("without a credential", read(anonymous)[0], 401)
 
     def account_sas(**change):
         options = dict(
@@ -636,12 +636,12 @@ def signatures(container, url):
     check("blob SAS", read(blob_sas(BlobSasPermissions(read=True))), OK)
     check("blob SAS of another blob", read(blob_sas(BlobSasPermissions(read=True), of="other")), failed)
     check("blob SAS expired", read(blob_sas(BlobSasPermissions(read=True), expiry=now - hour)), failed)
-    check("blob SAS may not", read(blob_sas(BlobSasPermissions(write=True))), denied)
+    check("blob SAS without the permission to read", read(blob_sas(BlobSasPermissions(write=True))), denied)
     check("blob SAS acquires", acquire(blob_sas(BlobSasPermissions(write=True))), CREATED)
     create = blob_sas(BlobSasPermissions(create=True))
     t.lease(A).release()
     over = lambda hook: create.upload_blob(b"x", overwrite=True, raw_response_hook=hook)
-    check("to create is not to overwrite", outcome(over), denied)
+    check("a signature that may create does not overwrite", outcome(over), denied)
     delete = lambda client: outcome(lambda hook: client.delete_blob(raw_response_hook=hook))
     check("delete needs d", delete(blob_sas(BlobSasPermissions(read=True, write=True))), denied)
 
@@ -655,9 +655,9 @@ def signatures(container, url):
     check("container SAS reads", read(everything.get_blob_client(blob)), OK)
     check("container SAS lists", blob in [found.name for found in everything.list_blobs()], True)
     properties = lambda hook: everything.get_container_properties(raw_response_hook=hook)
-    check("but is not for the container itself", outcome(properties)[0], 403)
+    check("container SAS gives no access to the container itself", outcome(properties)[0], 403)
     no_list = container_sas(ContainerSasPermissions(read=True))
-    check("container SAS may not list", outcome(lambda hook: list(no_list.list_blobs(raw_response_hook=hook))), denied)
+    check("container SAS without the permission to list", outcome(lambda hook: list(no_list.list_blobs(raw_response_hook=hook))), denied)
     check("delete by d", delete(blob_sas(BlobSasPermissions(delete=True))), ACCEPTED)
 
 
@@ -669,16 +669,16 @@ def headers(container, url):
     answer = seen[-1].http_response.headers
     check("the client's id is echoed", answer["x-ms-client-request-id"], "My-Own.Id/1")
     check("a request id", len(answer["x-ms-request-id"]), 36)
-    check("the version is taken", answer["x-ms-version"], seen[-1].http_request.headers["x-ms-version"])
+    check("the version of the request is used", answer["x-ms-version"], seen[-1].http_request.headers["x-ms-version"])
     epoch = int(answer["tenure-epoch"])
     t.lease(A).renew(raw_response_hook=hook)
     check("a renewal's epoch", int(seen[-1].http_response.headers["tenure-epoch"]), epoch)
     t.client.get_blob_properties(raw_response_hook=hook)
     check("the epoch in properties", int(seen[-1].http_response.headers["tenure-epoch"]), epoch)
-    check("and never in metadata", t.client.get_blob_properties().metadata, {})
+    check("the epoch is not in the metadata", t.client.get_blob_properties().metadata, {})
     t.lease(A).release()
     t.client.get_blob_properties(raw_response_hook=hook)
-    check("no term, no epoch", "tenure-epoch" in seen[-1].http_response.headers, False)
+    check("without a term there is no epoch", "tenure-epoch" in seen[-1].http_response.headers, False)
     t.lease(B).acquire(15, raw_response_hook=hook)
     check("epochs grow", int(seen[-1].http_response.headers["tenure-epoch"]) > epoch, True)
 

@@ -155,7 +155,7 @@ fn failovers(group: &mut Group, signal: Signal, count: u32) -> Vec<Duration> {
     let mut took = Vec::new();
     for number in 0..count {
         let (_, leader) = group.settle();
-        // Each time at another phase of the heartbeats and renewals.
+        // Each leader ends at another phase of the heartbeats and renewals.
         sleep(Duration::from_millis(1_000 + u64::from(number) * 437));
         let (epoch, still) = group.next(0);
         assert_eq!(still, leader, "the leadership moved without a fault");
@@ -234,7 +234,7 @@ fn main() {
         }
         let group = Group::start(quorum, detector);
         group.settle();
-        // The first subscriptions to members other than the leader end.
+        // Waits until the first subscriptions to members other than the leader have ended.
         sleep(Duration::from_secs(31));
         let (before, began) = (group.sent(), Instant::now());
         sleep(Duration::from_secs(20));

@@ -27,7 +27,7 @@ async fn candidates_lead_one_after_the_other_with_azurite() {
     assert_eq!(seen.holder.as_deref(), Some("leader"));
     assert_eq!(seen.epoch, Some(leadership.epoch().get()));
     assert_eq!(seen.metadata, Some(metadata.into()));
-    // Longer than the lease lasts without a renewal.
+    // This is longer than the lease lasts without a renewal.
     tokio::time::sleep(std::time::Duration::from_secs(17)).await;
     assert!(leadership.is_valid());
     assert_eq!(lease().await.state, State::Leased);

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use super::front::{Asked, Fate, Front};
 use super::{World, candidate, lead_in_turns};
 
-/// The first `count` requests of this kind have this fate.
+/// Gives the first `count` requests of this kind this fate.
 pub(super) fn first(
     what: &'static str,
     count: usize,
@@ -96,7 +96,8 @@ async fn an_epoch_is_written_only_if_the_blob_is_unchanged_since_the_last_one_wa
     assert!(epochs[0] < epochs[1] && epochs[1] == leadership.epoch().get());
 }
 
-/// Three of sixteen requests succeed with an error as their answer, fail, or are repeated.
+/// On average, of sixteen requests one succeeds although its answer is an error, one is dropped
+/// with an error, and one is sent twice.
 #[tokio::test]
 async fn with_a_service_that_fails_at_random_leaders_do_not_overlap_and_epochs_increase() {
     let world = World::start();
@@ -144,7 +145,7 @@ async fn an_acquire_with_a_lost_answer_is_repeated_under_the_same_id() {
     assert_eq!((acquired.count(), ids.len()), (2, 1), "{asked:?}");
 }
 
-/// For instance the portal of a hotel's network.
+/// Such a server is, for example, the login page of a public network.
 #[tokio::test]
 async fn a_server_that_accepts_everything_elects_no_leader() {
     let _limit = Limit::start();

@@ -44,7 +44,7 @@ pub(crate) enum Fate {
 
 type Rule = Box<dyn FnMut(&Asked) -> Fate + Send>;
 
-/// The proxy and the requests to it. It ends with its runtime.
+/// The proxy and the requests that it has received. The proxy ends with its runtime.
 pub(crate) struct Front {
     pub(crate) address: SocketAddr,
     shared: Arc<Mutex<Shared>>,
@@ -151,7 +151,7 @@ fn refusal(status: u16, code: &str) -> Response {
     response
 }
 
-/// None of these requests has a body.
+/// Forwards a request and returns the answer. No request has a body.
 async fn forward(http: &reqwest::Client, target: SocketAddr, parts: &Parts) -> Response {
     let path = parts.uri.path_and_query().expect("a path");
     let without = |headers: &HeaderMap, name| {

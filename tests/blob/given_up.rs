@@ -10,7 +10,7 @@ use super::{World, candidate};
 /// order. Fails if [`check`] finds a violation.
 async fn campaign(rule: impl FnMut(&Asked) -> Fate + Send + 'static) -> (Vec<Asked>, Vec<String>) {
     let world = World::start();
-    // Creates the blob, so that the first acquire can succeed.
+    // This creates the blob, so that the first acquire can succeed.
     let before = world.candidate("before").await;
     before.campaign().await.unwrap().resign().await;
     let front = Front::start(world.store.address(), rule).await;

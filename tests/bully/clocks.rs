@@ -41,7 +41,7 @@ fn clocks_that_are_five_per_cent_fast_cause_no_second_leader() {
     );
     group.heal();
     group.wait_until_follows(1, next.member);
-    // Then a leader with a fast clock is cut off: it steps down early.
+    // Next, a leader with a fast clock is cut off: it steps down early.
     let others = Group::all_but(&[next.member]);
     group.partition(&[next.member], &others);
     let third = group.settled(next.epoch, &others);

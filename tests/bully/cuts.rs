@@ -28,7 +28,7 @@ fn a_leader_that_is_cut_off_from_the_majority_steps_down_and_the_majority_elects
         "the old leader acted for {:?}",
         last.before - cut
     );
-    // The minority of two has no leader, and does not affect the others.
+    // The minority of two has no leader, and does not affect the majority.
     group.heal();
     group.wait_until_follows(leader.member, next.member);
     group.wait_until_follows(with_it[0], next.member);
@@ -86,7 +86,7 @@ fn a_leader_among_peers_with_late_answers_counts_from_its_requests() {
         ("TENURE_RENEW_DEADLINE", "5500ms"),
         ("TENURE_STOP_GRACE", "300ms"),
         ("TENURE_BULLY_MESSAGE_LIFETIME", "1s"),
-        // So that renewals seldom wait for heartbeats.
+        // With rare heartbeats, renewals seldom wait for one.
         ("TENURE_BULLY_HEARTBEAT_INTERVAL", "3s"),
         ("TENURE_BULLY_SUSPECT_AFTER", "1200ms"),
     ] {
@@ -96,8 +96,8 @@ fn a_leader_among_peers_with_late_answers_counts_from_its_requests() {
     let others = Group::all_but(&[1]);
     let late = Duration::from_millis(750);
     for &other in &others {
-        // The best of the others promises last, so when it may become a candidate, all others may
-        // vote.
+        // The best of the other members votes last, so when it may become a candidate, all others
+        // may vote.
         let request = Duration::from_millis(if other == 2 { 50 } else { 0 });
         group.link(1, other).delay(request, late);
     }
@@ -131,8 +131,8 @@ fn cuts_around_a_minority_do_not_affect_the_leader() {
     let leader = group.settled(0, &MEMBERS);
     let others = Group::all_but(&[leader.member]);
     let (majority, minority) = others.split_at(2);
-    // First between these two only, then between them and all others, for longer than a term
-    // without renewals.
+    // The first cut is between these two only, the second one between them and all others. Each
+    // lasts longer than a term without renewals.
     group.partition(&minority[..1], &minority[1..]);
     group.let_pass(Duration::from_secs(2));
     let rest = [&[leader.member], majority].concat();

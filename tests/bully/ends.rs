@@ -8,9 +8,10 @@ use tenure_tests::group::MEMBERS;
 use super::group;
 
 #[test]
-fn a_leader_that_is_stopped_is_succeeded_before_its_promises_end() {
+fn after_a_leader_is_stopped_another_one_leads_before_its_votes_expire() {
     let mut group = group();
-    // The command has a fifteenth of this to stop, and ignores SIGTERM until it is killed.
+    // The command has a fifteenth of the lease duration to stop. It ignores SIGTERM until it is
+    // killed.
     group.set("TENURE_LEASE_DURATION", "15s");
     group.set("TENURE_STOP_GRACE", "1s");
     group.start_all();

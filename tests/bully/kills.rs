@@ -67,8 +67,8 @@ fn a_leader_that_is_killed_and_starts_again_at_once_leads_under_a_greater_epoch(
     group.start_all();
     let mut leader = group.settled(0, &MEMBERS);
     for _ in 0..5 {
-        // The others have promised to it, and it need not wait for itself. But the command of its
-        // last run must be gone.
+        // The votes of the others are for this member, so it need not wait until they expire. But
+        // the command of its last run must be gone.
         group.kill(&[leader.member]);
         group.start(leader.member);
         leader = group.settled(leader.epoch, &MEMBERS);
@@ -95,7 +95,7 @@ fn members_keep_their_promises_across_a_restart() {
     let mut group = group();
     group.start_all();
     let leader = group.settled(0, &MEMBERS);
-    // The leader gets no message that they are gone, and leads until its lease ends.
+    // The leader gets no message about their end, and leads until its lease ends.
     let others = Group::all_but(&[leader.member]);
     group.partition(&[leader.member], &others);
     group.kill(&others);

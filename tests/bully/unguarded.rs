@@ -1,4 +1,4 @@
-//! Without a quorum: two leaders are possible, and resolve the conflict.
+//! Elections without a quorum: two leaders are possible, and one of them then follows the other.
 
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ fn main() {
     let epoch = epoch.parse().expect("a number");
     let mut link = Link::connect(receiver.parse().expect("an address"), &member);
     loop {
-        // The command only knows that it is running: so it considers itself the leader at this
+        // The command only knows that it is running, so it considers itself the leader at this
         // instant.
         let at = now();
         link.act(epoch, at, at);

@@ -44,16 +44,17 @@ impl Clock {
             .arg(data_dir)
             .env("LD_PRELOAD", &self.library)
             .env("WALL_CLOCK_AHEAD", &self.off_by)
-            // The HTTP library formats the date when a thread serves its first connection, and fails
-            // if the time has no date; it keeps the old date when time goes back.
+            // The HTTP library formats the date when a thread serves its first connection, and
+            // fails if the time is outside the calendar. If the clock goes back, it keeps the old
+            // date.
             .env("TOKIO_WORKER_THREADS", "1");
         Process::spawn(&mut serve)
     }
 }
 
 #[test]
-fn a_wall_clock_before_1970_takes_nothing_from_waiters() {
-    let test = "a_wall_clock_before_1970_takes_nothing_from_waiters";
+fn a_wall_clock_before_1970_does_not_affect_waiters() {
+    let test = "a_wall_clock_before_1970_does_not_affect_waiters";
     let folder = tempfile::tempdir().unwrap();
     let Some(clock) = Clock::in_folder(test, folder.path()) else {
         return;
@@ -90,8 +91,8 @@ fn a_wall_clock_before_1970_takes_nothing_from_waiters() {
 }
 
 #[test]
-fn a_store_does_not_start_with_a_wall_clock_that_http_has_no_date_for() {
-    let test = "a_store_does_not_start_with_a_wall_clock_that_http_has_no_date_for";
+fn a_store_does_not_start_with_a_wall_clock_outside_the_range_of_http_dates() {
+    let test = "a_store_does_not_start_with_a_wall_clock_outside_the_range_of_http_dates";
     let folder = tempfile::tempdir().unwrap();
     let Some(clock) = Clock::in_folder(test, folder.path()) else {
         return;

@@ -89,7 +89,7 @@ fn a_database_with_an_overwritten_page_is_refused() {
 fn a_database_with_one_changed_number_is_refused() {
     refuses("leases.db", |path| {
         let mut bytes = fs::read(path).unwrap();
-        // All occurrences: some may be in unused parts of the file.
+        // This changes all occurrences, because some may be in unused parts of the file.
         for at in 0..bytes.len() - 6 {
             if bytes[at..].starts_with(b"holder") {
                 bytes[at] ^= 1;

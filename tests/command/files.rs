@@ -1,4 +1,4 @@
-//! A store with few open files, or without more of them.
+//! A store that may open few files, or no more files.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -227,7 +227,7 @@ fn the_reason_of_a_break_is_in_the_log_of_the_store() {
         .stderr()
         .lines()
         .any(|line| line.starts_with("2026-01-01"));
-    assert!(!made_up, "a reason makes no lines: {}", store.stderr());
+    assert!(!made_up, "a reason adds no lines: {}", store.stderr());
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn impossible_names_and_periods_are_refused() {
 }
 
 #[test]
-fn metadata_of_a_holder_can_not_steer_the_terminal() {
+fn metadata_of_a_holder_can_not_control_the_terminal() {
     let (_store, address) = memory_store();
     let metadata = json!({"note": "\u{1b}[2J\nstate     available"});
     let body = json!({"holder": "a", "duration_ms": 60_000, "metadata": metadata});

@@ -71,7 +71,8 @@ async fn lead(leadership: Leadership, link: Arc<Mutex<Link>>, freeze: String) {
     loop {
         let before = now();
         if !leadership.is_valid() {
-            // The clock noticed the end first; `lost` returns when the reason is known.
+            // The check of the clock noticed the end first; `lost` returns when the reason is
+            // known.
             leadership.lost().await;
             break;
         }

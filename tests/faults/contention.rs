@@ -50,7 +50,7 @@ fn two_hundred_hand_overs_among_fifty_candidates_keep_the_order() {
             // The holder acts until the moment of its release.
             held.act();
             client.release(ELECTION, holder).await.unwrap();
-            // A lost wake-up would not be repeated within a minute.
+            // The store would not repeat a lost wake-up within a minute.
             let granted = tokio::time::timeout(Duration::from_secs(10), next.answer).await;
             let (status, view) = granted.expect("a wake-up").unwrap().unwrap();
             slowest = slowest.max(begin.elapsed());

@@ -73,7 +73,7 @@ fn write(end: End) -> Written {
     unreachable!("the second run is the last")
 }
 
-/// An epoch that no clock reaches.
+/// An epoch above all epochs that a clock can produce.
 const FAR: u64 = 4_500_000_000_000;
 
 /// Makes the store remember state that views do not show: a lock delay, a reservation, a changed
@@ -213,7 +213,7 @@ fn every_damage_is_refused_or_harmless(written: &Written, damages: &[Damage]) {
     });
     let (refused, all) = (refused.into_inner(), damages.len());
     eprintln!("{all} damages, {refused} refused");
-    // Much of a database is unused space.
+    // Damage in the unused space of a database has no effect.
     assert!(
         refused > all / 20,
         "{refused} of {all} damages were noticed"
@@ -259,7 +259,7 @@ fn is_refused(written: &Written, damage: &Damage, runtime: &Runtime) -> bool {
     let mut served = runtime.block_on(read_all(&Client::new(address)));
     let mut acknowledged = written.acknowledged.clone();
     if damage.file == Path::new("leases.db-wal") {
-        // The end of the log may look as after a power cut.
+        // The damaged end of the log may look like that after a power cut.
         if damage.is_flip {
             served.remove(LAST);
             acknowledged.remove(LAST);

@@ -46,8 +46,8 @@ impl Bench {
         }
     }
 
-    /// From now on these calls of the store on its log, to which changes go, have this fault. `how`
-    /// has the syntax of `strace --inject`.
+    /// From now on these calls of the store on its log, which gets the changes, have this fault.
+    /// `how` has the syntax of `strace --inject`.
     fn inject(&self, calls: &str, how: &str) -> Process {
         let log = self.folder.path().join("leases.db-wal");
         self.inject_where(&["-P", log.to_str().unwrap()], calls, how)
@@ -233,7 +233,8 @@ fn start_and_kill_at(n: u32, folder: &Path) -> (Process, bool) {
     (store, is_up)
 }
 
-/// The next start moves the log that a killed store has left: each sync of that is a kill's target.
+/// The start after a kill moves the log of the killed store into the database. The test kills the
+/// store at each sync of that start.
 #[test]
 fn acknowledged_changes_survive_a_kill_at_any_sync_of_the_next_start() {
     let test = "acknowledged_changes_survive_a_kill_at_any_sync_of_the_next_start";

@@ -44,7 +44,7 @@ fn path_of(namespace: &str, lease: &str, verb: &str) -> String {
     }
 }
 
-/// Invalid durations, waiting times and priorities. No limit is so high that one would be valid.
+/// Durations, waiting times and priorities that are invalid under all limits.
 fn invalid_numbers() -> [Value; 9] {
     [
         (-1).into(),
@@ -299,7 +299,7 @@ fn invalid_http_and_incomplete_requests_have_no_effect() {
         }
     }
     let view = bench.runtime.block_on(bench.client().view("ns/half"));
-    assert_eq!(view.unwrap().0, 404, "a half request did something");
+    assert_eq!(view.unwrap().0, 404, "an incomplete request had an effect");
     works(&bench, 2);
 }
 

@@ -40,7 +40,7 @@ fn a_leader_that_was_frozen_before_its_write_is_refused_and_steps_down_by_itself
     first.signal(Signal::SIGCONT);
     let ended = bench.receiver.note("first", "ended");
     assert!(ended.text.ends_with(&epoch.to_string()), "{ended:?}");
-    // The write in flight arrived late and was refused; it was the last one.
+    // The write in flight arrived late and was refused. No other write followed.
     let acts = bench.receiver.acts();
     let stale: Vec<_> = acts.iter().filter(|act| !act.accepted).collect();
     assert_eq!(stale.len(), 1, "{stale:?}");
@@ -98,7 +98,7 @@ fn a_leader_that_is_stopped_hands_over_when_its_task_has_ended() {
     assert!(stopped.at < next.at, "the task ended first");
     let gap = next.at - stopped.at;
     eprintln!("the next leader acted {gap:?} after the task ended (target: 200 ms)");
-    assert!(gap < AT_MOST, "{gap:?}: it was not handed over");
+    assert!(gap < AT_MOST, "{gap:?}: the lease was not handed over");
     let ended = bench.receiver.note("first", "ended");
     assert_eq!(ended.text, format!("ended shut_down {epoch}"));
     bench.verify();

@@ -45,7 +45,8 @@ fn a_leader_whose_machine_was_suspended_stops_at_once() {
     let took = ended.at - suspended;
     eprintln!("the term ended {took:?} after the machine woke up");
     assert!(took < Duration::from_secs(1), "{took:?}");
-    // A check that begins now finds the term over, so only an earlier one may have led to a write.
+    // A check that begins now fails, because the term is over. So only an earlier check may have
+    // led to a write.
     let last = bench.receiver.last_of("first", epoch);
     assert!(last.before < woken, "{last:?}");
     // The task had no time left to report its end. The checks below know the leader's actions. Either

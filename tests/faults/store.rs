@@ -17,8 +17,8 @@ use tenure_tests::wait_for;
 
 use super::{Bench, Client, ELECTION, LEASE, id};
 
-/// A client that acquires, holds for a while, releases, and starts over under a new id, whatever
-/// the store does.
+/// A client that acquires, holds for a while, releases, and repeats this under a new id, under all
+/// faults of the store.
 async fn compete(client: Client, name: String, number: u64, stop: Arc<AtomicBool>) {
     for turn in 0.. {
         let own = number * 1_000 + turn;

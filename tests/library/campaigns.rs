@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::world::{TaskRuns, World, long, ms, timings};
 
-/// A candidate whose leases last longer than the test, so only a release lets another one in.
+/// A candidate whose leases last longer than the test, so another one leads only after a release.
 async fn steady(world: &World, name: &str) -> Candidate {
     let config = world.config(name).with_timings(long());
     Candidate::start(config).await.unwrap()
@@ -108,7 +108,8 @@ async fn a_campaign_may_be_dropped_at_any_moment_and_leaves_no_lease_behind() {
     let config = world.config("a").with_timings(patient);
     let candidate = Candidate::start(config).await.unwrap();
     for moment in 0..60 {
-        // From before the request until after the grant, which takes a few milliseconds.
+        // The times of the drops are from before the request until after the grant, which takes a
+        // few milliseconds.
         let patience = Duration::from_micros(moment * 150);
         if let Ok(won) = timeout(patience, candidate.campaign()).await {
             drop(won);

@@ -100,7 +100,7 @@ async fn check_that_a_leader_stops_in_time(mode: ProxyMode) {
         // The task ignored its cancellation and was gone before the store granted the next term.
         let gone = runs.ended(1).await.ended.unwrap();
         assert!(gone < expiry);
-        // The first candidate campaigns again as soon as it can.
+        // The first candidate campaigns again as soon as possible.
         runs.begun(3).await;
         runs.assert_one_at_a_time();
     };
@@ -135,7 +135,8 @@ async fn an_acquire_with_a_lost_answer_is_repeated_and_succeeds_at_once() {
     let before = world.lease().await.unwrap();
 
     let proxy = world.proxy().await;
-    // If the repeated request were another one's, it would wait for two minutes.
+    // If the store took the repeated request for that of another candidate, it would wait for two
+    // minutes.
     let config = world.config("a").with_timings(long());
     let config = config.with_servers([endpoint(proxy.address())]);
     let candidate = Candidate::start(config).await.unwrap();
@@ -181,7 +182,7 @@ async fn a_candidate_with_an_unreachable_first_address_leads_through_the_second(
     let mut observer = candidate.observe();
     let guard = candidate.campaign().await.unwrap();
     assert_eq!(world.held_by("a").await, guard.epoch().get());
-    // An observer reports no error for an address that another one replaces.
+    // An observer reports no error for a failed address while another address works.
     let seen = observer.next().await;
     assert!(!matches!(seen, Observed::Unknown(_)), "{seen:?}");
 }

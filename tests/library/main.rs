@@ -1,7 +1,7 @@
 //! The library against a store in this process, over real sockets.
 //!
-//! One file per promise. A safety property must hold at every instant. A liveness property may take
-//! until a generous limit.
+//! Each file tests one promise. A safety property must hold at every instant. A liveness property
+//! must hold within a generous limit.
 
 mod world;
 

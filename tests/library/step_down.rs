@@ -167,7 +167,8 @@ async fn a_leader_that_resigns_holds_its_lease_until_its_task_has_ended() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewals_continue_while_a_task_drains_and_the_release_comes_after_it() {
     let world = World::start();
-    // Draining takes longer than the renew deadline: without renewals the lease would be lost.
+    // The end of the task takes longer than the renew deadline: without renewals the lease would be
+    // lost.
     let drain = ms(1500);
     let config = world
         .config("a")

@@ -125,7 +125,7 @@ pub(crate) const fn ms(ms: u64) -> Duration {
 }
 
 /// Short, and with a wide margin between the hard stop (1 s) and the end of the lease (1.5 s), so
-/// that a busy machine does not look like a broken promise.
+/// that delays of a busy machine do not look like an overlap.
 pub(crate) fn brisk() -> Timings {
     timings(1500, 300, 700, 300)
 }

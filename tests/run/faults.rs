@@ -55,7 +55,7 @@ fn a_command_survives_a_short_outage_of_the_store() {
     drop(bench.store);
     let store = StoreProcess::start_at(&data, &address);
     let bench = Bench { store, ..bench };
-    // Longer than the time without a renewal that the term could survive.
+    // This is longer than the time that the term could last without a renewal.
     let begin = Instant::now();
     wait_for("a lease duration", || {
         (begin.elapsed() >= 2 * LEASE + LEASE / 2).then_some(())

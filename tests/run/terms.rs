@@ -110,7 +110,7 @@ fn the_lease_is_released_only_after_the_command_has_ended() {
 fn a_command_that_ignores_sigterm_is_killed_after_the_stop_grace() {
     let bench = Bench::new();
     let (first, second) = (candidate("first"), candidate("second"));
-    // Long enough to notice the end of the killed processes on a busy machine.
+    // This is long enough to notice the end of the killed processes on a busy machine.
     let timings = ["--lease-duration", "4s", "--stop-grace", "1s"];
     let mut leader = bench.script(&first, &timings, STUBBORN_BEAT);
     let epoch = bench.next_epoch(0);

@@ -74,8 +74,8 @@ fn find() -> Option<String> {
     let works = |program: &String| output_of(Command::new(program).arg("--version")).is_some();
     let programs = [named, among, Some("azurite-blob".into())];
     let found = programs.into_iter().flatten().find(works);
-    // The program that `npx` would start: without an installation, and not as a child of `npx`,
-    // which it would outlive.
+    // This asks `npx` for the path of the program. `npx` must not install it, and must not be its
+    // parent, because the program would outlive `npx`.
     let ask = ["--offline", "--no-install", "-c", "command -v azurite-blob"];
     found.or_else(|| output_of(Command::new("npx").args(ask)).filter(works))
 }

@@ -28,8 +28,8 @@ pub const MEMBERS: [u32; 5] = [1, 2, 3, 4, 5];
 /// and the command is gone after 2.8 seconds.
 pub const LEASE: Duration = Duration::from_secs(3);
 
-/// How long a test checks that something does not happen: longer than a promise lasts, plus an
-/// election.
+/// The time for which a test checks that an event does not happen: longer than a vote lasts, plus
+/// an election.
 pub const A_WHILE: Duration = Duration::from_secs(5);
 
 /// The port of every member: each member has an address of its own.

@@ -1,7 +1,7 @@
 //! A fenced receiver: it refuses smaller epochs, and records all actions on one clock that all
 //! processes of a machine share.
 //!
-//! It does not use the library's fence, so that it can check it.
+//! It has a fence of its own, so that it can check that of the library.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

@@ -294,7 +294,7 @@ fn what(method: &str, verb: &str, body: &Value) -> Option<What> {
 fn answered(status: u64, body: &Value) -> Option<Answer> {
     match status {
         200..300 => seen(body).map(Answer::Done),
-        // Over a limit, or a timeout: that says nothing about the lease.
+        // A refusal over a limit or after a timeout contains no information about the lease.
         408 | 429 | 500.. => None,
         _ => Some(Answer::Refused),
     }

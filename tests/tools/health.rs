@@ -48,7 +48,7 @@ fn an_unhealthy_command_loses_its_term() {
         .unwrap();
     assert!(
         !tenure_tests::process::is_alive(pid),
-        "what the health command started is gone"
+        "the processes of the health command are gone"
     );
 }
 

@@ -9,7 +9,7 @@ use tenure_tests::wait_for;
 use super::{Bench, ELECTION, code, fake, json_of, problem, stderr, stdout};
 
 #[test]
-fn an_operator_hands_a_lease_over_to_the_candidate_named() {
+fn an_operator_hands_a_lease_over_to_the_named_candidate() {
     let bench = Bench::new();
     let _first = bench.candidate("first", &[]);
     bench.wait_for_leader("first");

@@ -62,7 +62,7 @@ impl Bench {
     }
 }
 
-/// A server that answers every request with this function, after a delay.
+/// A server that answers every request with the result of this function, after a delay.
 fn fake(delay: Duration, answer: impl Fn(&str) -> (u16, String) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -35,7 +35,7 @@ fn wait_for_events(watch: &Process, expected: &[&str]) {
     });
 }
 
-/// Sends a request that no command sends.
+/// Sends a request for which there is no command.
 async fn ask(method: &str, url: String, body: Value) -> u16 {
     let method = method.parse().unwrap();
     let request = reqwest::Client::new().request(method, url).json(&body);
@@ -94,7 +94,7 @@ async fn a_watch_that_loses_its_connection_continues_at_another_address() {
     let _first = bench.candidate("first", &[]);
     wait_for_events(&watch, &["granted"]);
     proxy.set(ProxyMode::Refuse);
-    // The watch prints the break once, wherever it is connected at this time.
+    // The watch prints the break once, through either address.
     assert_eq!(code(&bench.run(&["break", ELECTION, "--period", "0s"])), 0);
     wait_for_events(&watch, &["granted", "broken"]);
     let (lost, back, words) = wait_for(

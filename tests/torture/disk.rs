@@ -112,7 +112,7 @@ impl Ext4 {
         run(Command::new(&self.cutter).arg(&self.folder))
     }
 
-    /// Mounts the file system again, from what is on its disk. It must not be in use.
+    /// Mounts the file system again, with the data that is on its disk. It must not be in use.
     pub(crate) fn restore(&self) -> Result<(), String> {
         run(Command::new("umount").arg(&self.folder))?;
         self.mount()

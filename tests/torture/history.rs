@@ -41,7 +41,7 @@ pub(crate) struct Op {
     /// Empty for requests about all leases.
     pub(crate) lease: String,
     /// The holder of the request's lease id, if it has one. Each attempt to acquire has a holder of
-    /// its own, so a holder stands for one lease id and the ids that it was changed to.
+    /// its own, so a holder identifies one lease id and the ids that it was changed to.
     pub(crate) holder: Option<String>,
     pub(crate) ask: Ask,
     pub(crate) sent: Instant,
@@ -205,8 +205,8 @@ impl Op {
         }
     }
 
-    /// The reason for a refusal, and when it arrived. An internal error of the store says nothing
-    /// about the lease.
+    /// The reason for a refusal, and the time of its arrival. An internal error of the store
+    /// contains no information about the lease.
     pub(crate) fn refused(&self) -> Option<(Instant, Code)> {
         match self.answered()? {
             (at, Answer::Refused(problem)) if matches!(problem.status, 400..=407 | 409..=428) => {

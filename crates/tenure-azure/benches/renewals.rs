@@ -1,7 +1,6 @@
-//! The processor time of a renewal through the Azure protocol, against a native one of the same
-//! leases in the same process.
-//!
-//! Requests are those of the SDK for Python. Requests without a signature, which only this
+//! The processor time of a renewal through the Azure protocol, compared with a renewal of the same
+//! leases through the native API in the same process.
+//! The requests are those of the SDK for Python. Requests without a signature, which only this
 //! benchmark can send, measure the protocol alone; clients use Shared Key.
 
 #[path = "../../tenure-server/benches/support/mod.rs"]
@@ -94,7 +93,7 @@ fn main() {
     );
 }
 
-/// Creates and leases each blob.
+/// Creates each blob and acquires its lease.
 async fn make(server: &Child) {
     let mut connection = Connection::open(server.address).await;
     let container = put("/devstoreaccount1/bench?restype=container", "");
@@ -128,7 +127,7 @@ fn put(target: &str, headers: &str) -> String {
     format!("PUT {target} HTTP/1.1\r\nhost: bench\r\ncontent-length: 0\r\n{headers}\r\n")
 }
 
-/// A whole request.
+/// Returns a complete request.
 fn renewal(client: Client, number: u64) -> Vec<u8> {
     if let Client::Native = client {
         let body = proof(number);
@@ -164,7 +163,7 @@ fn renewal(client: Client, number: u64) -> Vec<u8> {
     put(&format!("{path}?comp=lease"), &headers).into_bytes()
 }
 
-/// Renews leases in no order until then. Returns their number.
+/// Renews leases in random order until the time is over. Returns their number.
 async fn load(server: &Child, requests: &Arc<[Vec<u8>]>, until: Instant) -> u64 {
     let done = Arc::new(AtomicU64::new(0));
     let mut tasks = tokio::task::JoinSet::new();
@@ -182,7 +181,7 @@ async fn load(server: &Child, requests: &Arc<[Vec<u8>]>, until: Instant) -> u64 
         }));
     }
     while let Some(task) = tasks.join_next().await {
-        // A client ends because the time is up, or it panicked.
+        // A client ends because the time is over, or because it panicked.
         let _time_is_up = task.expect("renewals");
     }
     done.load(Ordering::Relaxed)

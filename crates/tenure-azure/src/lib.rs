@@ -1,8 +1,8 @@
-//! The lease protocol of Azure Blob storage, for both ends.
+//! The lease protocol of Azure Blob storage, for clients and servers.
 //!
-//! [`protocol`] has the names and the signature on which client and server must agree. Feature
-//! `client` adds an HTTP client that competes for the lease of a blob; the crate `tenure` elects by
-//! it. Feature `server` serves the leases of a tenure store by this protocol.
+//! [`protocol`] has the names and the signature on which client and server must agree. The feature
+//! `client` adds an HTTP client that competes for the lease of a blob. The crate `tenure` uses this
+//! client for elections. The feature `server` adds this protocol to a tenure store.
 
 #[cfg(feature = "client")]
 pub mod client;

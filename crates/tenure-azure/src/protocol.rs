@@ -1,7 +1,7 @@
-//! The common part of client and server of the Azure Blob lease protocol: names and signatures.
+//! The names and signatures that client and server of the Azure Blob lease protocol share.
 //!
-//! From "Authorize with Shared Key" and "Naming and referencing containers, blobs, and metadata" of the
-//! Azure Storage REST API.
+//! The sources are "Authorize with Shared Key" and "Naming and referencing containers, blobs, and
+//! metadata" of the Azure Storage REST API.
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
@@ -15,13 +15,13 @@ pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
 pub const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// How many characters the name of a container may have.
+/// The number of characters in the name of a container.
 pub const CONTAINER_NAME: RangeInclusive<usize> = 3..=63;
 
-/// Longest name of a blob, in characters.
+/// The length of the longest name of a blob, in characters.
 pub const MAX_BLOB_NAME: usize = 1024;
 
-/// The header with a request's date: it stands for `Date`, which not every client may set.
+/// The header with a request's date. It replaces `Date`, which some clients can't set.
 pub const DATE_HEADER: &str = "x-ms-date";
 
 /// The header with the version of the protocol.
@@ -57,7 +57,7 @@ pub const LEASE_STATE: &str = "x-ms-lease-state";
 /// The prefix of a header with metadata.
 pub const METADATA_PREFIX: &str = "x-ms-meta-";
 
-/// The headers that are signed before those of the service, in this order.
+/// The headers that are signed before the `x-ms-*` headers, in this order.
 const SIGNED_HEADERS: [&str; 11] = [
     "content-encoding",
     "content-language",
@@ -75,18 +75,20 @@ const SIGNED_HEADERS: [&str; 11] = [
 const CONTENT_LENGTH: &str = "content-length";
 const DATE: &str = "date";
 
-/// Before this version of the service a `Content-Length` of 0 is signed as `0`, and from it on as nothing.
+/// Versions of the service before this one sign a `Content-Length` of 0 as `0`. Later versions sign
+/// it as an empty text.
 const LENGTH_CHANGED: &[u8] = b"2015-02-21";
 
-/// Whether an account may have this name: 3 to 24 lower-case letters and digits.
+/// Returns whether an account may have this name, which consists of 3 to 24 lower-case letters and
+/// digits.
 #[must_use]
 pub fn is_account(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     (3..=24).contains(&name.len()) && name.bytes().all(allowed)
 }
 
-/// Whether a container may have this name: 3 to 63 lower-case letters, digits and single hyphens between
-/// them, or one of the service's own.
+/// Returns whether a container may have this name, which consists of 3 to 63 lower-case letters,
+/// digits and single hyphens between them, or is one of the service's own names.
 #[must_use]
 pub fn is_container(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -98,16 +100,16 @@ pub fn is_container(name: &str) -> bool {
             && !name.contains("--"))
 }
 
-/// Whether a blob may have this name: 1 to [`MAX_BLOB_NAME`] characters.
+/// Returns whether a blob may have this name, which has 1 to [`MAX_BLOB_NAME`] characters.
 #[must_use]
 pub fn is_blob(name: &str) -> bool {
     (1..=MAX_BLOB_NAME).contains(&name.chars().count())
 }
 
-/// The text that a Shared Key of this account signs: the request as it is on the wire, without
-/// normalisation. `path` is that of the URL, with its escapes. `order` is the order of the `x-ms-*`
-/// headers, usually that of [`collate`]; repeated ones are joined by commas. `query` are the query's
-/// names, in lower case, and values, both decoded.
+/// Returns the text that a Shared Key of this account signs. It is the request as sent, without
+/// normalisation. `path` is the path of the URL with its escapes. `order` is the order of the
+/// `x-ms-*` headers, usually [`collate`]; commas join repeated headers. `query` contains the names
+/// of the query in lower case and its values, both decoded.
 #[must_use]
 pub fn text_to_sign<'a>(
     method: &str,
@@ -121,7 +123,7 @@ pub fn text_to_sign<'a>(
     text.extend_from_slice(method.as_bytes());
     text.push(b'\n');
     let value = |name| Some(headers.get(name)?.as_bytes().trim_ascii());
-    // Dates compare as text.
+    // Versions are dates, which compare as text.
     let signs_no_length = value(VERSION).is_some_and(|version| version < LENGTH_CHANGED);
     for name in SIGNED_HEADERS {
         let value = value(name).unwrap_or_default();
@@ -159,8 +161,8 @@ pub fn text_to_sign<'a>(
     text
 }
 
-/// The service's order of names: hyphens count only where nothing else differs, and `_` comes before
-/// digits, digits before letters.
+/// Compares names in the order of the service: hyphens count only if nothing else differs, and `_`
+/// comes before digits, digits before letters.
 #[must_use]
 pub fn collate(a: &str, b: &str) -> Ordering {
     let weight = |byte: u8| match byte {
@@ -188,7 +190,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn hyphens_count_only_where_nothing_else_differs() {
+    fn hyphens_count_only_if_nothing_else_differs() {
         let mut names = [
             "x-ms-blob-type",
             "x-ms-blobtype",
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_of_the_service_s_own_stands_for_the_other_and_no_length_is_none() {
+    fn the_header_x_ms_date_replaces_date_and_a_length_of_zero_is_not_signed() {
         let text = |headers: &[(&'static str, &'static str)], query: &[(&str, &str)]| {
             let always = [
                 ("content-length", "0"),

@@ -1,4 +1,4 @@
-//! How long a holder gets to stop when an operator ends its term.
+//! The time that a holder gets to stop when an operator ends its term.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use tracing::warn;
 use crate::exit;
 use crate::lease_view::finite;
 
-/// How long a lease without a holder is reserved for the candidate that it is handed over to.
+/// The time for which a lease without a holder is reserved for the target of a hand-over.
 const WITHOUT_HOLDER: Duration = Duration::from_secs(10);
 
-/// How long the holder of this lease gets to stop: what the operator asks for, or else the duration
-/// of the lease.
+/// Returns the time that the holder of this lease gets to stop: the time that the operator sets, or
+/// else the duration of the lease.
 ///
 /// The store ends a break after the period, or when the lease expires, if that is sooner. So a
-/// period of the whole duration shortens nothing: the holder stops before, as it does before its
-/// lease expires, whether the break reaches it or not, and whatever its timings are. Usually the
-/// holder learns of the break with its next renewal and releases the lease as soon as its task has
-/// stopped, so waiters do not wait for the whole period. With a shorter period that renewal may
-/// come too late, or never.
+/// period of the whole duration does not shorten the lease: the holder stops before its end, as it
+/// stops before its lease expires. That holds whether or not the holder learns of the break, and
+/// for all timings. Usually the holder learns of the break with its next renewal and releases the
+/// lease as soon as its task has stopped, so waiters do not wait for the whole period. With a
+/// shorter period that renewal may come too late, or never.
 pub(crate) fn period(
     view: &LeaseView,
     asked: Option<Duration>,
@@ -46,7 +46,7 @@ pub(crate) fn period(
         let (period, safe) = (format_duration(period), format_duration(safe));
         warn!(%lease, "after {period} another candidate may lead while the holder still acts: the holder \
             notices with its next renewal, and not at all while it can't reach the store; from {flag} {safe} \
-            on, the duration of the lease, it is sure to have stopped");
+            on, the duration of the lease, the holder has certainly stopped");
     }
     Ok(period)
 }

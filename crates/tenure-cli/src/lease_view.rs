@@ -94,7 +94,7 @@ pub(crate) fn remaining(view: &LeaseView) -> String {
     }
 }
 
-/// The start of the term in local time, and how long ago that is by the wall clock of this machine.
+/// The start of the term in local time, and its age by the wall clock of this machine.
 pub(crate) fn since(view: &LeaseView) -> String {
     let Some(text) = &view.granted_at else {
         return "-".into();

@@ -29,8 +29,8 @@ use clap::Parser;
 
 use cli::Cli;
 
-/// It asks for huge pages, which halves the processor time of finding one lease among a million.
-/// The store's benchmarks use it as well.
+/// The allocator asks for huge pages, which halves the processor time of a look-up among a million
+/// leases. The store's benchmarks use the same allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -52,7 +52,8 @@ pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 
-/// Replaces control characters: text from other processes must not steer the terminal or add lines.
+/// Replaces control characters: text from other processes must not control the terminal or add
+/// lines.
 pub(crate) fn escape(text: &str) -> String {
     let escaped = text.chars().map(|c| {
         if c.is_control() {
@@ -81,7 +82,7 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Timings and what follows from them, for JSON.
+/// Timings and the values that follow from them, for JSON.
 pub(crate) fn timings(timings: &Timings) -> Value {
     json!({
         "lease_duration_ms": millis(timings.lease_duration()),

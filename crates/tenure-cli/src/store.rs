@@ -1,4 +1,4 @@
-//! Clients of the store that commands ask.
+//! Clients of the store for commands.
 
 use tenure::__cli::Settings;
 use tenure::config::ConfigError;
@@ -8,12 +8,12 @@ use tenure::{ElectionName, Name};
 use crate::exit::{self, REFUSED};
 use crate::settings::ClientArgs;
 
-/// A client of the store that flags, the environment and the file name, in this order.
+/// Returns a client of the store that the flags name, or else the environment, or else the file.
 pub(crate) fn client(arguments: &ClientArgs) -> anyhow::Result<StoreClient> {
     let settings = arguments.settings()?;
     if uses_blob(arguments, &settings) {
-        let reason = "this command asks a lease store, and the lease of a blob is in none: use tenure status \
-                      to see it, Azure's tools to end a term (az storage blob lease break), or name a store \
+        let reason = "this command needs a lease store, and the lease of a blob is not in one: use tenure \
+                      status to see it, Azure's tools to end a term (az storage blob lease break), or name a store \
                       with --server";
         return Err(settings.invalid("strategy", reason.into()).into());
     }
@@ -34,8 +34,8 @@ pub(crate) fn require_store(settings: &Settings) -> Result<(), ConfigError> {
     if settings.list("strategy") != ["bully"] || settings.origin("servers").is_some() {
         return Ok(());
     }
-    let reason = "this command asks a lease store, and an election among peers has none: use tenure peers to \
-                  see the members, or name a store with --server";
+    let reason = "this command needs a lease store, and an election among peers has none: use tenure peers \
+                  to see the members, or name a store with --server";
     Err(settings.invalid("strategy", reason.into()))
 }
 

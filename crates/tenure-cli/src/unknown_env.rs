@@ -46,7 +46,7 @@ pub(crate) fn warn() {
     }
 }
 
-/// Whether Kubernetes or Docker make such a name for a service named tenure or tenure-something.
+/// Whether Kubernetes or Docker set such a variable for a service named `tenure` or `tenure-*`.
 fn is_of_a_service(name: &str) -> bool {
     let is_port = name
         .split("_PORT_")
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_that_platforms_make_for_services_are_not_taken_for_typos() {
+    fn variables_that_platforms_make_for_services_are_not_reported_as_typos() {
         for name in [
             "TENURE_PORT",
             "TENURE_PORT_7400_TCP",

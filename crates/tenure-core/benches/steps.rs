@@ -1,6 +1,6 @@
-//! The steps of group members that a core executes per second. A step is a message, answer or timer
-//! that a node handles, with all its outputs. Five members reach each other without delay; there
-//! are only the machines and a queue between them.
+//! Measures how many steps of group members one core executes per second. A step is a message, an
+//! answer or a timer that a member handles, with all its outputs. Five members exchange messages
+//! through a queue without delay.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant as Stopwatch};
@@ -16,7 +16,7 @@ use tenure_core::{Instant, NodeId, UnixMillis};
 
 const MEMBERS: u32 = 5;
 
-/// The target for one core.
+/// The target for one core, in steps per second.
 const TARGET: f64 = 1e6;
 
 const ROUNDS: usize = 5;
@@ -132,7 +132,7 @@ impl Group {
     }
 }
 
-/// Steps and terms per second.
+/// Returns the steps and the terms per second.
 fn measure(guarantee: GroupGuarantee, elections: bool, time: Duration) -> (f64, f64) {
     let mut group = Group::new(guarantee);
     while group.leader.is_none() {

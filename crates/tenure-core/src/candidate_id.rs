@@ -6,19 +6,20 @@ use core::str::FromStr;
 
 use crate::{InlineStr, NodeId};
 
-/// Longest candidate id, in bytes: most host names fit with a process id and a random suffix. It
-/// bounds the memory of every held lease.
+/// The longest candidate id, in bytes. Most host names fit, together with a process id and a random
+/// suffix. The limit bounds the memory of every held lease.
 pub const MAX_CANDIDATE_ID_LEN: usize = 256;
 
 /// The public id of a candidate: 1 to 256 visible ASCII characters, no spaces.
 ///
-/// It should be unique per start of a process, so that readers can tell two processes on one host
-/// apart. It proves nothing; the proof of holding a lease is the [`LeaseId`](crate::lease::LeaseId).
+/// It should be unique for each start of a process, so that readers can distinguish two processes
+/// on one host. It proves nothing: the proof of holding a lease is the
+/// [`LeaseId`](crate::lease::LeaseId).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CandidateId(InlineStr);
 
 impl CandidateId {
-    /// The id as text.
+    /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
@@ -34,7 +35,8 @@ impl fmt::Display for CandidateId {
 impl FromStr for CandidateId {
     type Err = CandidateIdError;
 
-    // Visible ASCII only: the id goes unescaped into header values, environment variables and tables.
+    // Only visible ASCII is allowed, because the id is written without escapes to header values,
+    // environment variables and tables.
     fn from_str(text: &str) -> Result<Self, CandidateIdError> {
         if text.is_empty() || text.len() > MAX_CANDIDATE_ID_LEN {
             Err(CandidateIdError::Length { len: text.len() })
@@ -46,18 +48,18 @@ impl FromStr for CandidateId {
     }
 }
 
-/// The id of a group's member: its node id.
+/// Converts the node id of a group's member to its candidate id.
 impl From<NodeId> for CandidateId {
     fn from(node: NodeId) -> Self {
         Self(InlineStr::of([&node.to_string()]))
     }
 }
 
-/// Why a text is not a candidate id. The caller gave the text; nothing was changed.
+/// The reason why a text is not a candidate id. The caller provided the text; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CandidateIdError {
-    /// Empty or longer than [`MAX_CANDIDATE_ID_LEN`].
+    /// The text is empty or longer than [`MAX_CANDIDATE_ID_LEN`].
     #[error(
         "a candidate id must have 1 to {MAX_CANDIDATE_ID_LEN} characters and this one has {len}"
     )]
@@ -65,7 +67,7 @@ pub enum CandidateIdError {
         /// The length of the text, in bytes.
         len: usize,
     },
-    /// A space, a control character or anything outside ASCII.
+    /// The text contains a space, a control character or a character outside ASCII.
     #[error("a candidate id must be visible ASCII without spaces and this one has {character:?}")]
     Character {
         /// The first character that is not allowed.

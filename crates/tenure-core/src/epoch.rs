@@ -9,28 +9,28 @@ use crate::time::UnixMillis;
 /// The number of a term: **the fencing token**. It increases strictly per election, for ever.
 ///
 /// `epoch = max(last epoch + 1, wall clock in Unix milliseconds)` on the clock of the granting
-/// authority, and at least 1. An epoch therefore shows when its term began, and epochs keep
-/// increasing across a lost disk, a restored backup and a change of strategy, as long as the wall
-/// clock has not gone back past the last grant. Epochs stay below 2^53, so that JSON parsers that
-/// store numbers as doubles keep them exact.
+/// authority, and at least 1. So an epoch shows when its term began, and epochs keep increasing
+/// across a lost disk, a restored backup and a change of strategy, unless the wall clock was set
+/// back past the last grant. Epochs are below 2^53, so that JSON parsers that store numbers as
+/// doubles keep them exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u64")]
 pub struct Epoch(u64);
 
 impl Epoch {
-    /// The greatest epoch, 2^53 - 1: a double represents this integer and all smaller ones
-    /// exactly. As a wall-clock time it lies in the year 287396.
+    /// The greatest epoch, 2^53 - 1. A double represents this integer and all smaller ones exactly.
+    /// As a wall-clock time it is in the year 287396.
     pub const MAX: Self = Self((1 << 53) - 1);
 
     /// How far ahead of the authority's wall clock a requested epoch may be: a hundred years, in
     /// milliseconds.
     ///
-    /// A clock that was never set differs by less: an authority whose clock starts at 1970 accepts
-    /// the epochs of candidates whose clocks are right. And the range of epochs has room for 2,700
-    /// such spans.
+    /// A clock that was never set is less than a hundred years behind. So an authority whose clock
+    /// starts at 1970 accepts the epochs of candidates whose clocks are right. The range of epochs
+    /// contains 2,700 such spans.
     pub const ASKED_AHEAD: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
 
-    /// The epoch numbered `number`, or `None` if it is above [`Epoch::MAX`].
+    /// Returns the epoch `number`, or `None` if it is above [`Epoch::MAX`].
     #[must_use]
     pub const fn new(number: u64) -> Option<Self> {
         if number <= Self::MAX.0 {
@@ -40,19 +40,19 @@ impl Epoch {
         }
     }
 
-    /// The epoch of a grant after `last`, made at wall-clock time `wall`. It is never 0, because a
-    /// receiver's fence uses 0 for "no epoch seen yet".
+    /// Returns the epoch of a grant after `last`, at the wall-clock time `wall`. It is never 0,
+    /// because a receiver's gate uses 0 for "no epoch seen yet".
     ///
-    /// Returns `None` only if `last` is [`Epoch::MAX`]: no number is left that would fence off the
-    /// last holder, so the grant must be refused.
+    /// Returns `None` only if `last` is [`Epoch::MAX`]: no greater number is left that would fence
+    /// off the last holder, so the grant must be refused.
     #[must_use]
     pub fn following(last: Option<Self>, wall: UnixMillis) -> Option<Self> {
         let least = last.map_or(1, |last| last.0 + 1);
         Self::new(least.max(Self::plausible(wall)))
     }
 
-    /// The wall clock as a number, or 0 if it is past the year 287396: such a clock must not use up
-    /// all epochs at once.
+    /// Returns the wall clock as a number, or 0 if it is past the year 287396: such a clock must
+    /// not use up all epochs at once.
     const fn plausible(wall: UnixMillis) -> u64 {
         if wall.get() > Self::MAX.0 {
             0
@@ -61,21 +61,22 @@ impl Epoch {
         }
     }
 
-    /// The greatest epoch that a candidate may request in a grant after `last` at wall-clock time
-    /// `wall`: [`Epoch::ASKED_AHEAD`] ahead of the clock, or `last + 1` if that is greater.
+    /// Returns the greatest epoch that a candidate may request in a grant after `last` at the
+    /// wall-clock time `wall`: [`Epoch::ASKED_AHEAD`] ahead of the clock, or `last + 1` if that is
+    /// greater.
     ///
-    /// Without a bound one request could ask for [`Epoch::MAX`] and leave no epoch for that lease
-    /// nor, after its deletion, for any lease that is numbered above it.
+    /// Without this bound, a single request for [`Epoch::MAX`] would use up the epochs of its lease
+    /// and, after the deletion of that lease, of all leases whose epochs start above it.
     #[must_use]
     pub fn most_asked_for(last: Option<Self>, wall: UnixMillis) -> Self {
-        // Measured from the clock, not from the last epoch: otherwise a series of requests could
-        // raise the epoch without limit.
+        // The bound depends on the clock, not on the last epoch: otherwise a series of requests
+        // could raise the epoch without limit.
         let ahead = Self::plausible(wall) + Self::ASKED_AHEAD;
         let next = last.map_or(0, |last| last.0 + 1);
         Self(ahead.max(next).min(Self::MAX.0))
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
@@ -90,11 +91,12 @@ impl TryFrom<u64> for Epoch {
     }
 }
 
-/// A number above [`Epoch::MAX`]. The sender of the number, or the disk that stored it, is at fault.
+/// A number above [`Epoch::MAX`]. The fault is in the sender of the number, or in the disk that
+/// stored it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an epoch must be at most {} and this one is {number}", Epoch::MAX)]
 pub struct EpochError {
-    /// The given number.
+    /// The rejected number.
     pub number: u64,
 }
 
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_epoch_is_one_where_the_wall_clock_begins_at_zero() {
+    fn the_first_epoch_is_one_if_the_wall_clock_is_at_zero() {
         let first = Epoch::following(None, UnixMillis::new(0));
         assert_eq!(first, Epoch::new(1));
     }
@@ -156,7 +158,7 @@ mod tests {
     fn a_requested_epoch_is_at_most_a_hundred_years_ahead_of_the_clock() {
         let most = |last, wall| Epoch::most_asked_for(last, UnixMillis::new(wall)).get();
         assert_eq!(most(None, 5_000), 5_000 + Epoch::ASKED_AHEAD);
-        // The last grant does not move the bound, or a series of requests could.
+        // The last grant does not move the bound; otherwise a series of requests could raise it.
         assert_eq!(most(Epoch::new(1 << 40), 5_000), 5_000 + Epoch::ASKED_AHEAD);
         // The next epoch is always allowed.
         assert_eq!(most(Epoch::new(1 << 50), 5_000), (1 << 50) + 1);

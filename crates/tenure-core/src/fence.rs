@@ -4,14 +4,14 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Epoch;
 
-/// Admits an epoch that is at least the greatest one that it has seen, and refuses a smaller one. A
+/// Admits an epoch that is at least the greatest epoch seen so far, and refuses a smaller one. A
 /// gate serves one election, on any number of threads, without a lock.
 ///
-/// It protects only what stands behind it, and it forgets at a restart. **Keep the epoch where the
-/// data is**, and start the gate from it.
+/// It protects only the writes that call [`admit`](Self::admit) first, and it loses its state at a
+/// restart. **Store the epoch with the data**, and start the gate from it.
 ///
-/// A gate orders epochs, not the writes that follow. To make both one step, call it while you hold
-/// the lock that the write needs:
+/// A gate orders epochs, not the writes that follow. To make the check and the write one step, call
+/// the gate while you hold the lock of the write:
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -44,20 +44,20 @@ pub struct Gate {
     highest: AtomicU64,
 }
 
-/// The epoch is smaller than one that the gate has seen: its leader has been replaced. The gate is
-/// unchanged; that leader should stop.
+/// The epoch is smaller than one that the gate has seen, so its leader has been replaced and should
+/// stop. The gate is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("epoch {refused} is stale: epoch {current} was seen")]
 pub struct Stale {
-    /// The rejected epoch.
+    /// The refused epoch.
     pub refused: Epoch,
     /// The greatest epoch seen so far.
     pub current: Epoch,
 }
 
 impl Gate {
-    /// A gate that has seen no epoch and admits the first one. Use it for data that begin with this
-    /// process, and [`Gate::starting_at`] otherwise.
+    /// Creates a gate that has seen no epoch, and admits the first one. Use it for data that begins
+    /// with this process, and [`Gate::starting_at`] otherwise.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -65,8 +65,9 @@ impl Gate {
         }
     }
 
-    /// A gate that has seen `epoch`, the greatest one that was stored with the data. Without it, a
-    /// write of an old leader that was refused before a restart would be taken after it.
+    /// Creates a gate that has seen `epoch`, the greatest epoch that was stored with the data.
+    /// Without it, the gate would accept after a restart a write of an old leader that it refused
+    /// before.
     #[must_use]
     pub const fn starting_at(epoch: Epoch) -> Self {
         Self {
@@ -74,14 +75,14 @@ impl Gate {
         }
     }
 
-    /// Admits `epoch` if it is at least the greatest one seen, and remembers it.
+    /// Admits `epoch` and records it if it is at least the greatest epoch seen so far.
     ///
     /// # Errors
     ///
     /// [`Stale`] if it is smaller. The gate is unchanged.
     pub fn admit(&self, epoch: Epoch) -> Result<(), Stale> {
-        // One atomic step compares and raises. With a load and a store, two threads could interleave
-        // so that the smaller epoch lowers the gate.
+        // One atomic step compares and raises the epoch. With a separate load and store, two
+        // threads could interleave so that the smaller epoch lowers the gate.
         let seen = self.highest.fetch_max(epoch.get(), Ordering::AcqRel);
         if epoch.get() >= seen {
             Ok(())
@@ -93,14 +94,14 @@ impl Gate {
         }
     }
 
-    /// The greatest epoch seen; epoch 0 if there was none.
+    /// Returns the greatest epoch seen so far; epoch 0 if there was none.
     #[must_use]
     pub fn current(&self) -> Epoch {
         known(self.highest.load(Ordering::Acquire))
     }
 }
 
-/// The gate holds only numbers that were epochs.
+/// Converts a stored number, which was an epoch before, back to an epoch.
 fn known(number: u64) -> Epoch {
     Epoch::new(number).unwrap_or(Epoch::MAX)
 }
@@ -156,7 +157,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against the obvious model: an epoch passes if no greater one has passed before.
+        /// Compares the gate with a simple model: an epoch passes if no greater one has passed
+        /// before.
         #[test]
         fn a_gate_is_the_maximum_of_the_epochs_that_it_admitted(
             start in 0..20_u64,
@@ -176,8 +178,8 @@ mod tests {
         }
     }
 
-    /// When the admission of an epoch has returned, on any thread, the gate is never below it again,
-    /// and admits no smaller epoch.
+    /// Once the admission of an epoch has returned on any thread, the gate is never below that
+    /// epoch again, and admits no smaller epoch.
     #[test]
     fn no_thread_passes_with_a_smaller_epoch_than_another_thread_before() {
         const THREADS: u64 = 4;

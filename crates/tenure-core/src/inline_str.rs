@@ -4,14 +4,14 @@ use alloc::sync::Arc;
 use core::cmp::Ordering;
 use core::fmt;
 
-/// Longest inline string, in bytes: four words hold it together with its length and the variant.
-/// Most lease names with their namespaces, and most candidate ids, are shorter.
+/// The longest inline string, in bytes. It fits in four words together with its length and the
+/// variant. Most lease names with their namespaces, and most candidate ids, are shorter.
 const SHORT: usize = 30;
 
-/// An immutable string. A short one is stored inline, so that reading it costs no further cache
-/// miss: a store has a million of these, and few of them are in the processor's cache.
+/// An immutable string. A short string is stored inline, so that reading it costs no further cache
+/// miss: a store may hold a million of them, and few are in the processor's cache.
 ///
-/// A string has one representation only: bytes behind the end of an inline string are zero. So equality
+/// A string has only one representation: the unused bytes of an inline string are zero. So equality
 /// and hash of the representation are those of the text, but its order is not.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct InlineStr(Repr);
@@ -23,7 +23,7 @@ enum Repr {
 }
 
 impl InlineStr {
-    /// The concatenation of `parts`.
+    /// Creates the concatenation of `parts`.
     #[must_use]
     pub fn of<const N: usize>(parts: [&str; N]) -> Self {
         let mut bytes = [0; SHORT];
@@ -40,17 +40,17 @@ impl InlineStr {
         Self(Repr::Inline { len, bytes })
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            // The bytes were concatenated from whole strings.
+            // The bytes are a concatenation of complete strings, so they are valid UTF-8.
             Repr::Inline { .. } => str::from_utf8(self.as_bytes()).unwrap_or_default(),
             Repr::Heap(text) => text,
         }
     }
 
-    /// The text's bytes.
+    /// Returns the bytes of the text.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {

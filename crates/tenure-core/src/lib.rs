@@ -2,13 +2,13 @@
 //! for a lease ([`lease::candidate::LeaseCandidate`]), the election among peers without a store
 //! ([`bully::PeerCandidate`]), and failure detectors ([`detector`]).
 //!
-//! Nothing here knows a clock, a socket or an async runtime. Time, randomness and messages come in
-//! as arguments, and actions come out as values. The store, the library, the tests and the
-//! simulator run this same code, so each rule exists once. The crate is `no_std` so that the
-//! compiler keeps clocks and sockets out; it makes no promise to embedded targets.
+//! The machines use no clock, socket or async runtime. Time, randomness and messages are arguments,
+//! and actions are return values. The store, the library, the tests and the simulator run the same
+//! code, so each rule exists once. The crate is `no_std` so that the compiler keeps clocks and
+//! sockets out; support for embedded targets is not a goal.
 //!
-//! The crate performs no I/O. The caller must execute the outputs of a machine in their order;
-//! the safety arguments rest on that.
+//! The crate performs no I/O. The caller must execute the outputs of a machine in their order: the
+//! safety arguments depend on it.
 
 #![no_std]
 

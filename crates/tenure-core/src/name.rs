@@ -5,17 +5,18 @@ use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 
-/// Longest name, in bytes: long enough for a host name with a prefix, short enough for an index.
+/// The longest name, in bytes: long enough for a host name with a prefix, and short enough for an
+/// index.
 pub const MAX_NAME_LEN: usize = 128;
 
 /// The name of a namespace or of a lease: 1 to 128 of `A-Z a-z 0-9 . _ -`.
 ///
-/// Names compare byte by byte; there is no normalisation, so no two spellings of one name.
+/// Names compare byte by byte, without normalisation, so a name has only one spelling.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Box<str>);
 
 impl Name {
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -25,7 +26,7 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// [`NameError`], as parsing it gives.
+    /// [`NameError`], as for parsing.
     pub fn check(text: &str) -> Result<(), NameError> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if text.is_empty() {
@@ -36,7 +37,7 @@ impl Name {
             let name = text.into();
             Err(NameError::Character { name, character })
         } else if text == "." || text == ".." {
-            // URL libraries resolve these as steps in a path before they send a request, so no
+            // URL libraries resolve these as path segments before they send a request, so no
             // request could name such a lease.
             Err(NameError::Dots { name: text.into() })
         } else {
@@ -60,20 +61,20 @@ impl FromStr for Name {
     }
 }
 
-/// Why a text is not a name. The caller gave the text; nothing was changed.
+/// The reason why a text is not a name. The caller provided the text; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// Nothing was given.
+    /// The text is empty.
     #[error("a name must have 1 to {MAX_NAME_LEN} characters and this one is empty")]
     Empty,
-    /// More than [`MAX_NAME_LEN`] bytes were given.
+    /// The text has more than [`MAX_NAME_LEN`] bytes.
     #[error("a name must have 1 to {MAX_NAME_LEN} characters and this one has {len}")]
     TooLong {
         /// The length of the text, in bytes.
         len: usize,
     },
-    /// A character outside `A-Za-z0-9._-`.
+    /// The text contains a character outside `A-Za-z0-9._-`.
     #[error("name {name:?} has {character:?}, only A-Z a-z 0-9 . _ - are allowed")]
     Character {
         /// The given text.
@@ -81,7 +82,7 @@ pub enum NameError {
         /// The first character that is not allowed.
         character: char,
     },
-    /// `.` or `..`, which mean a step in a URL's path.
+    /// The text is `.` or `..`, which have a special meaning in the path of a URL.
     #[error("name {name:?} means a step in a URL's path, give it another character")]
     Dots {
         /// The given text.
@@ -89,17 +90,18 @@ pub enum NameError {
     },
 }
 
-/// The full name of an election, `namespace/name`. A name without a namespace is in `default`.
+/// The full name of an election, `namespace/name`. The namespace of a name without one is
+/// `default`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ElectionName {
-    /// The namespace that the election is in.
+    /// The namespace of the election.
     pub namespace: Name,
-    /// The election's name in its namespace: the name of its lease.
+    /// The name of the election in its namespace, which is also the name of its lease.
     pub name: Name,
 }
 
 impl ElectionName {
-    /// The namespace of a name that has none.
+    /// The namespace of an election whose name contains none.
     pub const DEFAULT_NAMESPACE: &str = "default";
 }
 

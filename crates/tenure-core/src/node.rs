@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The id of a node in a group with configured members. It stays the same over restarts.
 ///
-/// It identifies the node and has no other meaning; in particular it is not the node's priority.
+/// It only identifies the node. In particular, it is not the node's priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub u32);
@@ -17,10 +17,10 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// The number of a node's start. It increases with every start and is on disk before the node
+/// The number of a node's start. It increases with every start, and is on disk before the node
 /// sends its first message.
 ///
-/// It separates the node's current messages from delayed ones of an earlier start.
+/// It distinguishes the node's current messages from delayed messages of an earlier start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Incarnation(pub u64);

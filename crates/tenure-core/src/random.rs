@@ -4,22 +4,22 @@ use core::time::Duration;
 
 use crate::lease::LeaseId;
 
-/// Where a state machine's random bits come from.
+/// The source of a state machine's random bits.
 ///
-/// Outside tests it must be unpredictable (the operating system's source), because lease ids are
-/// secrets.
+/// Outside of tests it must be unpredictable (the source of the operating system), because lease
+/// ids are secrets.
 pub trait Random {
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     fn next_u64(&mut self) -> u64;
 }
 
-/// SplitMix64, for simulations and tests: a seed gives the same numbers on every machine. Never draw
-/// lease ids from it where they must be secret.
+/// SplitMix64, for simulations and tests. A seed gives the same numbers on every machine. Lease ids
+/// that must be secret must not come from it.
 #[derive(Clone, Debug)]
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// The numbers of this seed.
+    /// Creates the generator with this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -37,24 +37,24 @@ impl Random for SplitMix64 {
 }
 
 impl dyn Random + '_ {
-    /// A fresh lease id: 122 random bits.
+    /// Returns a fresh lease id from 122 random bits.
     pub fn lease_id(&mut self) -> LeaseId {
         LeaseId::from_random_bits(self.next_u64(), self.next_u64())
     }
 
-    /// `duration`, up to a tenth shorter or longer, so that candidates that started together
-    /// spread their requests.
+    /// Returns `duration`, up to a tenth shorter or longer, so that candidates that started
+    /// together do not send their requests at the same time.
     pub fn jitter(&mut self, duration: Duration) -> Duration {
         let tenth = duration / 10;
         duration - tenth + tenth.mul_f64(2.0 * self.unit())
     }
 
-    /// A uniformly distributed duration from zero up to `duration`.
+    /// Returns a uniformly distributed duration from zero to `duration`.
     pub fn up_to(&mut self, duration: Duration) -> Duration {
         duration.mul_f64(self.unit())
     }
 
-    /// A number in `0.0..1.0`, from 53 random bits.
+    /// Returns a number in `0.0..1.0` from 53 random bits.
     fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }

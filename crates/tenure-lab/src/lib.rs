@@ -1,10 +1,10 @@
 //! Compares election strategies in simulated time, and checks that they keep their guarantees.
 //!
-//! The simulation runs the library's own state machines: the candidates by a lease, among peers and by
-//! both, the rules of the store, and the failure detectors. A seed gives the same run on every machine.
-//! The command `tenure compare` is the user interface.
+//! The simulation runs the library's own state machines: the candidates by a lease, among peers and
+//! by both, the rules of the store, and the failure detectors. A seed gives the same run on every
+//! machine. The command `tenure compare` is the user interface.
 //!
-//! It promises nothing about real disks, sockets and threads. Tests with real processes cover those; a
+//! It does not check real disks, sockets and threads. Tests with real processes cover those; a
 //! [`proxy`] cuts and delays their network.
 
 pub mod sim;

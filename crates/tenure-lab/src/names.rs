@@ -1,6 +1,6 @@
 //! Names on the command line.
 
-/// The name is unknown. The caller gave it.
+/// The name is unknown. The caller provided it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no {kind} {name:?}; did you mean {nearest:?}?")]
 pub struct UnknownName {
@@ -12,7 +12,7 @@ pub struct UnknownName {
     pub nearest: String,
 }
 
-/// The element of this name.
+/// Returns the element with this name.
 ///
 /// # Panics
 ///
@@ -23,7 +23,7 @@ pub(crate) fn find<T, N: AsRef<str>>(
     all: impl IntoIterator<Item = T>,
     name_of: impl Fn(&T) -> N,
 ) -> Result<T, UnknownName> {
-    // It prefers names with a common prefix.
+    // The search prefers names with a common prefix.
     let alike = |it: &T| strsim::jaro_winkler(name, name_of(it).as_ref());
     let nearest = all
         .into_iter()

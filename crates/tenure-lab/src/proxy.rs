@@ -1,7 +1,7 @@
-//! A TCP proxy that fails on demand, between two real processes, for live comparisons and tests.
+//! A TCP proxy that injects faults between two real processes, for live comparisons and tests.
 //!
-//! It assumes HTTP: requests and responses alternate on a connection. The bytes in one direction until
-//! the direction changes are one message.
+//! It assumes HTTP: requests and responses alternate on a connection. The bytes in one direction
+//! until the direction changes are one message.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,20 +18,20 @@ use crate::sim::{Latency, Link, Rng};
 /// The behaviour of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyMode {
-    /// Everything passes.
+    /// All bytes pass.
     Pass,
-    /// Connections hang, new ones too: nothing arrives, nothing is refused. The pending bytes arrive
-    /// when the mode changes back.
+    /// Connections hang, including new ones: no bytes arrive, and no connection is refused. The
+    /// pending bytes arrive when the mode changes back.
     Hang,
     /// Bytes to the target hang; bytes from the target pass.
     HangRequests,
     /// Bytes from the target hang; bytes to the target pass.
     HangReplies,
-    /// Connections are closed, new ones too.
+    /// Connections are closed, including new ones.
     Refuse,
 }
 
-/// A proxy in front of a store or a member. It ends with the runtime that it was started on.
+/// A proxy in front of a store or a member. It ends with the runtime on which it was started.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -42,9 +42,9 @@ pub struct Proxy {
 /// The traffic of a proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Requests that came in.
+    /// The number of requests that came in.
     pub requests: u64,
-    /// Replies that went out.
+    /// The number of replies that went out.
     pub replies: u64,
     /// The bytes of both, with headers.
     pub bytes: u64,
@@ -53,11 +53,11 @@ pub struct Carried {
 /// The state that all connections share.
 #[derive(Debug)]
 struct State {
-    /// How requests and replies travel.
+    /// The latency and loss of requests. The next field is for replies.
     requests: Link,
     replies: Link,
     rng: Rng,
-    /// How many of the next replies are lost, and how many are cut.
+    /// The number of the next replies that are lost. The next field is the number that are cut.
     lose_replies: usize,
     cut_replies: usize,
     carried: Carried,
@@ -80,7 +80,8 @@ impl Proxy {
         let state = Arc::new(Mutex::new(State {
             requests: Link::AT_ONCE,
             replies: Link::AT_ONCE,
-            // Runs of real processes differ anyway, so proxies need only differ from each other.
+            // The seed only makes proxies differ from each other: runs of real processes are not
+            // reproducible.
             rng: Rng::new(address.port().into(), 0),
             lose_replies: 0,
             cut_replies: 0,
@@ -99,7 +100,7 @@ impl Proxy {
         })
     }
 
-    /// The address that it listens on.
+    /// Returns the address on which the proxy listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -110,23 +111,24 @@ impl Proxy {
         self.mode.send_replace(mode);
     }
 
-    /// Loses this number of replies: the store has acted, and its answer does not arrive.
+    /// Loses this number of replies: the store has executed the request, and its answer does not
+    /// arrive.
     pub fn lose_replies(&self, count: usize) {
         lock(&self.state).lose_replies = count;
     }
 
-    /// Cuts this number of replies: half of each arrives, and the connection breaks.
+    /// Cuts this number of replies: half of each reply arrives, and then the connection breaks.
     pub fn cut_replies(&self, count: usize) {
         lock(&self.state).cut_replies = count;
     }
 
-    /// How many replies are still to be lost.
+    /// Returns the number of replies that will still be lost.
     #[must_use]
     pub fn replies_to_lose(&self) -> usize {
         lock(&self.state).lose_replies
     }
 
-    /// Delays each request and each reply by these times.
+    /// Delays each request and each reply by these durations.
     pub fn delay(&self, requests: Duration, replies: Duration) {
         let late = |delay| Link {
             latency: Latency::Constant(delay),
@@ -135,20 +137,21 @@ impl Proxy {
         self.link(late(requests), late(replies));
     }
 
-    /// Gives requests and replies the latency and the loss of these links. After a loss the connection
-    /// hangs until its client closes it. Messages of a connection are never repeated and stay in order.
+    /// Gives requests and replies the latency and the loss of these links. After a loss the
+    /// connection hangs until its client closes it. Messages of a connection are never repeated and
+    /// stay in order.
     pub fn link(&self, requests: Link, replies: Link) {
         let mut state = lock(&self.state);
         (state.requests, state.replies) = (requests, replies);
     }
 
-    /// The traffic so far.
+    /// Returns the traffic so far.
     #[must_use]
     pub fn carried(&self) -> Carried {
         lock(&self.state).carried
     }
 
-    /// The number of replies so far, if every request has its reply.
+    /// Returns the number of replies so far, if every request has its reply.
     #[must_use]
     pub fn at_rest(&self) -> Option<u64> {
         let carried = self.carried();
@@ -168,10 +171,10 @@ async fn forward(
     let Ok(mut server) = TcpStream::connect(target).await else {
         return;
     };
-    // Small messages must not wait for each other.
+    // Small messages must not wait to be combined.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (mut up, mut down) = ([0; 16 * 1024], [0; 16 * 1024]);
-    // Whether the last bytes were of a request: the first bytes after a change begin a message.
+    // Whether the last bytes belonged to a request. The first bytes after a change begin a message.
     let mut went_up = None;
     loop {
         let mode = *modes.borrow_and_update();
@@ -222,7 +225,7 @@ impl State {
     }
 }
 
-/// Takes one, and returns whether there was one.
+/// Decrements the count. Returns whether it was above zero.
 fn take_one(left: &mut usize) -> bool {
     let taken = left.checked_sub(1);
     *left = taken.unwrap_or_default();
@@ -255,7 +258,8 @@ mod tests {
 
     use super::*;
 
-    /// Asks an echo through a proxy, and gives the answer if one comes in half a second.
+    /// Sends bytes to an echo server through a proxy. Returns the answer if it arrives within half
+    /// a second.
     async fn asks(proxy: &Proxy) -> Option<[u8; 4]> {
         let mut stream = TcpStream::connect(proxy.address()).await.ok()?;
         stream.write_all(b"ping").await.ok()?;

@@ -1,14 +1,14 @@
-//! The invariants hold under random faults and under every fault script.
+//! Checks that the invariants hold under random faults and under every fault script.
 
 use tenure_lab::check::{self, CheckCase, FaultScript};
 use tenure_lab::contestant::Contestant;
 use tenure_lab::sim::TaskStop;
 
-/// The seeds of random faults for each case. `TENURE_SEEDS` sets another number, and `tenure compare
-/// check` runs more of the first cases.
+/// The number of seeds with random faults for each case. `TENURE_SEEDS` sets another number, and
+/// `tenure compare check` runs more seeds of the first cases.
 const SEEDS: u64 = 60;
 
-/// The seeds of each fault script.
+/// The number of seeds for each fault script.
 const VARIANTS: u64 = 200;
 
 fn case(name: &str, nodes: u32) -> CheckCase {

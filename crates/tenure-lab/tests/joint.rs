@@ -1,4 +1,4 @@
-//! A group changes its strategy while it works, and candidates by both that reach only one half.
+//! A group changes its strategy while it runs, and candidates by both reach only one half.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use tenure_lab::fault::{Fault, Target};
 use tenure_lab::invariant::{self, Promises};
 use tenure_lab::sim::{HistoryEventKind, Latency, Link, Rng, TaskStop, World, WorldConfig};
 
-/// Long enough for the lease of a leader that has crashed, several elections and the store's
-/// timeouts.
+/// The time in milliseconds is enough for the lease of a leader that has crashed, several
+/// elections, and the store's timeouts.
 const LONG: u64 = 60_000;
 
 const STORE: NodeId = NodeId(0);
@@ -22,7 +22,7 @@ enum By {
     Peers,
 }
 
-/// A group of which each member may have another strategy.
+/// A group in which each member may use another strategy.
 struct Group {
     seed: u64,
     world: World,
@@ -31,11 +31,11 @@ struct Group {
     quorum: bool,
     /// The strategies of the members.
     by: Vec<By>,
-    /// Whether each member reaches the store, and its peers.
+    /// Whether each member reaches the store, and whether it reaches its peers.
     reaches: Vec<(bool, bool)>,
     /// The strategies by which leaders were elected.
     terms: Vec<By>,
-    /// How many events of the history `terms` covers.
+    /// The number of events of the history that `terms` covers.
     read: usize,
 }
 
@@ -43,7 +43,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Seeds from 0; `TENURE_SEEDS` sets how many, and `TENURE_SEED` the only one.
+/// Returns the seeds from 0. `TENURE_SEEDS` sets their number, and `TENURE_SEED` a single seed.
 fn seeds(count: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     match number("TENURE_SEED") {
@@ -53,8 +53,8 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
 }
 
 impl Group {
-    /// Members with a lease of 3 s whose wall clocks, like the store's, differ by up to two hours. One
-    /// message in twenty is lost, and one in ten is late.
+    /// Creates members with a lease of 3 s. Their wall clocks and that of the store differ by up to
+    /// two hours. One message in twenty is lost, and one in ten is late.
     fn new(members: u32, by: By, seed: u64) -> Self {
         Self::with_quorum(true, members, by, seed)
     }
@@ -124,7 +124,7 @@ impl Group {
         self.run(1);
     }
 
-    /// Stops the process in order, and kills it if it takes too long.
+    /// Stops the process in order, and kills it if that takes too long.
     fn stop(&mut self, id: u32) {
         self.inject(Fault::Leave(Target::Node(NodeId(id)), None));
         for _ in 0..50 {
@@ -211,8 +211,8 @@ impl Group {
         }
     }
 
-    /// Restarts all members one after the other in any order, with this strategy. Some are stopped,
-    /// some are killed. Between two of them there is a leader.
+    /// Restarts all members with this strategy, one after the other in a random order. Some of them
+    /// are stopped, and some are killed. Between two restarts there is a leader.
     #[track_caller]
     fn roll(&mut self, by: By) {
         let mut order: Vec<u32> = (1..=self.members).collect();
@@ -279,7 +279,7 @@ fn members_that_come_and_go_while_strategies_are_mixed_never_lead_together() {
             let pause = group.rng.below(6_000);
             group.run(pause);
         }
-        // A leader is elected when all is well again.
+        // A leader is elected after all faults have ended.
         for id in 1..=3 {
             group.reach(id, true, true);
             if group.is_up(id) {
@@ -296,7 +296,7 @@ fn members_that_come_and_go_while_strategies_are_mixed_never_lead_together() {
 fn the_only_member_that_reaches_store_and_peers_leads() {
     for seed in seeds(20) {
         let mut group = Group::new(3, By::Both, seed);
-        // The best one reaches only its peers, and the second one only the store.
+        // The best member reaches only its peers, and the second one only the store.
         group.reach(1, false, true);
         group.reach(2, true, false);
         let leader = group.until_led(LONG);
@@ -328,7 +328,8 @@ fn without_a_majority_candidates_by_lease_lead() {
         let mut group = Group::new(3, By::Lease, seed);
         group.set_link(0);
         group.until_led(LONG);
-        // The first of three to change has no majority, and disturbs no one.
+        // The first of the three members that changes has no majority, and does not disturb the
+        // others.
         group.stop(1);
         group.start(1, By::Both);
         let leader = group.until_led(LONG);
@@ -349,7 +350,7 @@ fn two_members_without_a_quorum_change_beside_a_lease_and_epochs_are_the_stores(
         group.roll(By::Both);
         group.kill(1);
         assert_eq!(group.until_led(LONG), 2);
-        // Without the store the last member does not lead.
+        // Without the store, the last member does not lead.
         group.reach(2, false, true);
         group.run(20_000);
         assert_eq!(group.leader(), None);

@@ -1,17 +1,17 @@
-//! Switches on one mutation after the other and checks that the simulation catches it. It prints a line
-//! for each, and how many it has caught.
+//! Enables one mutation after the other, and checks that the simulation catches it. Prints a line
+//! for each mutation, and the number of caught ones.
 
 use std::process::ExitCode;
 
 use tenure_lab::check;
 
-/// The most seeds until a mutation must be caught.
+/// The largest number of seeds until a mutation must be caught.
 const SEEDS: u64 = 600;
 
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
     let asks = |flag: &str| asked.iter().any(|it| it == flag);
-    // Test runners list tests before they run them, and then those that are ignored.
+    // A test runner first lists the tests, and then the ignored tests, before it runs them.
     if asks("--list") {
         if !asks("--ignored") {
             println!("every_mutation_is_caught: test");

@@ -1,12 +1,14 @@
 //! Durable grants per second, compared with SQLite alone in the same folder.
 //!
-//! SQLite alone is one thread that writes rows of the same shape, with the same pragmas, in
-//! transactions of as many rows as there are clients. One variant writes only the rows of leases. The
-//! other also writes a row for each term that a release ends, and keeps as many terms as a store does.
-//! The store keeps both. It also handles requests, decides, keeps a checksum of everything and wakes
-//! the requests that wait for the disk. It is measured without sockets (requests and answers as JSON
-//! through its router), over HTTP, and in memory, where nothing waits for a disk: that is the cost of
-//! the requests alone.
+//! The baseline is SQLite alone: one thread that writes rows of the same shape, with the same
+//! pragmas, in transactions of as many rows as there are clients. One variant writes only the rows
+//! of leases. The other also writes a row for each term that a release ends, and keeps as many
+//! terms as a store does.
+//!
+//! The store writes both kinds of rows. It also handles requests, decides on grants, maintains a
+//! checksum of everything and wakes the requests that wait for the disk. It is measured in three
+//! ways: without sockets (requests and answers as JSON through its router), over HTTP, and in
+//! memory. In memory nothing waits for a disk, so that result is the cost of the requests alone.
 
 mod support;
 
@@ -25,7 +27,7 @@ use tokio::task::JoinSet;
 
 const CLIENTS: u64 = 64;
 
-/// As the store's own table.
+/// The same definition as the store's own table.
 const TABLE: &str = "
     CREATE TABLE leases (
         namespace TEXT NOT NULL, lease TEXT NOT NULL, state TEXT NOT NULL, holder TEXT,
@@ -55,14 +57,14 @@ const INSERT_TERM: &str = "
     INSERT INTO terms (namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc)
     VALUES ('bench', ?1, ?2, 'worker-0000001', ?2, ?2, 'released', NULL, 1234567890)";
 
-/// Keeps the last hundred terms, as a store does.
+/// Deletes all but the last hundred terms, as a store does.
 const FORGET_TERMS: &str = "
     DELETE FROM terms WHERE namespace = 'bench' AND lease = ?1 AND epoch <= (
         SELECT epoch FROM terms WHERE namespace = 'bench' AND lease = ?1
         ORDER BY epoch DESC LIMIT 1 OFFSET 100)";
 
-/// How many rows of leases are written until old terms are deleted, and how many pages of the log until it is
-/// moved into the database. A store uses the same numbers.
+/// The number of rows of leases after which old terms are deleted, and the number of pages after
+/// which the write-ahead log is moved into the database. A store uses the same numbers.
 const FORGET_AFTER_ROWS: u64 = 4_000;
 const CHECKPOINT_AFTER_PAGES: u64 = 4_000;
 
@@ -91,7 +93,7 @@ fn main() {
     let server = Child::start(Kind::Embedded, 0, folders[2].path());
 
     let mut rates: [Samples; 9] = Default::default();
-    // The first round warms up.
+    // The first round is a warm-up.
     for round in 0..=rounds {
         let measured = [
             leases.commit(CLIENTS, length),
@@ -201,7 +203,7 @@ impl Alone {
         }
     }
 
-    /// Commits transactions of so many changes. Returns the changes per second.
+    /// Commits transactions of `changes` changes each. Returns the changes per second.
     fn commit(&mut self, changes: u64, length: Duration) -> f64 {
         let began = Instant::now();
         let (mut written, mut unforgotten) = (0, 0);
@@ -234,7 +236,7 @@ impl Alone {
     }
 }
 
-/// Writes a lease that is acquired and released in turn, and keeps its last ids.
+/// Writes a lease that is alternately acquired and released, and keeps its last ids.
 fn write(database: &Database, revision: u64, rows: Rows) {
     let (id, retired) = ([7_u8; 16], [9_u8; 16 * 32]);
     let lease = lease(revision % CLIENTS);
@@ -260,7 +262,7 @@ fn lease(number: u64) -> String {
     format!("lease-{number:07}")
 }
 
-/// Changes per second of clients that acquire and release, each client a lease of its own.
+/// Returns the changes per second of clients that acquire and release, each its own lease.
 async fn local_pairs(local: &Local, clients: u64, length: Duration) -> f64 {
     let began = Instant::now();
     let mut tasks = JoinSet::new();
@@ -283,7 +285,7 @@ async fn local_pairs(local: &Local, clients: u64, length: Duration) -> f64 {
     per_second(done, began.elapsed())
 }
 
-/// The same over HTTP, with the store in a process of its own.
+/// Returns the same over HTTP, with the store in another process.
 async fn remote_pairs(server: &Child, length: Duration) -> f64 {
     let mut connections = Vec::new();
     for _ in 0..CLIENTS {
@@ -311,7 +313,7 @@ async fn remote_pairs(server: &Child, length: Duration) -> f64 {
     per_second(done, began.elapsed())
 }
 
-/// How often per second a lease goes from its holder to the next waiter.
+/// Returns how many times per second a lease passes from its holder to the next waiter.
 async fn hand_overs(local: &Local, length: Duration) -> f64 {
     const CONTENDED: u64 = 9_999_999;
     let grants = Arc::new(AtomicU64::new(0));

@@ -16,10 +16,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// Longer than the benchmark takes.
+/// The time for which requests wait: longer than the benchmark takes.
 const WAIT_MS: u64 = 300_000;
 
-/// The lease that many wait for. It is held from the start, under its own number.
+/// The lease that the waiters want. Its holder has it from the start, under the lease id of the
+/// same number.
 const CONTENDED: u64 = 0;
 
 fn main() {
@@ -85,7 +86,7 @@ async fn measure(quick: bool) {
     println!("  each watcher got {each} events");
 }
 
-/// Milliseconds from the sending of a release until the next waiter has its grant.
+/// Returns the milliseconds from sending a release until the next waiter has its grant.
 async fn releases(server: SocketAddr, count: u64) -> Samples {
     const LEASE: u64 = 8_000_000;
     let mut samples = Samples::default();
@@ -101,7 +102,7 @@ async fn releases(server: SocketAddr, count: u64) -> Samples {
             assert_eq!(next.post(&path(LEASE, "acquire"), &body).await, 200);
             (Instant::now(), next)
         });
-        // No event shows that it waits; after some time it does.
+        // No event shows that the request waits. After this time it does.
         sleep(Duration::from_millis(3)).await;
         let sent = Instant::now();
         let status = holder.post(&path(LEASE, "release"), &proof(number)).await;
@@ -114,8 +115,9 @@ async fn releases(server: SocketAddr, count: u64) -> Samples {
     samples
 }
 
-/// Milliseconds from the expiry of a lease of one second until the next waiter has its grant. The second counts
-/// from the sending of the first acquire, which was granted later, so the result is a little too large.
+/// Returns the milliseconds from the expiry of a lease of one second until the next waiter has its
+/// grant. The second counts from sending the first acquire, which was granted later, so the result
+/// is slightly too large.
 async fn expiries(server: SocketAddr, count: u64) -> Samples {
     const LEASE: u64 = 9_000_000;
     let mut tasks = JoinSet::new();
@@ -124,7 +126,7 @@ async fn expiries(server: SocketAddr, count: u64) -> Samples {
             let mut holder = Connection::open(server).await;
             let mut next = Connection::open(server).await;
             let body = acquire_for(1_000, number, 0);
-            // At different instants, as in production.
+            // The leases expire at different times, as in production.
             sleep(Duration::from_millis(10) * (number - LEASE) as u32).await;
             let sent = Instant::now();
             assert_eq!(holder.post(&path(number, "acquire"), &body).await, 200);
@@ -138,9 +140,9 @@ async fn expiries(server: SocketAddr, count: u64) -> Samples {
     samples
 }
 
-/// Many waiters and watchers of one lease, on a thread of their own, until this is dropped.
+/// Many waiters and watchers of one lease, on another thread, until this value is dropped.
 struct Crowd {
-    /// How many events all watchers got.
+    /// The number of events that all watchers received.
     heard: Arc<AtomicU64>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -187,7 +189,7 @@ impl Crowd {
 }
 
 impl Drop for Crowd {
-    /// The clients end before their server.
+    /// Ends the clients before their server.
     fn drop(&mut self) {
         drop(self.end.take());
         let ended = self.thread.take().map(JoinHandle::join);
@@ -211,8 +213,8 @@ async fn watch(server: SocketAddr, heard: Arc<AtomicU64>) {
     }
 }
 
-/// Milliseconds of renewals, one after the other, in turn of the lease with the crowd and of another lease. The
-/// watched lease changes this often.
+/// Returns the milliseconds of renewals, one after the other, alternately of the lease with the
+/// crowd and of another lease. The watched lease changes at the interval `every`.
 async fn renewals(server: SocketAddr, count: u64, every: Option<Duration>) -> Vec<f64> {
     let changes = every.map(|every| {
         tokio::spawn(async move {

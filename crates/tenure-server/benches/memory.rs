@@ -1,4 +1,4 @@
-//! Memory and restart time of a million held leases.
+//! The memory and the restart time of a store with a million held leases.
 
 mod support;
 
@@ -12,7 +12,7 @@ fn main() {
 
     let memory = bytes(&Child::start(Kind::Memory, leases, folder.path()));
     let embedded = bytes(&Child::start(Kind::Embedded, leases, folder.path()));
-    // The earlier store was killed: this one loads everything from disk.
+    // The previous store was killed, so this one loads everything from disk.
     let again = Child::start(Kind::Embedded, 0, folder.path());
     let resident = format!("{:.0}", again.resident() as f64 / leases as f64);
     let row = |cells: [&str; 2]| cells.map(String::from).to_vec();

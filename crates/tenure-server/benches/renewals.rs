@@ -1,10 +1,11 @@
-//! The processor time and the latency of a renewal, against a bare handler with the same bodies.
+//! The processor time and the latency of a renewal, compared with a bare handler with the same
+//! bodies.
 //!
 //! Nearly all requests of a lease store are renewals. The bare handler is plain axum: a route, the
-//! `Path` and `Json` extractors, the same types with texts of the same length, on the same server
-//! and allocator, without the store's limits, clocks and tables. The difference is the cost of the
-//! store: names, limits, the table, the lock and the rules, less the router, which the fast path
-//! saves. It must not grow much with the number of leases.
+//! `Path` and `Json` extractors, and the same types with texts of the same length. It runs on the
+//! same server and allocator, without the store's limits, clocks and tables. The difference is the
+//! cost of the store: names, limits, the table, the lock and the rules, minus the cost of the
+//! router, which the fast path saves. This cost must not grow much with the number of leases.
 
 mod support;
 
@@ -52,7 +53,7 @@ fn main() {
         .enable_all()
         .build()
         .expect("a runtime");
-    // The first round warms up.
+    // The first round is a warm-up.
     for round in 0..=rounds {
         for one in &mut all {
             let before = one.server.cpu();
@@ -97,7 +98,7 @@ fn main() {
     println!("  1 million against 1 thousand leases: {growth}");
 }
 
-/// Renews leases in random order until then. Returns the milliseconds of each renewal.
+/// Renews leases in random order until `until`. Returns the milliseconds of each renewal.
 async fn load(server: &Child, leases: u64, until: Instant) -> Samples {
     let times = Arc::new(Mutex::new(Samples::default()));
     let mut tasks = tokio::task::JoinSet::new();
@@ -119,7 +120,7 @@ async fn load(server: &Child, leases: u64, until: Instant) -> Samples {
         }));
     }
     while let Some(task) = tasks.join_next().await {
-        // A client ends because the time is up, or it panicked.
+        // A client ends when the time is up, or when it panics.
         let _time_is_up = task.expect("renewals");
     }
     std::mem::take(&mut *times.lock().expect("times"))

@@ -1,4 +1,5 @@
-//! The cost of clients that open and close streams of a large namespace, for the store and for renewals.
+//! The cost of clients that repeatedly open and close streams of a large namespace, for the store
+//! and for renewals.
 
 mod support;
 
@@ -82,7 +83,8 @@ async fn measure(quick: bool) {
     println!("  {opened} streams were opened; memory grew by {grown:.0} MiB (target: below 100)");
 }
 
-/// A client that opens a stream of the namespace, reads its first event, closes it, and does so again.
+/// A client that repeatedly opens a stream of the namespace, reads its first event and closes the
+/// stream.
 struct Flapping {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<u64>,
@@ -106,7 +108,7 @@ impl Flapping {
         Self { stop, thread }
     }
 
-    /// How many streams were opened.
+    /// Ends the client. Returns the number of streams that it opened.
     fn end(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("a client")
@@ -123,7 +125,7 @@ async fn open_and_close(server: SocketAddr) {
     assert!(answer.starts_with(b"HTTP/1.1 200"), "{read:?}");
 }
 
-/// Milliseconds of renewals, one after the other, for this time.
+/// Returns the milliseconds of renewals, one after the other, for this time.
 async fn renewals(server: SocketAddr, time: Duration) -> Samples {
     let mut connection = Connection::open(server).await;
     let mut samples = Samples::default();

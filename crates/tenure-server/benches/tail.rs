@@ -1,9 +1,9 @@
-//! The latency of answers to 64 clients, median and tail. Each client acquires and releases its own lease in
-//! a closed loop.
+//! The latency of answers to 64 clients: median and tail. Each client acquires and releases its own
+//! lease in a closed loop.
 //!
-//! The servers are processes of the command `tenure serve` with its defaults, which logs each change. The
-//! load runs on the same processors. The command line may name several programs, which are measured in
-//! turns. The default is the command in the folder where this benchmark was built.
+//! The servers are processes of the command `tenure serve` with its defaults, which logs each
+//! change. The load runs on the same processors. The command line may name several programs, which
+//! are measured in turns. The default is the command in the folder where this benchmark was built.
 
 mod support;
 
@@ -66,7 +66,7 @@ fn main() {
     );
 }
 
-/// The command that cargo puts above the folder of this benchmark.
+/// Returns the command, which cargo puts one folder above this benchmark.
 fn command() -> PathBuf {
     let this = std::env::current_exe().expect("this program");
     let command = this.ancestors().nth(2).map(|folder| folder.join("tenure"));
@@ -74,7 +74,7 @@ fn command() -> PathBuf {
     command.expect("the command; build it with: cargo build --release --bin tenure")
 }
 
-/// A store with its defaults, until this is dropped.
+/// A store with its default settings, until this value is dropped.
 struct Server {
     process: std::process::Child,
     address: SocketAddr,
@@ -86,7 +86,7 @@ impl Server {
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(folder.join("data"))
             .stdout(Stdio::piped())
-            // All lines of the log are written, and cost the load nothing.
+            // The store writes all lines of its log, but they cost the load nothing.
             .stderr(Stdio::null())
             .spawn()
             .expect("a server");
@@ -102,7 +102,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // No data matters any more.
+        // The data is no longer needed.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -155,7 +155,8 @@ impl Run {
     }
 }
 
-/// Milliseconds until each answer of one client, to an acquire and to a release in turn.
+/// Returns the milliseconds until each answer of one client, alternately to an acquire and to a
+/// release.
 async fn pairs(client: u64, mut connection: Connection, end: Instant) -> Vec<f64> {
     let mut samples = Vec::with_capacity(10_000);
     let (acquired, released) = (path(client, "acquire"), path(client, "release"));

@@ -1,4 +1,5 @@
-//! The store's two clocks: one that only goes forward and decides, one that people read.
+//! The store's two clocks: a monotonic clock for decisions, and the wall clock for epochs and for
+//! people.
 
 use std::time::{Duration, Instant as StdInstant, SystemTime, UNIX_EPOCH};
 
@@ -22,32 +23,33 @@ impl Clock {
         }
     }
 
-    /// Now, for deciding. If the machine is suspended this clock stands still, so leases end later
-    /// than they might; never earlier.
+    /// Returns the current time for decisions. If the machine is suspended, this clock stands
+    /// still. Leases may then end later than they should, but never earlier.
     pub(crate) fn now(&self) -> Instant {
         Instant::default() + self.origin.elapsed()
     }
 
-    /// How long it is until `instant`; zero if it is over.
+    /// Returns the time until `instant`; zero if it is in the past.
     pub(crate) fn until(&self, instant: Instant) -> Duration {
         instant.since(self.now())
     }
 }
 
-/// Now, for numbering epochs and for people. A clock before 1970 reads as 1970.
+/// Returns the wall-clock time, for the numbers of epochs and for people. A clock before 1970 reads
+/// as 1970.
 pub(crate) fn wall() -> UnixMillis {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
     UnixMillis::new(millis(since_1970.unwrap_or_default()))
 }
 
-/// A wall-clock time as RFC 3339 in UTC, `None` if it is after the year 9999.
+/// Formats a wall-clock time as RFC 3339 in UTC. Returns `None` if it is after the year 9999.
 pub(crate) fn rfc3339(wall: UnixMillis) -> Option<String> {
     let millis = wall.get().try_into().ok().filter(|_| wall.get() <= LAST)?;
     let time = DateTime::from_timestamp_millis(millis)?;
     Some(time.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 
-/// Whether the wall clock is one that a store can be started with.
+/// Checks that the wall clock shows a time with which a store can start.
 pub(crate) fn check() -> Result<(), WrongClock> {
     match SystemTime::now().duration_since(UNIX_EPOCH) {
         Err(_) => Err(WrongClock("before the year 1970")),
@@ -56,7 +58,7 @@ pub(crate) fn check() -> Result<(), WrongClock> {
     }
 }
 
-/// The wall clock is not set. HTTP has no date for such a time.
+/// The wall clock shows a time for which HTTP has no date, so it was probably never set.
 #[derive(Debug, thiserror::Error)]
 #[error("the wall clock is {0}: set it, then start the store")]
 pub struct WrongClock(&'static str);

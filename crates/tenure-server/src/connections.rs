@@ -1,8 +1,8 @@
 //! Connections: the limit on their number, and how each of them is served.
 //!
-//! New connections never harm those that exist. A connection over the limit gets an answer to its
-//! first request and is closed. A renewal succeeds there: a leader that has lost its connection
-//! keeps its lease although the store is full.
+//! New connections never harm existing ones. A connection over the limit gets an answer to its
+//! first request and is then closed. A renewal on such a connection succeeds, so a leader that has
+//! lost its connection keeps its lease although the store is full.
 
 use std::convert::Infallible;
 use std::io;
@@ -46,7 +46,8 @@ impl Connections {
         http1
             .timer(TokioTimer::new())
             .header_read_timeout(limits.header_time)
-            // A head over the limit must fit in, so that the refusal can name both numbers.
+            // A head over the limit must fit into the buffer, so that the refusal can name both
+            // numbers.
             .max_buf_size(2 * limits.max_header_bytes);
         Self {
             permits: Arc::new(Semaphore::new(limits.max_connections)),
@@ -58,7 +59,8 @@ impl Connections {
         }
     }
 
-    /// Serves a connection until its end. When the store stops, it ends after the running request.
+    /// Serves a connection until its end. When the store stops, the connection ends after the
+    /// running request.
     pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream, client: SocketAddr) {
         if self.prepare(&stream).is_err() {
             return;
@@ -76,7 +78,7 @@ impl Connections {
             Some(_) => None,
             None => match self.overflow.enter() {
                 Some(permit) => Some(permit),
-                // Closed without an answer.
+                // The overflow is full too, so the connection is closed without an answer.
                 None => return,
             },
         };
@@ -115,7 +117,7 @@ impl Connections {
         state: &ConnectionState,
         stream: impl AsyncRead + AsyncWrite + Unpin,
     ) {
-        // Boxed, so that an idle connection has no memory for a request.
+        // Boxed, so that an idle connection uses no memory for a request.
         let service = service_fn(|request| {
             let request = Request::map(request, Body::new);
             state.head_received();
@@ -127,7 +129,7 @@ impl Connections {
         });
         let serving = self.http1.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(serving);
-        // An error ends one connection, and its client notices.
+        // An error ends only this connection, and its client notices it.
         tokio::select! {
             _ = &mut serving => return,
             () = self.http.store.stopping().cancelled() => {}
@@ -138,10 +140,10 @@ impl Connections {
 
     fn prepare(&self, stream: &TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
-        // The kernel closes a connection whose client takes no responses, or is gone without a
-        // word, so that its permit is free again (RFC 5482; Linux and its relatives have it). Data
-        // may stay unacknowledged for as long as a connection may be idle: a watcher may pause for
-        // so long, and costs one connection of the limit.
+        // The kernel closes a connection whose client takes no responses or has vanished, so that
+        // its permit is free again (RFC 5482; supported by Linux and related systems). Data may
+        // stay unacknowledged for as long as a connection may be idle. A watcher may pause for that
+        // long, and costs one connection of the limit.
         #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
         SockRef::from(stream).set_tcp_user_timeout(Some(self.http.store.limits().header_time))?;
         Ok(())

@@ -23,7 +23,8 @@ const SERVING: u8 = 1;
 /// The connection waits for the next request.
 const IDLE: u8 = 2;
 
-/// What a connection does. The stream, which sees bytes, and the service, which sees heads, share it.
+/// The activity of a connection. The stream, which sees bytes, and the service, which sees heads,
+/// share it.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionState(AtomicU8);
 
@@ -63,8 +64,8 @@ impl HeadDeadline {
         let _ = state.compare_exchange(IDLE, DUE, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Whether the head is late. Called when no bytes are there, so that a head that comes at once
-    /// needs no timer.
+    /// Completes when the head is late. Called when no bytes are there, so that a head that comes
+    /// at once needs no timer.
     pub(crate) fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.state.0.load(Ordering::Relaxed) != DUE {
             self.over = None;

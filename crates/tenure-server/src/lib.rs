@@ -1,10 +1,10 @@
 //! The lease store: a table of leases in memory, an engine that makes changes durable, and the HTTP
 //! API in front of both.
 //!
-//! It promises that a lease has at most one holder at any time of this store's forward-only clock,
-//! that epochs only grow, and that every response rests on durable state. It does not promise that
-//! a holder has stopped when its lease ended: candidates stop themselves, and receivers check
-//! epochs. It refuses to start when another store uses the same directory.
+//! It promises that a lease has at most one holder at any time of this store's monotonic clock,
+//! that epochs only grow, and that every response depends only on durable state. It does not
+//! promise that a holder has stopped when its lease ended: candidates stop themselves, and
+//! receivers check epochs. It refuses to start when another store uses the same directory.
 //!
 //! ```text
 //! http --> store --> table (shards) -- lease::apply (core) --> commit queue --> engine (disk)

@@ -1,8 +1,8 @@
 //! Connections over the limit: a few, each for one request and for a short time.
 //!
-//! Silent connections can take all of these permits, so a new connection takes the permit of the
-//! oldest one whose request has not come yet. A renewal over a new connection is therefore
-//! answered, however many others connect.
+//! Silent connections can take all of these permits. A new connection therefore takes the permit of
+//! the oldest connection whose request has not arrived yet. So a renewal on a new connection is
+//! answered, however many other clients connect.
 
 use std::future;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -11,22 +11,23 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// How long a connection over the limit may take for its request, with the body and a TLS
-/// handshake. Clients send at once, so this is for slow networks.
+/// The time in which the request of a connection over the limit must arrive, including the body and
+/// a TLS handshake. Clients send at once, so this only allows for slow networks.
 const REQUEST_TIME: Duration = Duration::from_secs(2);
 
 /// The permits over the limit.
 #[derive(Debug)]
 pub(crate) struct Overflow {
     capacity: usize,
-    /// The permits that are taken, the oldest first.
+    /// The permits in use, oldest first.
     permits: Mutex<Vec<Weak<OverflowPermit>>>,
 }
 
-/// The right to a connection over the limit. It is free again when this is dropped.
+/// The right to a connection over the limit. Dropping it frees the permit.
 #[derive(Debug, Default)]
 pub(crate) struct OverflowPermit {
-    /// The first of two events: the whole request, or a new connection that took the permit.
+    /// The first of two events: the arrival of the whole request, or a new connection that takes
+    /// the permit.
     first: OnceLock<First>,
     closed: CancellationToken,
 }
@@ -43,8 +44,8 @@ impl Overflow {
         Self { capacity, permits }
     }
 
-    /// A permit for a new connection. If all are taken, this closes the oldest connection whose
-    /// request has not come; `None` if there is no such connection.
+    /// Returns a permit for a new connection. If all permits are in use, this closes the oldest
+    /// connection whose request has not arrived; `None` if there is no such connection.
     pub(crate) fn enter(&self) -> Option<Arc<OverflowPermit>> {
         let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
         permits.retain(|permit| permit.strong_count() > 0);
@@ -61,12 +62,13 @@ impl Overflow {
 }
 
 impl OverflowPermit {
-    /// The whole request has come: the connection stays until it is answered.
+    /// Records that the whole request has arrived. The connection then stays open until it is
+    /// answered.
     pub(crate) fn request_received(&self) {
         let _ = self.first.set(First::Request);
     }
 
-    /// Closes the connection if its request has not come. Returns whether it is closed.
+    /// Closes the connection if its request has not arrived. Returns whether it is closed.
     fn close(&self) -> bool {
         let is_silent = self.first.set(First::NewConnection).is_ok();
         if is_silent {
@@ -75,7 +77,7 @@ impl OverflowPermit {
         is_silent
     }
 
-    /// Completes when the connection must be closed: its request has not come in time, or a new
+    /// Completes when the connection must be closed: its request has not arrived in time, or a new
     /// connection has taken the permit.
     pub(crate) async fn expired(&self) {
         let _ = timeout(REQUEST_TIME, self.closed.cancelled()).await;
@@ -97,7 +99,7 @@ mod tests {
         let silent = overflow.enter().unwrap();
         let new = overflow.enter().unwrap();
         assert!(silent.closed.is_cancelled() && !answered.closed.is_cancelled());
-        // A request that comes too late does not take the permit back.
+        // A request that arrives too late does not get the permit back.
         silent.request_received();
         new.request_received();
         assert!(overflow.enter().is_none());

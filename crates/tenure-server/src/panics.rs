@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-/// The message of a panic, if it has one.
+/// Returns the message of a panic, or `unknown` if it has none.
 pub(crate) fn text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()

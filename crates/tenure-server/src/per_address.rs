@@ -32,7 +32,7 @@ impl PerAddress {
         }))
     }
 
-    /// Whether there is a limit.
+    /// Returns whether there is a limit.
     pub(crate) fn is_limited(&self) -> bool {
         self.0.most > 0
     }

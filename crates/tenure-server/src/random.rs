@@ -6,8 +6,8 @@ use tenure_core::Random;
 pub(crate) struct OsRandom;
 
 impl Random for OsRandom {
-    // Without random bits the store must not make guessable secrets. The panic ends this request
-    // with status 500.
+    // Without random bits the store must not create lease ids, which an attacker could guess. The
+    // panic ends this request with status 500.
     fn next_u64(&mut self) -> u64 {
         getrandom::u64().unwrap_or_else(|error| panic!("no random bits: {error}"))
     }

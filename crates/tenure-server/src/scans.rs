@@ -1,4 +1,4 @@
-//! Scans of watched namespaces, which make the timer know when each lease ends.
+//! Scans of watched namespaces, which register the end of each lease with the timer.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,24 +10,25 @@ use tenure_core::Instant;
 use crate::clock::Clock;
 use crate::table::Place;
 
-/// How long a namespace is kept after its last watcher left. Browsers connect again after 3 to 5 s.
+/// The time for which a namespace is kept after its last watcher left. Browsers reconnect after 3
+/// to 5 s.
 const KEEP: Duration = Duration::from_secs(10);
 
-/// The namespaces that a client watches or watched until a moment ago, and how far each is scanned.
+/// The namespaces that a client watches or watched recently, and the progress of their scans.
 ///
-/// The timer must know every lease of a watched namespace. While a namespace is in here, each change of
-/// one of its leases arms the timer. Leases that do not change are found by a scan. One thread does all
-/// scans, a page of each namespace in turn, so the number of streams that clients open decides
-/// neither how many threads scan nor how much processor time the scans take.
+/// The timer must know every lease of a watched namespace. While a namespace is registered here,
+/// each change of one of its leases arms the timer. A scan finds the leases that do not change. One
+/// thread does all scans, a page of each namespace in turn. So clients that open many streams cause
+/// neither more threads nor more processor time for scans.
 ///
-/// A scan stops when the last watcher leaves. The namespace is kept for some seconds, so that a client
-/// that opens and closes streams does not start the scan again: the next watcher finds the leases on
-/// the timer, and the scan goes on where it stopped.
+/// A scan stops when the last watcher leaves. The namespace is kept for some seconds, so that a
+/// client that opens and closes streams does not restart the scan. For the next watcher the timer
+/// already knows the scanned leases, and the scan continues where it stopped.
 #[derive(Debug)]
 pub(crate) struct Scans {
     state: Mutex<State>,
     wake: Condvar,
-    /// How many namespaces there are: while there is none, no change takes the lock.
+    /// The number of namespaces. While it is zero, changes do not take the lock.
     count: AtomicUsize,
     keep: Duration,
 }
@@ -35,10 +36,10 @@ pub(crate) struct Scans {
 #[derive(Debug, Default)]
 struct State {
     namespaces: HashMap<Box<str>, Namespace>,
-    /// Namespaces that are watched and have leases to scan, each of them once, in the order of their turns. The
-    /// one in hand is not among them.
+    /// Namespaces that are watched and not completely scanned, each of them once, in the order of
+    /// their turns. The namespace that is being scanned is not among them.
     waiting: VecDeque<Box<str>>,
-    /// Namespaces without watchers, and when to forget each.
+    /// Namespaces without watchers, and the time at which each is forgotten.
     left: BTreeSet<(Instant, Box<str>)>,
     closing: bool,
 }
@@ -49,17 +50,17 @@ struct Namespace {
     scan: Scan,
     /// Whether the scan has found a lease.
     has_leases: bool,
-    /// When to forget it, if no client watches it.
+    /// The time at which to forget the namespace, if no client watches it.
     forget_at: Option<Instant>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Scan {
-    /// The scan goes on from this place.
+    /// The scan continues from this place.
     At(Place),
-    /// The thread that scans has it in hand.
+    /// The scanning thread is scanning a page of the namespace.
     InHand,
-    /// The timer knows all leases.
+    /// The timer knows all leases of the namespace.
     Done,
 }
 
@@ -81,7 +82,7 @@ impl Default for Scans {
 }
 
 impl Scans {
-    /// One more client watches this namespace.
+    /// Adds a watcher of this namespace.
     pub(crate) fn watch(&self, namespace: &str) {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -101,7 +102,7 @@ impl Scans {
         }
     }
 
-    /// A client no longer watches this namespace.
+    /// Removes a watcher of this namespace.
     pub(crate) fn leave(&self, namespace: &str, now: Instant) {
         let state = &mut *self.lock();
         let Some(entry) = state.namespaces.get_mut(namespace) else {
@@ -118,20 +119,21 @@ impl Scans {
             state.left.insert((at, namespace.into()));
             self.wake.notify_one();
         } else {
-            // The scan put no lease on the timer, so there is nothing to keep. Names that clients make up
-            // take no memory.
+            // The scan registered no lease with the timer, so there is nothing to keep. Namespaces
+            // that do not exist then take no memory.
             state.namespaces.remove(namespace);
             self.count.store(state.namespaces.len(), Ordering::Relaxed);
         }
     }
 
-    /// Whether changes of this namespace's leases arm the timer.
+    /// Returns whether changes of this namespace's leases arm the timer.
     pub(crate) fn has(&self, namespace: &str) -> bool {
         self.count.load(Ordering::Relaxed) > 0 && self.lock().namespaces.contains_key(namespace)
     }
 
-    /// Blocks until there is something to scan: a namespace, and the place to go on from. Namespaces take
-    /// turns. `None` when the scans are closed. The caller scans a page and calls [`Scans::scanned`].
+    /// Blocks until a namespace must be scanned. Returns it with the place to continue from, or
+    /// `None` when the scans are closed. Namespaces take turns. The caller scans a page and then
+    /// calls [`Scans::scanned`].
     pub(crate) fn next(&self, clock: &Clock) -> Option<(Box<str>, Place)> {
         let mut state = self.lock();
         while !state.closing {
@@ -149,11 +151,12 @@ impl Scans {
         None
     }
 
-    /// A page of the namespace that [`Scans::next`] gave is scanned. `next` is the place after the page,
-    /// if the scan is not at its end; `found` says whether there was a lease.
+    /// Records that a page of the namespace that [`Scans::next`] returned was scanned. `next` is
+    /// the place after the page, or `None` at the end; `found` says whether there was a lease.
     pub(crate) fn scanned(&self, namespace: Box<str>, next: Option<Place>, found: bool) {
         let mut state = self.lock();
-        // Nothing takes it out while it is in hand, so all changes meanwhile have armed the timer.
+        // A namespace that is being scanned is never removed, so all changes meanwhile have armed
+        // the timer.
         let Some(entry) = state.namespaces.get_mut(&namespace) else {
             return;
         };
@@ -176,7 +179,7 @@ impl Scans {
 }
 
 impl State {
-    /// Takes the namespace whose turn it is.
+    /// Removes the namespace whose turn it is from the waiting ones.
     fn take_turn(&mut self) -> Option<(Box<str>, Place)> {
         let namespace = self.waiting.pop_front()?;
         let entry = self.namespaces.get_mut(&namespace)?;
@@ -203,7 +206,7 @@ mod tests {
     const NOW: Instant = Instant::from_nanos(0);
 
     impl Scans {
-        /// Whether no scan goes on or waits for its turn.
+        /// Returns whether no scan is running or waiting for its turn.
         pub(crate) fn are_at_rest(&self) -> bool {
             let state = self.lock();
             let mut namespaces = state.namespaces.values();
@@ -211,12 +214,12 @@ mod tests {
         }
     }
 
-    /// The namespace whose turn it is and the place, if a scan waits.
+    /// Returns the namespace whose turn it is and its place, if a scan waits.
     fn turn(scans: &Scans) -> Option<(Box<str>, Place)> {
         scans.lock().take_turn()
     }
 
-    /// A place that is not the start of a scan.
+    /// Returns a place that is not the start of a scan.
     fn behind(lease: &str) -> Place {
         Place::behind(&LeaseKey::of_text(lease))
     }
@@ -239,7 +242,7 @@ mod tests {
         let scans = Scans::default();
         let mut place = Place::default();
         for lease in ["ns/a", "ns/b", "ns/c"] {
-            // One of two leaves: the scan goes on.
+            // One of two watchers leaves: the scan continues.
             scans.watch("ns");
             scans.watch("ns");
             scans.leave("ns", NOW);
@@ -247,7 +250,7 @@ mod tests {
             assert_eq!(at, place);
             place = behind(lease);
             scans.scanned(namespace, Some(place.clone()), true);
-            // The last one leaves between two pages.
+            // The last watcher leaves between two pages.
             scans.leave("ns", NOW);
             assert_eq!(turn(&scans), None);
             assert!(scans.has("ns"), "its changes arm the timer");
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_in_hand_counts_if_the_last_watcher_leaves_meanwhile() {
+    fn a_page_that_is_being_scanned_counts_if_the_last_watcher_leaves() {
         let scans = Scans::default();
         scans.watch("ns");
         let (namespace, _) = turn(&scans).unwrap();
@@ -318,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_to_scan_wakes_up_to_scan_to_forget_and_to_end() {
+    fn the_scanning_thread_wakes_up_to_scan_to_forget_and_to_end() {
         let scans = Scans {
             keep: Duration::from_millis(20),
             ..Scans::default()

@@ -17,11 +17,11 @@ use crate::connections::Connections;
 use crate::http::{HttpService, Protocol};
 use crate::tls::Tls;
 
-/// How long running requests may take after the shutdown began.
+/// The time that running requests have after the shutdown began.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// How long the server waits after it could not accept a connection, because it has no file
-/// descriptor left for example.
+/// The pause after a connection could not be accepted, for example because the process has no file
+/// descriptor left.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// A store behind a TCP listener.
@@ -35,13 +35,13 @@ pub struct Server {
     listener: std::net::TcpListener,
 }
 
-/// Why a server ended, other than by the caller's request.
+/// The reason why a server ended, other than the caller's request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The engine failed for good (an I/O error, a failed fsync), or a thread of the store
-    /// panicked; the log says which. Everything acknowledged is durable. If the engine failed,
-    /// check the disk before the next start.
+    /// The engine failed for good (an I/O error or a failed fsync), or a thread of the store
+    /// panicked; the log has the reason. Every acknowledged change is durable. If the engine
+    /// failed, check the disk before the next start.
     #[error("the store failed, see the log for the reason")]
     EngineFailed,
     /// The listener could not be used.
@@ -50,8 +50,8 @@ pub enum ServeError {
 }
 
 impl Server {
-    /// Listens on `address`; with port 0 the operating system chooses one. Everybody who reaches the
-    /// address may do everything, if the request names it by an IP address or as `localhost`;
+    /// Listens on `address`; with port 0 the operating system chooses one. Everybody who reaches
+    /// the address may do everything, if the request names it by an IP address or as `localhost`;
     /// [`Server::with_access`] changes that.
     ///
     /// # Errors
@@ -70,37 +70,37 @@ impl Server {
         })
     }
 
-    /// The same with these rules for access.
+    /// Sets the rules for access.
     #[must_use]
     pub fn with_access(mut self, access: Access) -> Self {
         self.access = access;
         self
     }
 
-    /// The same with this audit log.
+    /// Sets the audit log.
     #[must_use]
     pub fn with_audit(mut self, audit: Audit) -> Self {
         self.audit = audit;
         self
     }
 
-    /// The same, with another protocol on all paths that are not the native API's.
+    /// Adds another protocol, on all paths that do not belong to the native API.
     #[must_use]
     pub fn with_protocol(mut self, protocol: impl Protocol) -> Self {
         self.protocol = Some(Arc::new(protocol));
         self
     }
 
-    /// The same over TLS only. A handshake may take as long as a body
+    /// Serves over TLS only. A handshake may take as long as a body
     /// ([`Limits::request_time`](crate::Limits::request_time)). A connection counts towards the
-    /// limit from before its handshake.
+    /// limit even before its handshake.
     #[must_use]
     pub fn with_tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// The address that clients connect to.
+    /// Returns the address that clients connect to.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown` completes, then ends in order: waiters get a response at once,
-    /// running requests may end, everything is committed and the engine is closed.
+    /// Serves until `shutdown` completes, and then ends gracefully: waiters get a response at once,
+    /// running requests may finish, all changes are committed and the engine is closed.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl Server {
         let drained = async { while connections.join_next().await.is_some() {} };
         let _ = timeout(DRAIN, drained).await;
         connections.shutdown().await;
-        // The last commit and the checkpoint block.
+        // The last commit and the last checkpoint block.
         let closing = store.clone();
         let closed = tokio::task::spawn_blocking(move || closing.close());
         closed.await.map_err(io::Error::other)?;

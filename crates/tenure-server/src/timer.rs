@@ -1,4 +1,4 @@
-//! The times at which time alone changes leases that a request waits for or a client watches.
+//! The times at which leases are due: those that a request waits for or a client watches.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,16 +9,16 @@ use tenure_core::Instant;
 use crate::clock::Clock;
 use crate::model::LeaseKey;
 
-/// How long the thread sleeps at a time while there is no key. A key that is armed wakes it.
+/// The time for which the thread sleeps while there is no key. Arming a key wakes it.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Keys, each with the time at which its lease is due.
+/// Keys of leases, each with the time at which the lease is due.
 ///
-/// It has only leases with waiters or long polls, and leases that a client watches or watched a
-/// moment ago (see [`Scans`](crate::scans::Scans)); expiry itself needs no timer. A time may be too
-/// early, because renewals move the expiry and do not arm the timer: that is harmless, because a
+/// The timer has only leases with waiters or long polls, and leases that a client watches or
+/// watched recently (see [`Scans`](crate::scans::Scans)); expiry itself needs no timer. A time may
+/// be too early, because renewals move the expiry and do not arm the timer. That is harmless: a
 /// tick that is too early arms the timer again. A key has one time, so requests that come and go
-/// can't fill it.
+/// can't fill the timer.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     state: Mutex<State>,
@@ -33,7 +33,7 @@ struct State {
 }
 
 impl Timer {
-    /// Makes `key` due at this time, or before.
+    /// Makes `key` due at this time or earlier.
     pub(crate) fn arm(&self, at: Instant, key: LeaseKey) {
         let mut state = self.lock();
         match state.times.get(&key).copied() {
@@ -50,7 +50,7 @@ impl Timer {
         }
     }
 
-    /// Blocks until a key is due; `None` when the timer is closed.
+    /// Blocks until a key is due. Returns `None` when the timer is closed.
     pub(crate) fn next(&self, clock: &Clock) -> Option<LeaseKey> {
         let mut state = self.lock();
         while !state.closing {
@@ -88,14 +88,14 @@ mod tests {
     use super::*;
 
     impl Timer {
-        /// The number of keys.
+        /// Returns the number of keys.
         pub(crate) fn len(&self) -> usize {
             self.lock().due.len()
         }
     }
 
     #[test]
-    fn keys_come_in_order_of_time_and_an_earlier_one_is_not_slept_over() {
+    fn keys_come_in_order_of_time_and_an_earlier_one_wakes_the_thread() {
         let (timer, clock) = (Timer::default(), Clock::start());
         let now = clock.now();
         timer.arm(now + Duration::from_secs(3600), LeaseKey::of_text("a/late"));

@@ -1,4 +1,4 @@
-//! TLS: a certificate and its key, from files that may change while the server runs.
+//! TLS: a certificate and its key, in files that may change while the server runs.
 
 use std::fmt;
 use std::fs;
@@ -21,7 +21,7 @@ struct Files {
     loaded: Mutex<Loaded>,
 }
 
-/// The content of the files, and what new connections use.
+/// The content of the files, and the configuration for new connections.
 struct Loaded {
     pem: Pem,
     config: Arc<ServerConfig>,
@@ -33,8 +33,8 @@ struct Pem {
     key: Vec<u8>,
 }
 
-/// A certificate or its key is wrong. The message says what would be right, and nothing of the
-/// content of the key.
+/// A certificate or its key is not valid. The message says what a valid file contains. It never
+/// contains any part of the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}", path.display())]
 #[non_exhaustive]
@@ -48,10 +48,11 @@ pub struct TlsError {
 }
 
 impl Tls {
-    /// Reads a certificate and its key, both PEM: the server's own certificate first, then the
-    /// intermediate ones; one key, not encrypted. Both may be in one file.
+    /// Reads a certificate and its key from PEM files. The certificate file has the server's own
+    /// certificate first, followed by the intermediate ones. The key file has one key, which is not
+    /// encrypted. Both may be in one file.
     ///
-    /// It blocks.
+    /// The call blocks.
     ///
     /// # Errors
     ///
@@ -69,10 +70,10 @@ impl Tls {
         })))
     }
 
-    /// Reads both files again, and uses the certificate for new connections if it changed; returns
-    /// whether it did. Open connections stay as they are.
+    /// Reads both files again, and uses a changed certificate for new connections. Returns whether
+    /// the certificate changed. Open connections are not affected.
     ///
-    /// It blocks.
+    /// The call blocks.
     ///
     /// # Errors
     ///
@@ -87,7 +88,8 @@ impl Tls {
         Ok(has_changed)
     }
 
-    /// The acceptor that does the handshakes of new connections, with the present certificate.
+    /// Returns the acceptor that does the handshakes of new connections, with the current
+    /// certificate.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.loaded().config))
     }
@@ -131,7 +133,7 @@ impl Loaded {
             .and_then(|builder| builder.with_single_cert(chain, secret));
         let mut config = config.map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => of_key(format!(
-                "it is not the key of the first certificate in {}; name the one that belongs to it",
+                "it is not the key of the first certificate in {}; use the key of that certificate",
                 certificate.display()
             )),
             rustls::Error::InvalidCertificate(error) => {
@@ -151,8 +153,8 @@ impl Pem {
         let chain = chain.map_err(|error| garbled(&error))?;
         if chain.is_empty() {
             return Err(
-                "there is no certificate in it; write PEM, which begins with \
-                        -----BEGIN CERTIFICATE-----, the server's own first"
+                "there is no certificate in it; it must be PEM, with lines -----BEGIN \
+                        CERTIFICATE-----, and the server's own certificate must be the first"
                     .into(),
             );
         }
@@ -164,7 +166,10 @@ impl Pem {
         let mut secrets = secrets.map_err(|error| garbled(&error))?;
         match (secrets.pop(), secrets.len()) {
             (Some(secret), 0) => Ok(secret),
-            (Some(_), others) => Err(format!("there are {} keys in it; leave one", others + 1)),
+            (Some(_), others) => Err(format!(
+                "there are {} keys in it; keep only one",
+                others + 1
+            )),
             (None, _) if String::from_utf8_lossy(&self.key).contains("ENCRYPTED PRIVATE KEY") => {
                 Err("the key is encrypted; decrypt it (openssl pkey -in OLD -out NEW)".into())
             }
@@ -173,11 +178,11 @@ impl Pem {
     }
 }
 
-/// The kinds of keys that are supported.
-const KEYS: &str = "write PEM, which begins with -----BEGIN PRIVATE KEY-----, RSA PRIVATE KEY or EC \
-                    PRIVATE KEY, of RSA with 2048 bits at least, ECDSA or Ed25519";
+/// The supported kinds of keys.
+const KEYS: &str = "it must be PEM, with a line -----BEGIN PRIVATE KEY-----, RSA PRIVATE KEY or EC \
+                    PRIVATE KEY; supported are RSA with at least 2048 bits, ECDSA and Ed25519";
 
-/// A description of the error without any part of a key.
+/// Describes the error without any part of a key.
 fn garbled(error: &pem::Error) -> String {
     let what = match error {
         pem::Error::MissingSectionEnd { .. } => "a section has no line -----END ...-----",

@@ -58,7 +58,7 @@ impl Guarded {
         }
     }
 
-    /// The same with another process's store of the same data.
+    /// Restarts the store as another process with the same data.
     async fn restart(self, config: StoreConfig) -> Self {
         self.running.stop().await.unwrap();
         Self {
@@ -186,7 +186,8 @@ const MATRIX: [(&str, &str); 19] = [
 
 const ROLES: [&str; 5] = ["read", "candidate", "operator", "metrics", "admin"];
 
-/// What a scope of `(namespace, prefix)` has of the store, of namespace `a`, of lease `a/job`.
+/// Scopes as `(namespace, prefix)`, and whether each covers the store, namespace `a`, lease
+/// `a/job`.
 const SCOPES: [(&str, &str, [bool; 3]); 5] = [
     ("*", "", [true, true, true]),
     ("a", "", [false, true, true]),
@@ -195,7 +196,7 @@ const SCOPES: [(&str, &str, [bool; 3]); 5] = [
     ("b", "", [false, false, false]),
 ];
 
-/// Which of the three the right of a route is about.
+/// Returns the index of the target that a route's right is for.
 fn target_of(label: &str) -> usize {
     match label {
         "access" => 0,

@@ -5,7 +5,7 @@ mod common;
 use common::{Api, answer, assert_ok, assert_refused, id, in_memory, minute};
 use serde_json::{Value, json};
 
-/// Checks that a response for observers has no lease id.
+/// Checks that a response for observers contains no lease id.
 fn assert_secret(view: &Value) {
     assert!(view.get("lease_id").is_none(), "{view}");
     assert!(!view.to_string().contains("6f1c9a64"), "{view}");
@@ -82,7 +82,7 @@ async fn the_refusal_of_a_held_lease_names_the_holder() {
     assert_eq!(problem["holder"], "c1");
     assert_eq!(problem["epoch"], granted["epoch"]);
     assert!(problem["remaining_ms"].as_u64().unwrap() > 59_000);
-    // A repeated acquire of the holder renews.
+    // A repeated acquire by the holder renews the lease.
     let (status, again) = api.acquire("job", 1).await;
     assert_eq!((status, &again["epoch"]), (200, &granted["epoch"]));
     assert_eq!(again["revision"], granted["revision"]);
@@ -266,11 +266,11 @@ async fn a_list_comes_in_pages_in_order_of_names() {
     assert_eq!(none, json!({"leases": [], "next": null}));
 }
 
-/// A client limits the size of a response, and a page must fit.
+/// Clients limit the size of a response, so pages are limited too.
 #[tokio::test]
 async fn a_page_of_large_leases_is_shorter_than_requested() {
     let api = in_memory().api;
-    // Six bytes each in JSON.
+    // Each character takes six bytes in JSON.
     let said = "\u{1}".repeat(2_600);
     for number in 0..300 {
         let mut body = minute(number);

@@ -1,4 +1,4 @@
-//! Backups of stores that run, and stores made from them.
+//! Backups of running stores, and restores from them.
 
 mod common;
 
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tenure_server::{BackupError, Contents, Existing, OpenError, RestoreError, Store, StoreConfig};
 use tenure_server::{backup, restore};
 
-/// A store that runs, and a place for what is made of it.
+/// A running store, and a directory for its backups and restored stores.
 struct Bench {
     server: Option<Running>,
     store: TempDir,
@@ -71,7 +71,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_under_load_has_all_that_was_acknowledged_before_it() {
+async fn a_backup_under_load_has_every_change_acknowledged_before_it() {
     let mut bench = Bench::new();
     let stop = Arc::new(AtomicBool::new(false));
     let acknowledged = Arc::new(Mutex::new(BTreeMap::new()));
@@ -102,7 +102,7 @@ async fn a_backup_under_load_has_all_that_was_acknowledged_before_it() {
         let contents = bench.backup(Existing::Replace).await.unwrap();
         assert!(contents.revision > revision, "{contents:?}");
         revision = contents.revision;
-        // It has passed the check; look at what is in it.
+        // The backup has passed its own check. This checks its content.
         let database = Connection::open(bench.file()).unwrap();
         let mut select = database.prepare("SELECT lease, epoch FROM leases").unwrap();
         let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
@@ -116,7 +116,7 @@ async fn a_backup_under_load_has_all_that_was_acknowledged_before_it() {
     for client in clients {
         client.await.unwrap();
     }
-    // The store's log is unharmed: killed now, it starts again with everything.
+    // The backup did not damage the store's log: a store that is killed now starts with everything.
     let copy = killed(bench.store.path());
     let again = start(StoreConfig::embedded(copy.path()));
     let all = acknowledged.lock().unwrap().clone();
@@ -124,15 +124,15 @@ async fn a_backup_under_load_has_all_that_was_acknowledged_before_it() {
         let (_, granted) = again.api.acquire(&lease, 9_999_999).await;
         assert!(granted["epoch"].as_u64() > Some(epoch), "{granted}");
     }
-    // Nothing else is left where the backup is.
+    // The directory of the backup has no other files.
     assert_eq!(names(bench.place.path()), ["backup.db"]);
     bench.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_goes_on_over_checkpoints_and_its_end_while_its_backup_is_read() {
+async fn a_store_commits_and_closes_while_its_backup_is_read() {
     let mut bench = Bench::new();
-    // As if a backup took that long: it reads, and the log can't be cut.
+    // The open reader simulates a slow backup: it reads, so the write-ahead log can't be truncated.
     let reader = Connection::open(bench.store.path().join("leases.db")).unwrap();
     assert_ok(&bench.api().acquire("first", 1).await);
     let count = || -> u64 {
@@ -140,14 +140,15 @@ async fn a_store_goes_on_over_checkpoints_and_its_end_while_its_backup_is_read()
             .query_row("SELECT count(*) FROM leases", [], |row| row.get(0))
             .unwrap()
     };
-    // It is put in its place soon after nothing more came.
+    // A checkpoint writes the change to the table soon after the last change.
     while count() == 0 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     reader.execute_batch("BEGIN").unwrap();
     assert_eq!(count(), 1);
-    // Each is two changes: enough for slices that put them in their places, and the log is moved as far as
-    // that goes.
+    // Each of these pairs makes two changes. Together they are enough for slices to write them to
+    // the tables, and for the write-ahead log to be moved into the database as far as the reader
+    // allows.
     let clients: Vec<_> = (0..10_u32)
         .map(|client| {
             let api = bench.api().clone();
@@ -169,7 +170,7 @@ async fn a_store_goes_on_over_checkpoints_and_its_end_while_its_backup_is_read()
         before.push(bench.api().get(&format!("job-{client}")).await.1);
     }
     bench.stop().await;
-    // The end could not cut the log, and says that it is needed.
+    // The close could not truncate the log, and `RUNNING` records that the log is needed.
     assert!(names(bench.store.path()).contains(&"RUNNING".to_owned()));
     reader.execute_batch("COMMIT").unwrap();
     drop(reader);
@@ -193,7 +194,7 @@ async fn a_store_that_is_stopped_or_was_killed_is_backed_up_too() {
         let before = files();
         let contents = backup(folder, &file, Existing::Keep).unwrap();
         assert_eq!((contents.leases, contents.held), (1, 1));
-        // The log was not moved: that is the store's to do.
+        // The backup did not move the log: only the store does that.
         assert!(files() == before, "the files were touched");
         let again = start(StoreConfig::embedded(folder));
         assert_ok(&again.api.renew("one", 1).await);
@@ -202,7 +203,7 @@ async fn a_store_that_is_stopped_or_was_killed_is_backed_up_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_in_a_backup_is_told() {
+async fn a_backup_reports_its_contents() {
     let bench = Bench::new();
     let lasting = |number, duration, lock_delay: u64| {
         json!({"holder": "c", "lease_id": id(number), "duration_ms": duration,
@@ -228,12 +229,12 @@ async fn what_is_in_a_backup_is_told() {
     assert_eq!(contents.longest, Duration::from_secs(23));
     let metadata = fs::metadata(bench.file()).unwrap();
     assert_eq!(contents.bytes, metadata.len());
-    // It has lease ids in it.
+    // The file contains lease ids.
     assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_overwrites_only_what_it_is_told_to() {
+async fn a_backup_replaces_a_file_only_on_request() {
     let bench = Bench::new();
     fs::write(bench.file(), "precious").unwrap();
     let refused = bench.backup(Existing::Keep).await.unwrap_err();
@@ -276,7 +277,7 @@ async fn a_damaged_store_is_not_backed_up() {
         assert!(error.to_string().contains(file), "{error}");
         assert_eq!(names(bench.place.path()), [""; 0]);
     };
-    // A bit in the middle of the log, which SQLite would take for its end.
+    // This changes a bit in the middle of the log. SQLite would take that for the end of the log.
     let log = dead.path().join("leases.db-wal");
     let mut bytes = fs::read(&log).unwrap();
     let middle = bytes.len() / 2;
@@ -285,7 +286,7 @@ async fn a_damaged_store_is_not_backed_up() {
     refused(dead.path(), "leases.db-wal");
     fs::remove_file(&log).unwrap();
     refused(dead.path(), "leases.db-wal");
-    // A row that is another one.
+    // This changes the content of a row.
     let database = bench.store.path().join("leases.db");
     let alter = Connection::open(&database).unwrap();
     alter
@@ -299,14 +300,14 @@ async fn a_damaged_store_is_not_backed_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn epochs_and_revisions_of_a_restored_store_are_above_all_that_the_lost_one_told() {
+async fn epochs_and_revisions_of_a_restored_store_are_above_all_of_the_lost_one() {
     let mut bench = Bench::new();
     let api = bench.api();
     assert_ok(&api.acquire("held", 1).await);
     assert_ok(&api.acquire("free", 2).await);
     assert_ok(&api.release("free", 2).await);
     let contents = bench.backup(Existing::Keep).await.unwrap();
-    // The backup does not know of these grants.
+    // The backup does not have these grants.
     let mut told = Vec::new();
     assert_ok(&api.release("held", 1).await);
     for (number, lease) in (3..).zip(["held", "free", "new"]) {
@@ -321,13 +322,14 @@ async fn epochs_and_revisions_of_a_restored_store_are_above_all_that_the_lost_on
 
     let restored = restore(&bench.file(), &bench.restored()).unwrap();
     assert_eq!(restored.contents, contents);
-    // Also if the lost store's clock was ahead by hours.
+    // This holds even if the clock of the lost store was ahead by hours.
     let hours = 23 * 60 * 60 * 1000;
     let most = told.iter().max().unwrap().0 + hours;
     assert!(restored.epochs_above > most && restored.epochs_above > wall + hours);
     let server = start(StoreConfig::embedded(bench.restored()));
     let api = &server.api;
-    // Held when the backup was taken: its term goes on under its number, then there is a greater one.
+    // The lease was held when the backup was taken. Its term continues with its epoch, and the next
+    // term has a greater one.
     let (_, held) = api.get("held").await;
     assert!(held["epoch"].as_u64() <= contents.last_epoch);
     assert_refused(&api.renew("held", 3).await, 409, "lease_id_mismatch");
@@ -344,10 +346,10 @@ async fn epochs_and_revisions_of_a_restored_store_are_above_all_that_the_lost_on
         let revision = granted["revision"].as_u64().unwrap();
         let last = told.iter().map(|(_, revision)| *revision).max().unwrap();
         assert!(revision > last + 1_000_000_000_000, "{lease}: {revision}");
-        // A view's numbers stay exact in every reader.
+        // All JSON readers represent the numbers in a view exactly.
         assert!(revision.max(epoch) < 1 << 53);
     }
-    // And it stays so after its own restarts.
+    // This stays true after the restored store restarts.
     server.stop().await.unwrap();
     let server = start(StoreConfig::embedded(bench.restored()));
     assert_ok(&server.api.release("newer", 13).await);
@@ -367,14 +369,14 @@ async fn a_damaged_backup_is_refused_and_leaves_no_store() {
     let good = fs::read(bench.file()).unwrap();
     let bad = bench.place.path().join("bad.db");
     let mut refused = 0;
-    // An odd step meets all parts of pages.
+    // An odd step covers all parts of a page.
     for at in (0..good.len()).step_by(211) {
         let mut bytes = good.clone();
         bytes[at] ^= 1 << (at % 8);
         fs::write(&bad, bytes).unwrap();
         let folder = tempfile::tempdir().unwrap();
         match restore(&bad, folder.path()) {
-            // In room that nobody reads.
+            // The changed bit is in unused space of the file.
             Ok(restored) => {
                 assert_eq!(restored.contents, contents);
                 drop(open(folder.path()).unwrap());
@@ -389,7 +391,7 @@ async fn a_damaged_backup_is_refused_and_leaves_no_store() {
     }
     assert!(refused > 10, "{refused}");
     let mut one_bit = good.clone();
-    // Wherever it stands: some of it may be in room that nobody reads any more.
+    // All occurrences are changed, because some of them may be in unused space of the file.
     for at in 0..good.len() - 6 {
         if good[at..].starts_with(b"job-17") {
             one_bit[at + 5] ^= 1;
@@ -407,13 +409,13 @@ async fn a_damaged_backup_is_refused_and_leaves_no_store() {
         assert!(matches!(error, RestoreError::Damaged { .. }), "{error}");
         assert_eq!(names(&bench.restored()), ["lock"]);
     }
-    // Somebody else's database.
+    // This is a database of another program.
     let other = bench.place.path().join("other.db");
     let database = Connection::open(&other).unwrap();
     database.execute_batch("CREATE TABLE t (x)").unwrap();
     let error = restore(&other, &bench.restored()).unwrap_err();
     assert!(matches!(error, RestoreError::Damaged { .. }), "{error}");
-    // Nothing was left that a good one could not be restored over.
+    // The refused restores left nothing that prevents the restore of a valid backup.
     restore(&bench.file(), &bench.restored()).unwrap();
     drop(open(&bench.restored()).unwrap());
     let gone = restore(
@@ -441,7 +443,7 @@ async fn nothing_is_restored_over_a_store() {
         assert_ok(&again.api.renew("job", 1).await);
         again.stop().await.unwrap();
     }
-    // Not over any part of one, either.
+    // A restore is also refused if the directory has any part of a store.
     for part in ["FORMAT", "leases.db", "leases.db-wal", "RUNNING"] {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(part), "").unwrap();
@@ -451,7 +453,8 @@ async fn nothing_is_restored_over_a_store() {
     }
 }
 
-/// The files by which a restore that is killed in the middle of its transaction undoes it.
+/// Returns the journal with which SQLite undoes the transaction of a restore that is killed in the
+/// middle.
 fn journal_of_a_restore(backup: &Path) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("copy");
@@ -460,16 +463,16 @@ fn journal_of_a_restore(backup: &Path) -> Vec<u8> {
     let change = "BEGIN; UPDATE meta SET revision = revision + 1; PRAGMA cache_flush";
     database.execute_batch(change).unwrap();
     let mut journal = fs::read(folder.path().join("copy-journal")).unwrap();
-    assert!(journal.len() > 512, "there is a page in it");
-    // It counts once its header says so, which is before the first page is written: "The SQLite
-    // database file format", section 3, "The Rollback Journal".
+    assert!(journal.len() > 512, "the journal has a page");
+    // The journal is valid once its header has this magic number, which is written before the first
+    // page: "The SQLite database file format", section 3, "The Rollback Journal".
     journal[..8].copy_from_slice(&[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7]);
     journal[8..12].copy_from_slice(&1_u32.to_be_bytes());
     journal
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restore_that_was_cut_short_is_no_store_and_can_be_done_again() {
+async fn an_interrupted_restore_leaves_no_store_and_can_be_repeated() {
     let mut bench = Bench::new();
     bench.backup(Existing::Keep).await.unwrap();
     let journal = journal_of_a_restore(&bench.file());
@@ -477,8 +480,9 @@ async fn a_restore_that_was_cut_short_is_no_store_and_can_be_done_again() {
     bench.backup(Existing::Replace).await.unwrap();
     bench.stop().await;
     let whole = fs::read(bench.file()).unwrap();
-    // The files after a kill at each step: nothing copied yet, half of it, all of it (or of an
-    // earlier backup) with what it takes to undo a transaction, and with the marker.
+    // These are the files after a kill at each step. Nothing was copied yet; half was copied; all
+    // was copied (or an earlier backup was), with the journal that undoes a transaction; and all
+    // was copied, with the marker.
     let half = &whole[..whole.len() / 2];
     let stages: [&[(&str, &[u8])]; 4] = [
         &[("leases.db.restoring", b"")],

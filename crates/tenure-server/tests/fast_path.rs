@@ -1,4 +1,4 @@
-//! The fast path of renewals responds like the route.
+//! The fast path of renewals, which returns the same responses as the route.
 
 mod common;
 
@@ -7,7 +7,7 @@ use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-/// Status, headers without the date, and the body without the remaining time.
+/// Returns the status, the headers without the date, and the body without the remaining time.
 async fn sent(api: &Api, path: &str, content_type: &str, body: &str) -> (u16, HeaderMap, Value) {
     let request = api.request("POST".parse().unwrap(), path);
     let request = request
@@ -22,7 +22,7 @@ async fn sent(api: &Api, path: &str, content_type: &str, body: &str) -> (u16, He
         assert!(left.as_u64().unwrap() > 50_000);
         *left = Value::Null;
     }
-    // The length depends on it.
+    // The length depends on the remaining time.
     headers.remove("content-length");
     (status, headers, body)
 }
@@ -56,7 +56,7 @@ async fn a_renewal_has_the_same_response_on_the_fast_path_and_the_route() {
         (json, " ".repeat(1_000_000), 413),
     ];
     for (content_type, body, status) in renewals {
-        // Only the router knows that these two are the same.
+        // Only the router recognises that these two spellings are the same name.
         for (lease, spelt) in [("job", "%6aob"), ("none", "%6eone")] {
             let path = |name| format!("/v1/namespaces/ns/leases/{name}/renew");
             let short = sent(&api, &path(lease), content_type, &body).await;

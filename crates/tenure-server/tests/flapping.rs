@@ -1,6 +1,6 @@
-//! Clients that open and close streams of events again and again.
+//! Clients that repeatedly open and close streams of events.
 //!
-//! The test counts the threads of its process, so it has the process to itself.
+//! The test counts the threads of its process, so no other test may run in it.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Enough that a scan takes longer than it takes to open and close a stream.
+/// The number of leases. A scan of them takes longer than opening and closing a stream.
 const LEASES: usize = 2_000;
 
 fn threads() -> usize {
@@ -25,7 +25,7 @@ fn post(api: &Api, namespace: &str, lease: &str, verb: &str) -> RequestBuilder {
     api.request(Method::POST, &path)
 }
 
-/// Has so many leases of the namespace held.
+/// Acquires this number of leases in the namespace.
 async fn fill(api: &Api, namespace: &'static str) {
     const AT_ONCE: usize = 8;
     let mut tasks = JoinSet::new();
@@ -42,7 +42,7 @@ async fn fill(api: &Api, namespace: &'static str) {
     tasks.join_all().await;
 }
 
-/// Opens a stream and reads until `end` comes.
+/// Opens a stream and reads until the text `end` arrives.
 async fn open(api: &Api, path: &str, header: &str, end: &str) -> (TcpStream, String) {
     let address = api.origin.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -88,7 +88,7 @@ async fn streams_that_are_opened_and_closed_start_no_threads_and_miss_no_expiry(
     }
     assert!(most <= begun, "{begun} threads, then {most}");
 
-    // No request has changed it.
+    // No request has changed the lease.
     let resume = format!("last-event-id: {before}\r\n");
     let path = "/v1/namespaces/ns/leases/events";
     let (_stream, text) = open(&api, path, &resume, r#""state":"expired""#).await;

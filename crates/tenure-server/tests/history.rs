@@ -1,4 +1,4 @@
-//! The terms of leases that a store remembers.
+//! The term history of leases.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn terms((status, body): &Answer) -> &Vec<Value> {
     body["terms"].as_array().unwrap()
 }
 
-/// Holder, end and reason of each term, newest first.
+/// Returns the holder, the end and the reason of each term, newest first.
 async fn told(api: &Api, lease: &str) -> Vec<[Value; 3]> {
     let history = api.history(lease).await;
     let parts = |term: &Value| ["holder", "end", "reason"].map(|field| term[field].clone());
@@ -47,7 +47,7 @@ async fn until_over(api: &Api, lease: &str) {
     }
 }
 
-/// A store in memory, and one in a folder.
+/// Returns a store in memory and a store on disk.
 fn both() -> [(common::Running, Option<TempDir>); 2] {
     let folder = tempfile::tempdir().unwrap();
     let embedded = start(StoreConfig::embedded(folder.path()));
@@ -82,7 +82,7 @@ async fn a_history_has_each_end_of_a_term_with_its_reason_newest_first() {
         let second = json!({"holder": "c5", "lease_id": id(5), "duration_ms": 1_000});
         assert_ok(&api.post("job", "acquire", second).await);
         until_over(api, "job").await;
-        // By the old id of a term that has ended: it does not end again.
+        // This release uses the old id of a term that has ended. The term does not end again.
         assert_ok(&api.release("job", 5).await);
 
         assert_ok(&api.acquire("job", 6).await);
@@ -98,7 +98,8 @@ async fn a_history_has_each_end_of_a_term_with_its_reason_newest_first() {
         let all = [[running].as_slice(), &ended].concat();
         assert_eq!(told(api, "job").await, all);
 
-        // The holder releases it before the period is over; the break gave the reason.
+        // The holder releases the lease before the break period is over. The reason is that of the
+        // break.
         let release = json!({"lease_id": id(6), "reason": "broken"});
         assert_ok(&api.post("job", "release", release).await);
         let all = [[row("c6", "broken", "deploy")].as_slice(), &ended].concat();
@@ -122,7 +123,7 @@ async fn the_first_reason_for_the_end_of_a_term_is_recorded_even_if_its_request_
         assert_ok(&api.acquire("other", 1).await);
         assert_ok(&api.post("other", "break", json!({})).await);
         for (lease, end) in [("job", "handed_over"), ("other", "broken")] {
-            // Neither is sooner than what is under way.
+            // Neither break ends the term earlier than the end that was already requested.
             let why = json!({"reason": "deploy"});
             assert_ok(&api.post(lease, "break", why).await);
             break_lease(api, lease, 60_000, "too late").await;
@@ -190,7 +191,8 @@ async fn only_the_last_terms_are_remembered() {
         assert_eq!(holders().await, ["c4", "c3", "c2"]);
         server.stop().await.unwrap();
     }
-    // A store that remembers less forgets the rest, and does not get it back.
+    // A store with a lower limit forgets the older terms, and a higher limit does not bring them
+    // back.
     let fewer = Limits {
         max_history: 2,
         ..limits.clone()
@@ -278,7 +280,8 @@ async fn a_history_that_is_read_while_terms_end_has_each_term_once() {
                 continue;
             }
             let terms = terms(&answer);
-            // All from the newest down to the first, and only the newest may go on.
+            // The history has all terms from the newest to the first, and only the newest may still
+            // run.
             for (term, number) in terms.iter().zip((1..=terms.len()).rev()) {
                 assert_eq!(term["holder"], format!("c{number}"), "{terms:?}");
             }

@@ -12,7 +12,7 @@ use serde_json::json;
 use tenure_server::StoreConfig;
 use tokio::time::{Instant, sleep};
 
-/// All rows of a view: the names of the columns and their values.
+/// Returns all rows of a view: the names of the columns and their values.
 fn rows(folder: &Path, view: &str) -> Vec<Vec<(String, Value)>> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
     let database = Connection::open_with_flags(folder.join("leases.db"), flags).unwrap();
@@ -28,7 +28,7 @@ fn rows(folder: &Path, view: &str) -> Vec<Vec<(String, Value)>> {
     rows.unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-/// The texts and numbers of these columns of each row.
+/// Returns the texts and numbers of these columns of each row.
 fn columns(folder: &Path, view: &str, wanted: &[&str]) -> Vec<Vec<Option<String>>> {
     let text = |value: &Value| match value {
         Value::Null => None,
@@ -60,7 +60,7 @@ async fn leases_and_terms_are_readable_and_current_while_the_store_runs() {
     assert_ok(&api.acquire("other", 3).await);
     assert_ok(&api.release("other", 3).await);
 
-    // Changes that are only in the log come into the tables within about a second.
+    // Changes that are only in the log reach the tables within about a second.
     let leases = || columns(folder.path(), "leases", &["lease", "state", "holder"]);
     let expected = [
         texts(&["job", "leased", "c2"]),

@@ -1,4 +1,4 @@
-//! A shutdown is graceful: no client hangs, nothing is lost.
+//! Graceful shutdowns: no client hangs, and no change is lost.
 
 mod common;
 
@@ -22,7 +22,7 @@ async fn waiters_get_a_response_at_once_and_the_server_ends() {
         let request = api.http.get(url).send();
         tokio::spawn(async move { request.await.unwrap() })
     };
-    // The poll has begun when a change would wake it; here it is enough that it was sent.
+    // No event shows that the poll waits. For this test it is enough that the request was sent.
     tokio::time::sleep(Duration::from_millis(50)).await;
     let begun = Instant::now();
     let ended = server.begin_stop();
@@ -48,7 +48,7 @@ async fn a_server_ends_although_clients_keep_their_connections() {
         .unwrap()
         .to_owned();
     let _silent = tokio::net::TcpStream::connect(&address).await.unwrap();
-    // The pool keeps this connection.
+    // The client's pool keeps this connection open.
     assert_ok(&server.api.acquire("job", 1).await);
     timeout(SOON, server.stop()).await.unwrap().unwrap();
     assert!(tokio::net::TcpStream::connect(&address).await.is_err());

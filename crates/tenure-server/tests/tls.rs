@@ -19,7 +19,7 @@ fn make() -> CertifiedKey<KeyPair> {
     rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap()
 }
 
-/// Files that a server reads.
+/// The files that a server reads.
 struct Files(TempDir);
 
 impl Files {
@@ -55,7 +55,7 @@ fn serve(tls: Tls, change: impl FnOnce(&mut Limits)) -> Running {
     served(server.with_tls(tls))
 }
 
-/// A client with its own connections that trusts only this certificate.
+/// Creates a client with its own connections that trusts only this certificate.
 fn client(running: &Running, made: &CertifiedKey<KeyPair>) -> Api {
     let root = Certificate::from_pem(made.cert.pem().as_bytes()).unwrap();
     Api {
@@ -106,7 +106,7 @@ async fn a_missing_handshake_is_cut_off_and_delays_no_other_connection() {
     for _ in 0..20 {
         silent.push(connect(&running).await);
     }
-    // Half of a hello: it does not count as a handshake.
+    // This is the first half of a client hello, which does not complete a handshake.
     silent[0]
         .write_all(&[0x16, 0x03, 0x01, 0x02])
         .await
@@ -128,7 +128,7 @@ async fn a_connection_counts_before_its_handshake() {
         limits.request_time = Duration::from_secs(1);
     });
     let silent = connect(&running).await;
-    // Until the other connection has its permit.
+    // Repeats until the other connection has its permit.
     let until = Instant::now() + SOON;
     loop {
         let api = client(&running, &made);
@@ -138,7 +138,7 @@ async fn a_connection_counts_before_its_handshake() {
         }
         assert!(Instant::now() < until, "{answer:?}");
     }
-    // Its permit is free when it is closed.
+    // Closing the connection frees its permit.
     drop(silent);
     loop {
         let api = client(&running, &made);
@@ -156,11 +156,11 @@ async fn a_missing_handshake_does_not_delay_a_shutdown() {
     let made = make();
     let running = serve(Files::of(&made).open(), |_| {});
     let silent = connect(&running).await;
-    // It was accepted before this one.
+    // The server accepted the silent connection before this one.
     assert_ok(&client(&running, &made).acquire("a", 1).await);
     let began = Instant::now();
     running.stop().await.unwrap();
-    // Running requests have 5 s, but not a handshake.
+    // Running requests have 5 s to finish, but an open handshake does not.
     assert!(began.elapsed() < Duration::from_secs(4));
     drop(silent);
 }
@@ -174,7 +174,7 @@ async fn new_connections_get_a_new_certificate_and_never_a_wrong_one() {
     let early = client(&running, &old);
     assert_ok(&early.acquire("a", 1).await);
     assert_eq!(tls.reload(), Ok(false));
-    // Half of a change: the key does not belong to the certificate.
+    // Only the certificate has changed, so the key does not belong to it.
     fs::write(files.certificate(), new.cert.pem()).unwrap();
     assert_eq!(tls.reload().unwrap_err().setting, "key");
     assert_ok(&client(&running, &old).renew("a", 1).await);

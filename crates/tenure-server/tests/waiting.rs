@@ -1,4 +1,4 @@
-//! Waiters are granted in order, promptly, and only while they are connected.
+//! Waiters, which are granted the lease in order, promptly, and only while they are connected.
 
 mod common;
 
@@ -8,8 +8,8 @@ use common::{SOON, answer, assert_ok, assert_refused, id, in_memory, outcome};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-/// How late a grant may be on a machine that does other things too. The figures that people may
-/// count on are measured elsewhere.
+/// The maximum delay of a grant in these tests, on a machine that may be busy. Benchmarks measure
+/// the delays that users can expect.
 const PROMPTLY: Duration = Duration::from_millis(200);
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn a_disconnected_waiter_is_skipped() {
     api.queue_of("job", 1).await;
     let stays = api.waiting("job", 3, &json!({}));
     api.queue_of("job", 2).await;
-    // Its request is dropped, so its connection is closed.
+    // The request is dropped, so its connection is closed.
     gone.abort();
     api.queue_of("job", 1).await;
     assert_ok(&api.release("job", 1).await);
@@ -180,7 +180,7 @@ async fn a_later_request_is_not_granted_before_waiters() {
     assert_ok(&api.post("job", "acquire", body).await);
     let first = api.waiting("job", 2, &json!({}));
     api.queue_of("job", 1).await;
-    // Somebody asks all the time, also in the moment after the expiry.
+    // Another client sends requests continuously, also in the moment after the expiry.
     let until = Instant::now() + SOON;
     while !first.is_finished() {
         assert!(Instant::now() < until);

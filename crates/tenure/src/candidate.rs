@@ -25,13 +25,14 @@ use crate::term_guard::{TermGuard, run_task};
 
 /// A candidate in one election.
 ///
-/// Renewals and the watchdog run on a thread of their own, so neither a blocked nor a busy runtime of
-/// the application delays them. A candidate competes once at a time:
-/// [`run_while_leader`](Self::run_while_leader) and [`campaign`](Self::campaign) wait for each other.
+/// Renewals and the watchdog run on a thread of their own, so they continue while the application's
+/// runtime is blocked or busy. A candidate takes part in one campaign or term at a time:
+/// [`run_while_leader`](Self::run_while_leader) and [`campaign`](Self::campaign) wait for each
+/// other.
 ///
 /// The thread ends when the candidate is dropped and its last term is over. It releases the lease
-/// before, but dropping does not wait for that: if the process ends right after the drop, the lease
-/// may have to expire. To wait, complete `shutdown` of
+/// before it ends, but the drop does not wait for the release: if the process ends right after the
+/// drop, the lease may remain held until it expires. To wait, complete `shutdown` of
 /// [`run_while_leader`](Self::run_while_leader), or await [`resign`](Self::resign).
 #[derive(Debug)]
 pub struct Candidate {
@@ -46,30 +47,32 @@ pub struct Candidate {
 pub struct TermSummary {
     /// The term's epoch.
     pub epoch: Epoch,
-    /// Why it ended.
+    /// The reason for its end.
     pub reason: EndReason,
-    /// The error of the task with its causes (`can't read the ledger: no such file`), or the message
-    /// of its panic.
+    /// The error of the task with its causes (`can't read the ledger: no such file`), or its panic
+    /// message.
     pub error: Option<String>,
 }
 
-/// Why a candidate stopped campaigning by itself.
+/// The reason why a candidate stopped campaigning by itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The lease service refuses this candidate, and would refuse again: the lease duration is not
-    /// allowed, for instance, or a signature has expired. A person must change something.
+    /// The lease service refuses this candidate permanently: for instance, it does not allow the
+    /// lease duration, or a signature has expired. The operator must change something.
     #[error("the lease service refuses this candidate: {0}")]
     Refused(String),
     /// The lease service does not accept this candidate's credential, or the credential does not
     /// allow this election. The text says where the credential comes from.
     #[error("the store does not let this candidate in: {0}")]
     Denied(String),
-    /// This member must not take part in the election among peers any more: another process has its
-    /// node number, or the epochs are used up. The text names the member that noticed, and the remedy.
+    /// This member must not take part in the election among peers any more: another process uses
+    /// its node id, or the epochs are used up. The text names the member that noticed, and the
+    /// remedy.
     #[error("this member takes no part in the election: {0}")]
     Barred(String),
-    /// The candidate's thread has died: a bug in this library. The term, if any, has ended.
+    /// The candidate's thread has died, which is a bug in this library. The term, if any, has
+    /// ended.
     #[error("the candidate's thread has died")]
     DriverGone,
 }
@@ -83,36 +86,37 @@ impl Candidate {
         }
     }
 
-    /// Starts a candidate on a thread of its own. [`CandidateRuntime`] starts several on one thread.
+    /// Starts a candidate on a thread of its own. [`CandidateRuntime`] starts several on one
+    /// thread.
     ///
-    /// It sends nothing to the store before it campaigns, so a worker can start while the store is
-    /// down. Among peers it listens from now on, and votes until it is dropped, whether it campaigns
-    /// or not.
+    /// It contacts the store only when it campaigns, so a worker can start while the store is down.
+    /// Among peers it listens and votes from now on until it is dropped, even if it does not
+    /// campaign.
     ///
     /// # Errors
     ///
-    /// [`StartError`] if this machine can't run such a candidate.
+    /// [`StartError`] if this machine can't run the candidate.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         CandidateRuntime::start()?.start_candidate(config).await
     }
 
-    /// The election in which it competes.
+    /// Returns the election in which this candidate competes.
     #[must_use]
     pub fn election(&self) -> &ElectionName {
         &self.driver.config.election
     }
 
-    /// Its id.
+    /// Returns the id of this candidate.
     #[must_use]
     pub fn id(&self) -> &CandidateId {
         &self.driver.config.candidate
     }
 
-    /// The guarantee of this candidate's strategy.
+    /// Returns the guarantee of this candidate's strategy.
     #[must_use]
     pub fn guarantee(&self) -> Guarantee {
         self.driver.config.guarantee()
@@ -122,21 +126,22 @@ impl Candidate {
     ///
     /// A term ends when the lease is lost, when the task returns, fails or panics, or at shutdown.
     /// The task is notified ([`Leadership::lost`]), has the stop grace to end, and is aborted after
-    /// it. The lease is released when the task has ended, and only then. After a term the candidate
-    /// campaigns again, after the cool-down if the task ended the term. Two runs of the task never
-    /// overlap.
+    /// it. The candidate releases the lease only after the task has ended. After a term the
+    /// candidate campaigns again; if the task ended the term, it first waits for the cool-down. Two
+    /// runs of the task never overlap.
     ///
-    /// This returns only after `shutdown`. It reports each ended term, such as one whose task failed,
-    /// to the log and to [`Config::with_term_hook`].
+    /// This method returns only after `shutdown`. It reports each ended term, including a term
+    /// whose task failed, to the log and to [`Config::with_term_hook`].
     ///
     /// # Errors
     ///
     /// [`RunError`] if the lease service refuses this candidate. A service that can't be reached is
-    /// not an error: the candidate tries again, and logs it.
+    /// not an error: the candidate logs the failure and tries again.
     ///
     /// # Examples
     ///
-    /// The task is called once for each term, and owns what it uses: clone it into the task.
+    /// The task is called once for each term, and owns the values that it uses: clone them into the
+    /// task.
     ///
     /// ```no_run
     /// # use std::sync::Arc;
@@ -175,8 +180,9 @@ impl Candidate {
         Ok(())
     }
 
-    /// Runs `task` for one term and returns how the term ended; `None` if `shutdown` completed before
-    /// this candidate led. Otherwise as [`run_while_leader`](Self::run_while_leader).
+    /// Runs `task` for one term and returns how the term ended, or `None` if `shutdown` completed
+    /// before this candidate led. In all other respects this is
+    /// [`run_while_leader`](Self::run_while_leader).
     ///
     /// # Errors
     ///
@@ -195,8 +201,8 @@ impl Candidate {
         self.one_term(pin!(shutdown.fuse()), task).await
     }
 
-    /// Campaigns until this candidate leads, and returns the term as a guard. The term ends when the
-    /// guard is dropped or resigned; it is lost ([`Leadership::lost`]) when renewals fail.
+    /// Campaigns until this candidate leads, and returns the term as a guard. The term ends when
+    /// the guard is dropped or resigned; it is lost ([`Leadership::lost`]) when renewals fail.
     ///
     /// Dropping the future ends the campaign.
     ///
@@ -209,11 +215,11 @@ impl Candidate {
         Ok(LeadershipGuard { term, competing })
     }
 
-    /// Ends the current term, if there is one: notifies its task, and waits until the task has ended
-    /// and the lease is released, or can't be.
+    /// Ends the current term, if there is one: notifies its task, and waits until the task has
+    /// ended and the lease is released or can't be released.
     ///
-    /// This does not end a campaign, and [`run_while_leader`](Self::run_while_leader) campaigns
-    /// again. Those end with their `shutdown`, or when their future is dropped.
+    /// This does not end a campaign: [`run_while_leader`](Self::run_while_leader) campaigns again
+    /// afterwards. A campaign ends when its `shutdown` completes or its future is dropped.
     pub async fn resign(&self) {
         let term = self.driver.terms.borrow().clone();
         if let Some(term) = term {
@@ -223,8 +229,8 @@ impl Candidate {
         }
     }
 
-    /// The current term, if this process leads *now*: for code without the task's [`Leadership`],
-    /// such as a request handler.
+    /// Returns the current term, if this process leads *now*. This is for code without the task's
+    /// [`Leadership`], such as a request handler.
     #[must_use]
     pub fn leadership(&self) -> Option<Leadership> {
         let term = self.driver.terms.borrow().clone()?;
@@ -232,11 +238,12 @@ impl Candidate {
         leadership.is_valid().then_some(leadership)
     }
 
-    /// Watches the election from now on. [`Observer::from_config`] does so from another process.
+    /// Watches the election from now on. [`Observer::from_config`] watches an election from another
+    /// process.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime: a task of it watches.
+    /// Panics outside of a tokio runtime, because a task watches the election.
     #[must_use]
     pub fn observe(&self) -> Observer {
         Observer::new(&self.source, &self.driver.config)
@@ -255,7 +262,7 @@ impl Candidate {
         let guard = tokio::select! {
             biased;
             () = shutdown.as_mut() => {
-                // The lease is released, and no campaign is left, before this returns.
+                // When this returns, the lease is released and no campaign is running.
                 let (done, settled) = oneshot::channel();
                 if self.driver.command(Command::Settle(done)) {
                     let _ = settled.await;
@@ -265,9 +272,10 @@ impl Candidate {
             guard = self.win() => guard?,
         };
         let leadership = guard.leadership.clone();
-        // If the caller drops this future the term must end.
+        // If the caller drops this future, the term must end.
         let resign_on_drop = OnDrop(|| leadership.resign());
-        // It runs on the caller's runtime. If making the task panics, the term is dropped here.
+        // The task runs on the caller's runtime. If the closure that creates the task panics, the
+        // term is dropped here.
         let running = tokio::spawn(run_task(task(leadership.clone()), guard));
         if let Some(check) = &self.driver.config.health_check {
             let clock = self.driver.clock.clone();
@@ -282,7 +290,8 @@ impl Candidate {
                 until_ended(&mut ended).await
             }
         };
-        // The term has ended because the task has. Only if the thread has died may the task still run.
+        // The term has ended because the task has. The task may still be running only if the
+        // candidate's thread has died.
         let error = running.await.map_or_else(panic_message, Result::err);
         std::mem::forget(resign_on_drop);
         let epoch = leadership.epoch();
@@ -329,7 +338,7 @@ async fn run_health_checks(leadership: Leadership, check: HealthCheck, clock: Cl
     leadership.end(EndReason::Unhealthy);
 }
 
-/// The message of the task's panic, if it is text.
+/// Returns the message of the task's panic, if it is text.
 fn panic_message(error: JoinError) -> Option<String> {
     let panic = error.try_into_panic().ok()?;
     let text = panic.downcast_ref::<String>().cloned();
@@ -343,7 +352,7 @@ async fn until_ended(ended: &mut tokio::sync::watch::Receiver<Option<EndReason>>
     }
 }
 
-/// Calls this when it is dropped, unless it is forgotten.
+/// Calls the function when this value is dropped, unless it is forgotten.
 struct OnDrop<T, F: Fn() -> T>(F);
 
 impl<T, F: Fn() -> T> Drop for OnDrop<T, F> {
@@ -352,10 +361,11 @@ impl<T, F: Fn() -> T> Drop for OnDrop<T, F> {
     }
 }
 
-/// A term that lasts until this guard is dropped or resigned, or the term is lost.
+/// A term that lasts until this guard is dropped or resigned, or until the term is lost.
 ///
-/// The lease is released only when the guard is gone. A guard that outlives the hard stop is an
-/// overrun, as of a task that does not stop. Its candidate can't campaign again before it is gone.
+/// The lease is released only when the guard is gone. A guard that outlives the hard stop counts as
+/// an overrun, like a task that does not stop. The candidate can't campaign again while the guard
+/// exists.
 #[derive(Debug)]
 #[must_use = "dropping the guard resigns"]
 pub struct LeadershipGuard {
@@ -365,8 +375,8 @@ pub struct LeadershipGuard {
 }
 
 impl LeadershipGuard {
-    /// Ends the term, waits until the lease is released (or can't be), and returns why the term
-    /// ended: it may have been lost before.
+    /// Ends the term, waits until the lease is released or can't be released, and returns why the
+    /// term ended, which may be a loss before this call.
     pub async fn resign(self) -> EndReason {
         let Self { term, competing } = self;
         let mut ended = term.leadership.term.ended.subscribe();

@@ -16,11 +16,11 @@ use crate::config::AzureBlobError;
 #[cfg(feature = "peers")]
 use crate::config::{BullyError, ListenError, StateError};
 
-/// A thread for several candidates of one process, which compete in elections of their own. They
-/// share HTTP clients and connections, and renewals to the same store go in one request.
+/// A thread for several candidates of one process, each in its own election. The candidates share
+/// HTTP clients and connections, and send renewals to the same store in one request.
 ///
-/// [`Candidate::start`] starts a thread for a single candidate. The thread ends when this and all of
-/// its candidates are gone. Clones are the same thread.
+/// [`Candidate::start`] starts a thread for a single candidate. The thread ends when this handle
+/// and all of its candidates are dropped. Clones refer to the same thread.
 ///
 /// # Examples
 ///
@@ -37,37 +37,38 @@ use crate::config::{BullyError, ListenError, StateError};
 #[derive(Clone, Debug)]
 pub struct CandidateRuntime {
     pub(crate) driver: Driver,
-    /// Their connections live on the thread, which a task of the application can't block.
+    /// The connections of these clients belong to the thread, so tasks of the application can't
+    /// block them.
     candidates: HttpClients,
-    /// Their connections live on the caller's runtime.
+    /// The connections of these clients belong to the caller's runtime.
     observers: HttpClients,
 }
 
-/// Why a candidate can't start. It has sent nothing.
+/// The reason why a candidate can't start. It has sent nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The machine has no clock that counts while it is suspended.
-    #[error("can't read the clock that leases are counted on")]
+    /// The machine has no clock that continues while the machine is suspended.
+    #[error("can't read the clock that measures leases")]
     Clock(#[source] io::Error),
-    /// The operating system gives no random bits for lease ids.
+    /// The operating system provides no random bits for lease ids.
     #[error("can't get random bits")]
     Random(#[source] io::Error),
     /// The HTTP client can't be set up.
     #[error(transparent)]
     Http(#[from] HttpClientError),
-    /// There can't be such an election among peers.
+    /// The settings allow no election among peers.
     #[cfg(feature = "peers")]
     #[error("impossible election among peers")]
     Bully(#[from] BullyError),
-    /// There can't be such an election by the lease of a blob.
+    /// The settings allow no election by the lease of a blob.
     #[cfg(feature = "azure")]
     #[error("impossible election by the lease of a blob")]
     AzureBlob(#[from] AzureBlobError),
-    /// The metadata are too long.
+    /// The metadata are too large.
     #[error("{0}")]
     Metadata(String),
-    /// This member's state on disk can't be used. It must not take part without it.
+    /// This member's state on disk can't be used. The member must not take part without its state.
     #[cfg(feature = "peers")]
     #[error("can't use the state of this member")]
     State(#[from] StateError),
@@ -80,7 +81,7 @@ pub enum StartError {
     Thread(#[source] io::Error),
 }
 
-/// A lease service as the candidate reaches it, and as its observers do.
+/// The lease service that a candidate uses, and the one that its observers use.
 pub(crate) type Backends = (SharedBackend, SharedBackend);
 
 impl CandidateRuntime {
@@ -104,24 +105,24 @@ impl CandidateRuntime {
         })
     }
 
-    /// Starts a candidate on this thread. It sends nothing to a store before it campaigns; among
-    /// peers it listens and votes from now on.
+    /// Starts a candidate on this thread. The candidate contacts a store only when it campaigns.
+    /// Among peers, it listens and votes from now on.
     ///
-    /// Files are read and the HTTP client is set up on a thread for blocking work, so this does not
+    /// This reads files and sets up the HTTP client on a thread for blocking work, so it does not
     /// delay other tasks.
     ///
     /// # Errors
     ///
-    /// [`StartError`] if there can't be such an election, the HTTP client can't be set up, or, among
-    /// peers, this machine does not let the member listen or keep its state.
+    /// [`StartError`] if the settings allow no election, the HTTP client can't be set up, or, among
+    /// peers, the member can't listen or can't store its state.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub async fn start_candidate(&self, config: Config) -> Result<Candidate, StartError> {
         let runtime = self.clone();
         let started = tokio::task::spawn_blocking(move || runtime.start_candidate_blocking(config));
-        // It can't be cancelled: the task is never aborted.
+        // This task is never aborted, so it can't be cancelled.
         started
             .await
             .unwrap_or_else(|error| match error.try_into_panic() {
@@ -149,13 +150,13 @@ impl CandidateRuntime {
         Ok(self.lease_candidate(config, backends))
     }
 
-    /// The lease service of a candidate, if its strategy needs one.
+    /// Opens the lease service of a candidate, if its strategy needs one.
     fn backends(&self, config: &Config) -> Result<Option<Backends>, StartError> {
         let open = |clients| backend::open(config, clients, &self.driver.clock);
         let Some(own) = open(&self.candidates)? else {
             return Ok(None);
         };
-        // A store in memory has no connections, and is the candidate's own.
+        // A store in memory has no connections, and belongs to one candidate.
         let observed = match config.strategy {
             Strategy::Static => None,
             _ => open(&self.observers)?,

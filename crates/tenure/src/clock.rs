@@ -1,4 +1,4 @@
-//! The clock that leases are counted on.
+//! The clock with which leases are measured.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,13 +11,13 @@ use tenure_core::{Instant, UnixMillis};
 use tokio::sync::watch;
 
 /// A clock that counts while the machine is suspended. `std::time::Instant` and the timers of async
-/// runtimes may stand still then, so a resumed laptop or virtual machine would still believe in its
-/// lease.
+/// runtimes may stop during a suspension, so a laptop or virtual machine that resumes would still
+/// assume that it holds its lease.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const SYSTEM: ClockId = ClockId::CLOCK_BOOTTIME;
 
-/// On Apple's systems `CLOCK_MONOTONIC_RAW` is `mach_continuous_time`, which counts sleep and is not
-/// adjusted. (`CLOCK_MONOTONIC` counts sleep too, but is derived from the wall clock;
+/// On Apple's systems `CLOCK_MONOTONIC_RAW` is `mach_continuous_time`, which counts sleep and is
+/// not adjusted. (`CLOCK_MONOTONIC` counts sleep too, but is derived from the wall clock;
 /// `CLOCK_UPTIME_RAW` stands still.) From `man 3 clock_gettime` and Apple's Libc.
 #[cfg(target_vendor = "apple")]
 const SYSTEM: ClockId = ClockId::from_raw(nix::libc::CLOCK_MONOTONIC_RAW);
@@ -25,9 +25,9 @@ const SYSTEM: ClockId = ClockId::from_raw(nix::libc::CLOCK_MONOTONIC_RAW);
 /// The clock of a candidate and its terms.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
-    /// The machine's.
+    /// The clock of the machine.
     System,
-    /// One that a test moves.
+    /// A clock that a test moves.
     Manual(ManualClock),
 }
 
@@ -35,23 +35,23 @@ pub(crate) enum Clock {
 #[derive(Clone, Debug)]
 pub(crate) struct ManualClock {
     pub(crate) time: watch::Sender<Instant>,
-    /// Until when the driver's thread has done its work.
+    /// The time up to which the driver's thread has done its work.
     pub(crate) done: watch::Sender<Instant>,
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns the clock of the machine.
     ///
     /// # Errors
     ///
-    /// The machine has no such clock.
+    /// Returns an error if the machine has no such clock.
     pub(crate) fn system() -> io::Result<Self> {
         clock_gettime(SYSTEM)?;
         Ok(Self::System)
     }
 
-    /// The time now. If the clock can't be read this is the end of time: every deadline has passed
-    /// then, which stops a leader and never makes one.
+    /// Returns the current time, or the greatest possible time if the clock can't be read. Every
+    /// deadline has passed at that time, which can stop a leader but never start one.
     pub(crate) fn now(&self) -> Instant {
         match self {
             Self::System => clock_gettime(SYSTEM).map_or(Instant::from_nanos(u64::MAX), |time| {
@@ -61,10 +61,11 @@ impl Clock {
         }
     }
 
-    /// The wall clock, for people and for epochs. A manual clock has its own wall clock.
+    /// Returns the wall-clock time, for people and for epochs. A manual clock has its own wall
+    /// clock.
     pub(crate) fn wall(&self) -> UnixMillis {
         let since_1970 = match self {
-            // A wall clock before 1970 is wrong. Epochs continue from the last one then.
+            // A wall clock before 1970 is wrong. Epochs then continue from the last epoch.
             Self::System => SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or_default(),
@@ -73,7 +74,7 @@ impl Clock {
         UnixMillis::new(millis(since_1970))
     }
 
-    /// Both clocks now, for a member of an election among peers that starts.
+    /// Returns the times of both clocks, for a member of an election among peers that starts.
     #[cfg(feature = "peers")]
     pub(crate) fn started(&self) -> Started {
         Started {
@@ -82,12 +83,12 @@ impl Clock {
         }
     }
 
-    /// Waits until `wake`. It may be late.
+    /// Waits until `wake`, or somewhat longer.
     pub(crate) async fn sleep_until(&self, wake: Instant) {
         match self {
             Self::System => tokio::time::sleep(wake.since(self.now())).await,
             Self::Manual(clock) => {
-                // The sender is part of `self`.
+                // `self` contains the sender, so the channel is open.
                 let _ = clock.time.subscribe().wait_for(|now| *now >= wake).await;
             }
         }
@@ -104,7 +105,7 @@ impl Clock {
         }
     }
 
-    /// Tells a test that the driver's thread has done the work due at `now`.
+    /// Notifies a test that the driver's thread has done the work due at `now`.
     pub(crate) fn done(&self, now: Instant) {
         if let Self::Manual(clock) = self {
             clock.done.send_replace(now);

@@ -10,7 +10,8 @@ use reqwest::header::HeaderValue;
 
 use crate::store::Endpoint;
 
-/// How often a token file is read again. Kubernetes replaces the token of a pod long before it ends.
+/// The interval at which a token file is read again. Kubernetes replaces the token of a pod long
+/// before it ends.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Longest token: a store takes no longer head.
@@ -79,13 +80,13 @@ impl Credentials {
         Ok(Self(Some(Arc::new(Source { file, known }))))
     }
 
-    /// Whether there is a credential.
+    /// Returns whether there is a credential.
     #[must_use]
     pub const fn is_some(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether the credential may be sent to this address.
+    /// Checks that the credential may be sent to this address.
     ///
     /// # Errors
     ///
@@ -134,7 +135,7 @@ impl Credentials {
         (header != *refused).then_some(header)
     }
 
-    /// Where the token comes from, for errors.
+    /// Returns the source of the token, for errors.
     pub(crate) fn origin(&self) -> String {
         match &self.0 {
             None => "no token is set: set token_file, TENURE_TOKEN_FILE or TENURE_TOKEN".into(),

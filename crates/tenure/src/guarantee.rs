@@ -2,21 +2,23 @@
 
 /// The guarantee of a strategy, from the strongest to the weakest.
 ///
-/// With the first two a receiver that [checks epochs](crate::fence) rejects the writes of a stale
-/// leader.
+/// With the first two guarantees, a receiver that [checks epochs](crate::fence) rejects the writes
+/// of a stale leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Guarantee {
-    /// A store grants the lease to one candidate at a time, and numbers each term. A leader stops by
-    /// its own clock before another one may start, as long as the clocks of its machine and the store
-    /// differ in rate by less than the margin of the [`Timings`](crate::Timings). While the store can't
-    /// be reached there is no new leader. Also the guarantee of `both` with a quorum, and of
-    /// `azure-blob`, where the candidate writes the epoch while it holds the lease.
+    /// A store grants the lease to one candidate at a time, and numbers each term. A leader stops,
+    /// as measured by its own clock, before another leader may start, as long as the clocks of its
+    /// machine and the store differ in rate by less than the margin of the
+    /// [`Timings`](crate::Timings). While the store can't be reached there is no new leader. This
+    /// is also the guarantee of `both` with a quorum, and of `azure-blob`, where the candidate
+    /// writes the epoch while it holds the lease.
     FencedLease,
-    /// A majority of the members votes for the leader and its epoch. Two leaders at a time are possible
-    /// only if clocks differ in rate by more than the margin. A minority that is cut off has no leader.
+    /// A majority of the members votes for the leader and its epoch. Two leaders at a time are
+    /// possible only if clocks differ in rate by more than the margin. A minority without contact
+    /// to the majority has no leader.
     Quorum,
-    /// The candidates that reach each other have one leader. During a network partition, or if a
+    /// Candidates that can reach each other have one leader. During a network partition, or if a
     /// failure detector is wrong, each part may have its own leader, even under the same epoch.
     BestEffort,
 }

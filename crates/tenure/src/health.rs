@@ -9,17 +9,17 @@ use futures_util::future::BoxFuture;
 
 use crate::task::with_causes;
 
-/// The least interval and timeout: without an interval the checks would keep a processor busy, and
-/// without time no check could succeed.
+/// The least interval and timeout. Without an interval the checks would keep a processor busy, and
+/// without a timeout no check could succeed.
 const LEAST: Duration = Duration::from_millis(100);
 
 type Answer = BoxFuture<'static, Result<(), String>>;
 
-/// A check that runs from time to time while this candidate leads. An error, or no result in time,
-/// ends the term as [unhealthy](crate::EndReason::Unhealthy).
+/// A check that runs periodically while its candidate leads. An error, or no result within the
+/// timeout, ends the term as [unhealthy](crate::EndReason::Unhealthy).
 ///
-/// It runs on the application's runtime, so it can't notice that this runtime is blocked. The
-/// progress deadline of the [`TimingsOptions`](crate::TimingsOptions) can.
+/// The check runs on the application's runtime, so it can't detect that this runtime is blocked.
+/// The progress deadline of the [`TimingsOptions`](crate::TimingsOptions) detects that.
 #[derive(Clone)]
 pub struct HealthCheck {
     pub(crate) interval: Duration,
@@ -28,7 +28,8 @@ pub struct HealthCheck {
 }
 
 impl HealthCheck {
-    /// Runs this check every 5 s, with a timeout of 5 s. The log shows the error with its causes.
+    /// Creates a health check that runs every 5 s, with a timeout of 5 s. The log shows the error
+    /// with its causes.
     ///
     /// # Examples
     ///
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interval_and_timeout_have_a_least_value() {
+    fn interval_and_timeout_have_a_minimum() {
         let check = HealthCheck::new(async || Ok::<(), String>(()))
             .with_interval(Duration::ZERO)
             .with_timeout(Duration::ZERO);

@@ -9,17 +9,18 @@ use reqwest::{Client, ClientBuilder, Response, Url};
 
 use crate::root_certificates::RootCertificates;
 
-/// How long a request that does not wait in the lease service may take.
+/// The timeout of a request that does not wait in the lease service.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long connecting may take, of that. A request that may wait for a lease has a long timeout;
-/// an address without a machine must fail sooner, so that the next address gets a try.
+/// The part of the request's time that connecting may take. A request that waits for a lease has a
+/// long timeout. A connection attempt to an address without a machine must fail sooner, so that the
+/// candidate can try the next address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The HTTP client can't be set up. With https addresses the usual cause is a system without CA
 /// certificates: install them, or name those of the store
 /// ([`Config::with_root_certificates`](crate::Config::with_root_certificates), `ca_file`). Plain
-/// http needs none.
+/// http needs no certificates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("can't set up the HTTP client: {0}")]
 pub struct HttpClientError(pub(crate) String);
@@ -35,15 +36,15 @@ impl From<reqwest::Error> for HttpClientError {
     }
 }
 
-/// The clients of the candidates that share a thread, one for each set of root certificates, with
-/// and without https.
+/// The clients of the candidates that share a thread, one for each set of root certificates, both
+/// with https and without.
 ///
 /// A connection lives on the runtime that opened it, so a client belongs to one runtime.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HttpClients(Arc<Mutex<HashMap<(RootCertificates, bool), Client>>>);
 
 impl HttpClients {
-    /// The client for these URLs.
+    /// Returns the client for these URLs.
     ///
     /// # Errors
     ///
@@ -65,13 +66,14 @@ impl HttpClients {
     }
 }
 
-/// A client whose answers decide about leadership.
+/// Configures a client whose answers decide about leadership.
 fn lease_client() -> ClientBuilder {
     plain_client()
-        // HTTP/1.1: a timed-out request closes its connection. An HTTP/2 connection that died
-        // silently would stay in the pool, and fail every renewal after it.
+        // With HTTP/1.1, a request that times out closes its connection. An HTTP/2 connection that
+        // failed silently would stay in the pool, and every later renewal would fail.
         .http1_only()
-        // Each attempt must be one that the lease candidate counts from.
+        // The lease candidate must know each attempt, because it counts the lease from the sending
+        // of the request.
         .retry(reqwest::retry::never())
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
@@ -79,23 +81,23 @@ fn lease_client() -> ClientBuilder {
         .pool_idle_timeout(Duration::from_secs(60))
 }
 
-/// The common settings of all clients of this library.
+/// Configures the settings that all clients of this library share.
 pub(crate) fn plain_client() -> ClientBuilder {
     Client::builder()
         .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
-        // A proxy that only the environment names would see lease ids, and its refusals would pass
-        // for the store's. Users can name a proxy as the store's address.
+        // A proxy from the environment would see lease ids, and its refusals would look like those
+        // of the store. Users can set a proxy as the store's address.
         .no_proxy()
 }
 
-/// Whether one of these URLs needs TLS.
+/// Returns whether one of these URLs needs TLS.
 pub(crate) fn uses_tls<'a>(urls: impl IntoIterator<Item = &'a Url>) -> bool {
     urls.into_iter().any(|url| url.scheme() == "https")
 }
 
-/// Builds a client with these root certificates. Without https URLs there are none, so that plain
-/// http works on a system without CA certificates.
+/// Builds a client with these root certificates. Without https URLs the client has no certificates,
+/// so that plain http works on a system without CA certificates.
 ///
 /// # Errors
 ///
@@ -120,7 +122,8 @@ pub(crate) fn build(
     Ok(client.build()?)
 }
 
-/// The innermost cause of an error, which says what happened. The outer ones repeat the URL.
+/// Returns the innermost cause of an error, which describes the failure. The outer causes repeat
+/// the URL.
 pub(crate) fn innermost_cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "no answer in time".into();
@@ -128,7 +131,7 @@ pub(crate) fn innermost_cause(error: &reqwest::Error) -> String {
     last_of_causes(error).to_string()
 }
 
-/// A URL with this path, below the path of `base`.
+/// Returns a URL with this path appended to the path of `base`.
 #[cfg(feature = "peers")]
 pub(crate) fn url_below(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
@@ -136,7 +139,7 @@ pub(crate) fn url_below(base: &Url, path: &str) -> Url {
     url
 }
 
-/// The last error of a chain of causes.
+/// Returns the last error of a chain of causes.
 pub(crate) fn last_of_causes<'a>(
     mut error: &'a (dyn Error + 'static),
 ) -> &'a (dyn Error + 'static) {
@@ -146,7 +149,7 @@ pub(crate) fn last_of_causes<'a>(
     error
 }
 
-/// The body of a response; `None` if it has more bytes than this.
+/// Reads the body of a response. Returns `None` if the body has more than `max_bytes` bytes.
 pub(crate) async fn read_body(
     mut response: Response,
     max_bytes: usize,

@@ -1,4 +1,4 @@
-//! The handle of a leader's task to its term.
+//! The handle through which a leader's task uses its term.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,50 +15,52 @@ use crate::runtime::TermCommand;
 use crate::term::TermState;
 
 /// A handle to a term, for its task. Clones are cheap and refer to the same term. A handle that
-/// outlives the term reports for ever that it is over; it keeps neither the lease nor the
-/// candidate.
+/// outlives the term always reports that the term is over. A handle keeps neither the lease nor the
+/// candidate alive.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     pub(crate) term: Arc<TermState>,
 }
 
 impl Leadership {
-    /// The term's number: **the fencing token**. Send it with every write, to a receiver that
-    /// refuses a smaller number than it has seen.
+    /// Returns the term's epoch, which is **the fencing token**. Send it with every write, to a
+    /// receiver that refuses smaller epochs than the greatest one it has seen.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.term.epoch
     }
 
-    /// The election that the candidate leads.
+    /// Returns the election that the candidate leads.
     #[must_use]
     pub fn election(&self) -> &ElectionName {
         &self.term.config.election
     }
 
-    /// The candidate that leads.
+    /// Returns the candidate that leads.
     #[must_use]
     pub fn candidate(&self) -> &CandidateId {
         &self.term.config.candidate
     }
 
-    /// Whether this process leads *now*. It compares two numbers and asks no other process. Check
-    /// before every unit of work: the result from before a pause means nothing.
+    /// Returns whether this process leads *now*. The method compares two numbers and sends no
+    /// request. Call it before every unit of work, because an earlier result may be outdated after
+    /// a pause.
     ///
-    /// It tells whether the lease is held, not whether the task may go on. After the candidate has
-    /// resigned, or while it shuts down, it stays true while the task stops, because the lease is
-    /// renewed until the task has ended. That is the time to finish a unit of work, or to record
-    /// where it stopped. [`lost`](Self::lost) tells when to stop.
+    /// The result shows whether the lease is held, not whether the task may continue. After the
+    /// candidate has resigned, or while it shuts down, the result stays true while the task stops,
+    /// because the lease is renewed until the task has ended. The task can use this time to finish
+    /// a unit of work, or to record its position. [`lost`](Self::lost) completes when the task must
+    /// stop.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// The epoch, if this process leads now.
+    /// Returns the epoch if this process leads now.
     ///
     /// # Errors
     ///
-    /// [`NotLeading`] if the term is over; stop working.
+    /// [`NotLeading`] if the term is over. The task must stop.
     pub fn check(&self) -> Result<Epoch, NotLeading> {
         if self.is_valid() {
             Ok(self.epoch())
@@ -67,72 +69,75 @@ impl Leadership {
         }
     }
 
-    /// How long this process still leads if no further renewal succeeds.
+    /// Returns how long this process continues to lead if no further renewal succeeds.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.term.until(&self.term.valid_until)
     }
 
-    /// How long the task has until it is aborted. Each renewal that succeeds moves that, until the
-    /// term is ending.
+    /// Returns the time until the task is aborted. Each successful renewal extends the time, unless
+    /// the term is already ending.
     #[must_use]
     pub fn time_to_stop(&self) -> Duration {
         self.term.until(&self.term.stop_by)
     }
 
-    /// Whether renewals are failing now. The term may still be saved.
+    /// Returns whether renewals are failing now. A later renewal may still succeed and keep the
+    /// term.
     #[must_use]
     pub fn is_at_risk(&self) -> bool {
         *self.term.at_risk.borrow()
     }
 
-    /// Waits until renewals are failing, or the task must stop anyway: a good moment to start no
-    /// new work.
+    /// Waits until renewals are failing or the task must stop. From then on, the task should start
+    /// no new work.
     pub async fn at_risk(&self) {
         let mut at_risk = self.term.at_risk.subscribe();
         tokio::select! {
-            // The sender lives in the term, which `self` keeps.
+            // `self` keeps the term alive, and the term owns the sender.
             _ = at_risk.wait_for(|at_risk| *at_risk) => {}
             () = self.term.lost.cancelled() => {}
         }
     }
 
-    /// Waits until the task must stop, and returns the reason. From then on the task has the stop
-    /// grace.
+    /// Waits until the task must stop, and returns the reason. After that, the task has the stop
+    /// grace to end.
     pub async fn lost(&self) -> EndReason {
         self.term.lost.cancelled().await;
         *self.term.reason.get().unwrap_or(&EndReason::Resigned)
     }
 
-    /// A token that is cancelled when the task must stop, for the parts that the task starts.
+    /// Returns a token that is cancelled when the task must stop. The task can pass it to the parts
+    /// that it starts.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         self.term.lost.child_token()
     }
 
-    /// Asks to end the term: the task is notified, and the lease is released when the task has ended.
-    /// The store then grants the lease to the next waiter. Without effect after the term.
+    /// Requests the end of the term: the task is notified, and the lease is released after the task
+    /// has ended. The store then grants the lease to the next waiter. This has no effect after the
+    /// term.
     pub fn resign(&self) {
         self.end(EndReason::Resigned);
     }
 
-    /// Like [`resign`](Self::resign), but for a lease duration the lease goes only to `to`. If that
-    /// candidate does not come, the next one gets it. The lease of a blob
-    /// ([`Strategy::AzureBlob`](crate::config::Strategy::AzureBlob)) can't be handed over: then the
-    /// term goes on, and the log says why.
+    /// Like [`resign`](Self::resign), but for one lease duration only `to` can acquire the lease.
+    /// If that candidate does not acquire it, the next waiter gets it. The lease of a blob
+    /// ([`Strategy::AzureBlob`](crate::config::Strategy::AzureBlob)) can't be handed over. In that
+    /// case the term continues, and the log contains the reason.
     pub fn hand_over(&self, to: CandidateId) {
         self.term.command(TermCommand::HandOver(to));
     }
 
-    /// Publishes these metadata of the leader to all observers
-    /// ([`Observed`](crate::observe::Observed)), in place of earlier ones: up to 4 KiB of keys and
-    /// values. They hold for this term. Among peers this does not wait until the others know them:
-    /// they are sent at once, and again with each renewal.
+    /// Publishes metadata of the leader to all observers ([`Observed`](crate::observe::Observed)),
+    /// in place of earlier ones: up to 4 KiB of keys and values. The metadata apply to this term.
+    /// Among peers, the method does not wait until the other members have received the metadata:
+    /// the leader sends them at once, and again with each renewal.
     ///
     /// # Errors
     ///
-    /// [`ProclaimError`]: the term is over, the metadata are too large, or the store did not take
-    /// them. Except in the first case the term goes on.
+    /// [`ProclaimError`]: the term is over, the metadata are too large, or the store did not accept
+    /// them. Except in the first case, the term continues.
     pub async fn proclaim(&self, metadata: BTreeMap<String, String>) -> Result<(), ProclaimError> {
         check_metadata(&metadata).map_err(ProclaimError::Metadata)?;
         let (done, proclaimed) = oneshot::channel();
@@ -147,8 +152,8 @@ impl Leadership {
     }
 
     /// Reports progress of the task. With a progress deadline in the [`Timings`](crate::Timings), a
-    /// task that does not report in time counts as hanging, and its term ends. It costs an atomic
-    /// write.
+    /// task that does not report in time counts as blocked, and its term ends. A call costs one
+    /// atomic write.
     pub fn report_progress(&self) {
         self.term.report_progress();
     }
@@ -163,16 +168,17 @@ impl Leadership {
 #[error("the term of epoch {0} is over")]
 pub struct NotLeading(pub Epoch);
 
-/// Why metadata were not published.
+/// The reason why metadata were not published.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProclaimError {
     /// The term is over; nothing was sent.
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
-    /// The metadata have more than 4 KiB, or, among peers, do not fit into a message as JSON. Nothing
-    /// was sent; the earlier metadata hold. A store may allow less (`max_metadata_bytes`) and refuse
-    /// with [`Code::TooLarge`](crate::store::Code::TooLarge).
+    /// The metadata have more than 4 KiB, or, among peers, do not fit into a message as JSON.
+    /// Nothing was sent; the earlier metadata remain. A store may have a lower limit
+    /// (`max_metadata_bytes`) and refuse the metadata with
+    /// [`Code::TooLarge`](crate::store::Code::TooLarge).
     #[error("{0}")]
     Metadata(String),
     /// The lease service refused the metadata, or did not answer.
@@ -180,13 +186,13 @@ pub enum ProclaimError {
     Backend(#[from] BackendError),
 }
 
-/// Checks that a leader may publish these metadata, whatever its strategy.
+/// Checks that a leader may publish these metadata. The check is the same for all strategies.
 pub(crate) fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), String> {
     let parts = metadata.iter().map(|(key, text)| key.len() + text.len());
     let bytes: usize = parts.sum();
     if bytes > MAX_METADATA_BYTES {
         return Err(format!(
-            "the metadata have {bytes} bytes, at most {MAX_METADATA_BYTES} are taken"
+            "the metadata have {bytes} bytes, at most {MAX_METADATA_BYTES} are allowed"
         ));
     }
     Ok(())

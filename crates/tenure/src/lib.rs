@@ -20,31 +20,32 @@
 //!
 //! # Words
 //!
-//! Candidates of one **election** compete. The winner **leads** for a **term**, under an **epoch**: a
-//! number that grows with each term, and the fencing token for its writes. With a lease, a **lease
-//! service** grants the **lease** of that name to one candidate at a time, which renews it and may
-//! lose it. [`Leadership`] is a term as the task sees it, [`TermSummary`] a term that has ended.
+//! Candidates of one **election** compete. The winner **leads** for a **term**, under an **epoch**:
+//! a number that grows with each term, and the fencing token for its writes. With a lease, a
+//! **lease service** grants the **lease** of that name to one candidate at a time, which renews it
+//! and may lose it. [`Leadership`] represents a term for its task, and [`TermSummary`] represents a
+//! term that has ended.
 //!
 //! # Guarantees
 //!
-//! While [`Leadership::is_valid`] is true, the lease is granted to no other candidate, as long as the
-//! clocks of this machine and the store differ in rate by less than the margin of the [`Timings`].
-//! The task is notified before that ends, and aborted if it does not stop in time.
+//! While [`Leadership::is_valid`] is true, the lease is granted to no other candidate, as long as
+//! the clocks of this machine and the store differ in rate by less than the margin of the
+//! [`Timings`]. The task is notified before that ends, and aborted if it does not stop in time.
 //!
 //! No lease can stop a write that is already on its way: a process may freeze between its check and
-//! its write. Send the [epoch](Leadership::epoch) with each write to a receiver that rejects smaller
-//! ones: [`fence`].
+//! its write. Send the [epoch](Leadership::epoch) with each write to a receiver that rejects
+//! smaller epochs; see [`fence`].
 //!
 //! # Strategies
 //!
-//! [`config::Strategy`] says how a candidate is elected; the program stays the same.
-//! [`Candidate::guarantee`] says what the strategy guarantees.
+//! [`config::Strategy`] determines how a candidate is elected; the program stays the same.
+//! [`Candidate::guarantee`] returns the guarantee of the strategy.
 //!
 //! | strategy | needs |
 //! |---|---|
 //! | `lease` | a lease store: `tenure serve`, of the crate `tenure-cli` |
 //! | `azure-blob` | a blob of an Azure storage account (feature `azure`) |
-//! | `bully` | a node id, the list of peers, a state folder and a shared key for each member (feature `peers`) |
+//! | `bully` | a node id, the list of peers, a state directory and a shared key for each member (feature `peers`) |
 //! | `both` | a store and peers, to migrate from one to the other |
 //! | `static` | nothing: the only candidate leads |
 //!
@@ -60,14 +61,14 @@
 //!
 //! # Logging
 //!
-//! The library reports through [`tracing`] only: leadership gained and lost at INFO, failing renewals,
-//! an unreachable store and failed tasks at WARN. Install a subscriber, such as
-//! `tracing_subscriber::fmt().with_writer(std::io::stderr).init()`, or none of it is visible.
+//! The library reports through [`tracing`] only: leadership gained and lost at INFO, failing
+//! renewals, an unreachable store and failed tasks at WARN. Install a subscriber, such as
+//! `tracing_subscriber::fmt().with_writer(std::io::stderr).init()`, to see these events.
 //!
 //! # Features
 //!
-//! All are on by default. `default-features = false` leaves a candidate for leases over plain http,
-//! without a C compiler.
+//! All features are enabled by default. `default-features = false` provides only a candidate for
+//! leases over plain http, without the need for a C compiler.
 //!
 //! | feature | adds |
 //! |---|---|
@@ -80,8 +81,8 @@
 //!
 //! # Platforms
 //!
-//! Linux, Android and Apple's systems: they have a clock that counts while the machine is suspended.
-//! Tests run on Linux. Other systems, such as Windows, are refused at compile time.
+//! Linux, Android and Apple's systems: they have a clock that counts while the machine is
+//! suspended. Tests run on Linux. Other systems, such as Windows, are refused at compile time.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -143,8 +144,8 @@ pub use tenure_core::{
     CandidateId, CandidateIdError, ElectionName, Epoch, Name, NameError, NodeId, UnixMillis,
 };
 
-/// The settings of candidates as the command `tenure` reads them. Not part of the public API: it may
-/// change in any release.
+/// The settings of candidates as the command `tenure` reads them. Not part of the public API: it
+/// may change in any release.
 #[cfg(feature = "config-file")]
 #[doc(hidden)]
 pub mod __cli {

@@ -37,11 +37,11 @@ use crate::config::{Config, Strategy};
 use crate::http::HttpClients;
 use crate::store::LeaseView;
 
-/// Longest time that one request may wait in the store for a change.
+/// The longest time that one request may wait in the store for a change.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// How long to wait after a failed request, and between requests to a service that can't make them
-/// wait for a change.
+/// The waiting time after a failed request, and between requests to a service that can't wait for a
+/// change.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The state of an election, as far as the observer knows it.
@@ -52,35 +52,36 @@ pub enum Observed {
     Leader {
         /// The leader.
         candidate: CandidateId,
-        /// Its epoch.
+        /// The leader's epoch.
         epoch: Epoch,
         /// The leader's metadata.
         metadata: BTreeMap<String, String>,
     },
-    /// There is no leader. Among peers: none that the answering members know.
+    /// There is no leader. Among peers: the members that answer know no leader.
     NoLeader,
-    /// The state is unknown for this reason. The last known state may be outdated.
+    /// The state is unknown; the text is the reason. The last known state may be outdated.
     Unknown(String),
 }
 
 impl Observed {
-    /// Whether this differs from the state before. Another reason for an unknown state is no change.
+    /// Returns whether this state differs from the last one. A different reason for an unknown
+    /// state is not a change.
     pub(crate) fn is_change(&self, last: &Self) -> bool {
         let both_unknown = matches!((self, last), (Self::Unknown(_), Self::Unknown(_)));
         self != last && !both_unknown
     }
 }
 
-/// A stream of states of an election: first the current state, then each change. It never ends by
-/// itself. A slow reader skips intermediate states, and always gets to the current one.
+/// A stream of states of an election: first the current state, then each change. The stream never
+/// ends by itself. A slow reader may miss intermediate states, but always reaches the current one.
 ///
-/// A state is a hint and may be late: fence writes by their [epoch](crate::fence).
+/// A state is a hint and may be outdated: fence writes by their [epoch](crate::fence).
 #[derive(Debug)]
 pub struct Observer {
     changes: mpsc::Receiver<Observed>,
 }
 
-/// Where observers of a candidate's election look.
+/// The source from which observers of a candidate's election read its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) lease: Option<SharedBackend>,
@@ -88,25 +89,26 @@ pub(crate) struct Source {
 }
 
 impl Observer {
-    /// Watches the election of this configuration, whatever its strategy, from now on. The
-    /// configuration may be that of any candidate; a candidate id, a node number, a key and a state
-    /// folder are not used. [`Config::load_for_observer`] reads a file that lacks them.
+    /// Watches the election of this configuration from now on, with any strategy. The configuration
+    /// may be that of any candidate; a candidate id, a node id, a key and a state directory are
+    /// not used. [`Config::load_for_observer`] reads a file that lacks them.
     ///
-    /// Leases are watched in the lease service. Among peers this asks all members once a second for
-    /// their status. `both` watches both.
+    /// The observer watches leases in the lease service. Among peers, it asks all members for their
+    /// status once a second. With `both` it watches both.
     ///
     /// # Errors
     ///
-    /// [`StartError`] if there can't be such an election, or the HTTP client can't be set up.
+    /// [`StartError`] if the configuration allows no election, or the HTTP client can't be set up.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime: a task of it watches until this is dropped.
+    /// Panics outside of a tokio runtime, because a task watches the election until the observer is
+    /// dropped.
     pub fn from_config(config: &Config) -> Result<Self, StartError> {
         let clients = HttpClients::default();
         let source = Source {
             lease: match config.strategy {
-                // Its store is in the memory of the candidate's process.
+                // The store is in the memory of the candidate's process.
                 Strategy::Static => None,
                 _ => backend::open(config, &clients, &Clock::System)?,
             },
@@ -124,7 +126,7 @@ impl Observer {
 
     pub(crate) fn new(source: &Source, config: &Config) -> Self {
         let of_lease = |backend: SharedBackend| {
-            // A connection that died silently is noticed soon after the wait.
+            // A limited wait, so that a connection that fails silently is detected soon afterwards.
             let wait = config.timings.lease_duration().min(MAX_WAIT);
             Self::spawn(|sender| watch_lease(backend, wait, sender))
         };
@@ -143,12 +145,12 @@ impl Observer {
         }
     }
 
-    /// Starts a task that watches until this is dropped.
+    /// Starts a task that watches until the observer is dropped.
     fn spawn<F>(watch: impl FnOnce(mpsc::Sender<Observed>) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        // A slow reader holds up the watching, and gets the newest state after it.
+        // A slow reader blocks the watching task, and then gets the newest state.
         let (sender, changes) = mpsc::channel(1);
         let watching = watch(sender.clone());
         tokio::spawn(async move {
@@ -164,7 +166,7 @@ impl Observer {
     pub async fn next(&mut self) -> Observed {
         match self.changes.recv().await {
             Some(observed) => observed,
-            // The watching task ends only with its runtime.
+            // The watching task ends only when its runtime ends.
             None => std::future::pending().await,
         }
     }
@@ -187,8 +189,8 @@ async fn watch_peers(mut observed: watch::Receiver<Observed>, changes: mpsc::Sen
     }
 }
 
-/// The holder of the lease is the leader, by a lease or by both. Without a holder there may be a
-/// leader among the peers alone.
+/// Watches an election by both. The holder of the lease is the leader. Without a holder, the leader
+/// may be a peer that has no lease.
 async fn watch_both(mut lease: Observer, mut peers: Observer, changes: mpsc::Sender<Observed>) {
     let unknown = || Observed::Unknown("not asked yet".into());
     let (mut by_lease, mut among_peers) = (unknown(), unknown());
@@ -219,8 +221,8 @@ async fn watch_lease(backend: SharedBackend, wait: Duration, changes: mpsc::Send
         let answer = backend.lease_after(revision, wait).await;
         revision = match &answer {
             Ok(Some(view)) => view.revision,
-            // Without a lease there is no revision to wait for. After an error the next answer may be
-            // another store's, with other revisions.
+            // Without a lease there is no revision to wait for. After an error, the next answer may
+            // come from another store with other revisions.
             Ok(None) | Err(_) => 0,
         };
         let observed = match answer {

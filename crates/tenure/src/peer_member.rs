@@ -1,4 +1,4 @@
-//! Starting a member of an election among peers.
+//! The start of a member of an election among peers.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +20,8 @@ use crate::runtime::LeaseChannel;
 use crate::runtime::peers::{Parts, PeerMachine, Peers};
 
 impl CandidateRuntime {
-    /// A candidate that is elected among peers, and competes for a lease, too, if it has a service.
+    /// Creates a candidate that is elected among peers. With a lease service, it also competes for
+    /// the lease.
     pub(crate) fn peer_candidate(
         &self,
         config: Config,
@@ -57,7 +58,7 @@ impl CandidateRuntime {
         Candidate::new(self.driver.join(config, peers), source)
     }
 
-    /// The parts of a member, and its configuration. The member listens from here on.
+    /// Creates the parts of a member, and its configuration. The member starts to listen.
     pub(crate) fn start_member(
         &self,
         config: Config,
@@ -84,7 +85,7 @@ impl CandidateRuntime {
         let clock = &self.driver.clock;
         let started = clock.started();
         let mut node = PeerCandidate::new(rules.clone(), file.record(), started);
-        // The new start is on disk before the member sends anything.
+        // The incarnation of the new start is on disk before the member sends anything.
         let Some(Output::Effect(PeerEffect::Persist(record))) = node.poll_output() else {
             unreachable!("the first output of a peer candidate is its record")
         };
@@ -111,7 +112,7 @@ impl CandidateRuntime {
             listen: bully.listening_address(),
             clock: clock.clone(),
         };
-        // The tasks of the server run on the thread of the candidates.
+        // The tasks of the peer server run on the thread of the candidates.
         let runtime = self.driver.runtime.enter();
         let (server, inbox) = PeerServer::start(setup)?;
         drop(runtime);

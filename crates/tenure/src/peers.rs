@@ -1,6 +1,6 @@
 //! The status of the members of an election among peers, for people and monitoring.
 //!
-//! Each member answers with its own state, without a key. The answers may be outdated.
+//! Each member reports its own state, and needs no key for that. The reports may be outdated.
 //! [`Observer::from_config`](crate::observe::Observer::from_config) watches the leader.
 
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::observe::Observed;
 use crate::peer_transport::{MAX_ANSWER_BYTES, PeerProblem};
 use crate::root_certificates::RootCertificates;
 
-/// How long one member may take to answer.
+/// The time that one member may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A client of the members of one group.
+/// A client for the members of one group.
 #[derive(Clone, Debug)]
 pub struct PeersClient {
     http: Client,
@@ -36,11 +36,11 @@ pub struct PeersClient {
 pub struct Asked {
     /// The member.
     pub peer: Peer,
-    /// Its answer.
+    /// The member's answer.
     pub view: Result<PeerView, AskError>,
 }
 
-/// Why a member has not answered.
+/// The reason why a member has not answered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
@@ -50,16 +50,16 @@ pub enum AskError {
     /// The server at this address is not a member.
     #[error("the answer ({0}) is not that of a member of an election")]
     NotAMember(u16),
-    /// The member refuses; it belongs to another group, for instance.
+    /// The member refuses the request, for instance because it belongs to another group.
     #[error("the member refuses: {0}")]
     Refused(String),
     /// Another member has this address.
-    #[error("member {0} answers there")]
+    #[error("member {0} answers at this address")]
     Misdirected(NodeId),
 }
 
 impl PeersClient {
-    /// A client for these members of this group.
+    /// Creates a client for these members of a group.
     ///
     /// # Errors
     ///
@@ -120,8 +120,9 @@ impl PeersClient {
     }
 }
 
-/// The leader on which these members agree, and its epoch: the leader says that it leads, no other
-/// member does, all answers name it, and in a group with a quorum a majority has answered.
+/// Returns the leader on which these members agree, and its epoch. They agree if the leader reports
+/// that it leads, no other member does, all answers name this leader, and, in a group with a
+/// quorum, a majority has answered.
 #[must_use]
 pub fn agreement(asked: &[Asked]) -> Option<(NodeId, Epoch)> {
     let views = || asked.iter().filter_map(|asked| asked.view.as_ref().ok());
@@ -137,7 +138,7 @@ pub fn agreement(asked: &[Asked]) -> Option<(NodeId, Epoch)> {
     (enough && views().all(agrees)).then_some(led_by)
 }
 
-/// How often an observer asks all members.
+/// The interval at which an observer asks all members.
 const OBSERVE_EVERY: Duration = Duration::from_secs(1);
 
 /// Watches the leader of a group from outside, until the receiver is dropped.
@@ -163,9 +164,10 @@ pub(crate) fn watch_members(
     Ok(receiver)
 }
 
-/// The state of the election in these answers: the leader with the greatest epoch that leads by its
-/// own answer, or, if it has not answered, by the answers of others. In a group with a quorum fewer
-/// answers than a majority tell nothing.
+/// Returns the state of the election according to these answers. The leader is the one with the
+/// greatest epoch that leads according to its own answer or, if it has not answered, according to
+/// the answers of others. In a group with a quorum, the state is unknown if fewer than a majority
+/// have answered.
 fn observed(asked: &[Asked]) -> Observed {
     let views: Vec<&PeerView> = asked
         .iter()
@@ -272,7 +274,7 @@ mod tests {
         assert_eq!(state(&[silent(1), silent(2), follower(3)]), Some(0));
         let electing = |node| asked(node, "electing", None);
         assert_eq!(state(&[electing(1), electing(2), silent(3)]), None);
-        // The former leader has answered and leads no more.
+        // The former leader has answered and no longer leads.
         assert_eq!(state(&[electing(1), follower(2), silent(3)]), None);
         assert_eq!(state(&[silent(1), silent(2), silent(3)]), Some(0));
     }

@@ -1,25 +1,25 @@
-//! The certificates that the peers of https connections are checked against.
+//! The certificates with which https clients check servers.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The root certificates of https addresses: a server's own certificate must come from one of them.
-/// Clones are cheap.
+/// The root certificates of https addresses: one of them must have issued a server's certificate,
+/// directly or indirectly. Clones are cheap.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct RootCertificates(Option<Arc<[u8]>>);
 
 impl RootCertificates {
-    /// Those of the operating system; the default.
+    /// Returns the root certificates of the operating system, which are the default.
     #[must_use]
     pub const fn system() -> Self {
         Self(None)
     }
 
-    /// Those in this PEM text, and no others.
+    /// Reads the root certificates from a PEM text. Clients then accept no others.
     ///
     /// # Errors
     ///
-    /// [`RootCertificatesError`] if this is not PEM, or has no usable certificate.
+    /// [`RootCertificatesError`] if the text is not PEM, or has no usable certificate.
     #[cfg(feature = "tls")]
     pub fn from_pem(pem: impl Into<Arc<[u8]>>) -> Result<Self, RootCertificatesError> {
         use crate::http::innermost_cause;
@@ -30,7 +30,8 @@ impl RootCertificates {
         if certificates.is_empty() {
             return Err(RootCertificatesError("it has no certificate".into()));
         }
-        // Reading PEM does not parse the certificates. Building a client does.
+        // The conversion from PEM does not parse the certificates, but the creation of a client
+        // does.
         let client = roots
             .apply_to(reqwest::Client::builder())
             .and_then(reqwest::ClientBuilder::build);
@@ -40,7 +41,7 @@ impl RootCertificates {
         })
     }
 
-    /// Makes a client check servers against these.
+    /// Configures a client to check servers with these certificates.
     #[cfg(feature = "tls")]
     pub(crate) fn apply_to(
         &self,
@@ -67,7 +68,7 @@ impl fmt::Debug for RootCertificates {
     }
 }
 
-/// Why a text has no root certificates.
+/// The reason why a text contains no root certificates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0}; write PEM with the certificate of the authority, which begins with -----BEGIN CERTIFICATE-----"

@@ -1,4 +1,4 @@
-//! HTTP routes with a candidate's state, for load balancers, probes and clients that look for the
+//! HTTP routes with a candidate's state, for load balancers, probes and clients that search for the
 //! leader.
 
 use std::collections::BTreeMap;
@@ -20,14 +20,15 @@ use crate::fence::EPOCH_HEADER;
 use crate::observe::{Observed, Observer};
 use crate::term::TermState;
 
-/// The HTTP header with the leader's address, if its metadata have one.
+/// The HTTP header with the leader's address, if its metadata contain one.
 pub const LEADER_HEADER: &str = "tenure-leader";
 
 /// The key of a candidate's address in its [metadata](crate::Config::with_metadata).
 pub const ADDRESS: &str = "address";
 
 impl Candidate {
-    /// Routes with this candidate's state, to merge into a service's own or to serve separately:
+    /// Returns routes that show this candidate's state. Merge them into the routes of a service, or
+    /// serve them separately:
     ///
     /// | route | answer |
     /// |---|---|
@@ -48,17 +49,19 @@ impl Candidate {
     /// ```
     ///
     /// If the leader is known, the header [`EPOCH_HEADER`] has its epoch, and [`LEADER_HEADER`] its
-    /// address, if its metadata have one under [`ADDRESS`]: a `HEAD` is enough for both.
+    /// address if its metadata contain one under [`ADDRESS`]. A `HEAD` request is enough for both.
     ///
-    /// **200 means that this process leads at this instant**, by its own clock alone. Another leader is
-    /// known from watching the election: a hint that may be late.
+    /// **200 means that this process leads at this instant**, according to its own clock. The
+    /// router knows other leaders from watching the election, which may be outdated.
     ///
-    /// The router does not keep the candidate alive: `/readyz` fails after it is dropped. If a service
-    /// has routes of these names, nest it: `Router::new().nest("/tenure", candidate.router())`.
+    /// The router does not keep the candidate alive: `/readyz` fails after it is dropped. If a
+    /// service has routes with these names, nest it:
+    /// `Router::new().nest("/tenure", candidate.router())`.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime: a task of it watches the election until the router is dropped.
+    /// Panics outside of a tokio runtime, because a task watches the election until the router is
+    /// dropped.
     ///
     /// # Examples
     ///
@@ -126,7 +129,7 @@ impl Leader {
 }
 
 impl View {
-    /// This process, if it leads now.
+    /// Returns this process if it leads now.
     fn own(&self) -> Option<Leader> {
         let term = self.terms.borrow().clone()?;
         let config = &self.config;
@@ -137,11 +140,11 @@ impl View {
         })
     }
 
-    /// Another leader, as far as it is known.
+    /// Returns another leader, if one is known.
     fn other(&self) -> Option<Leader> {
         match &*self.seen.borrow() {
             // The store may still name this candidate for a moment after its term. A client that is
-            // sent here would come back.
+            // redirected here would be redirected again.
             Observed::Leader { candidate, .. } if *candidate == self.config.candidate => None,
             Observed::Leader {
                 candidate,
@@ -161,7 +164,8 @@ async fn leader(State(view): State<View>) -> Response {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(leader) = &leader {
         headers.insert(EPOCH_HEADER, leader.epoch.into());
-        // Another process has chosen this text. If it is not a valid header it is only in the body.
+        // Another process has chosen this text. If it is not a valid header value, only the body
+        // contains it.
         let address = leader.address.as_deref().map(HeaderValue::from_str);
         if let Some(Ok(address)) = address {
             headers.insert(LEADER_HEADER, address);
@@ -182,7 +186,7 @@ async fn leader(State(view): State<View>) -> Response {
 }
 
 async fn readyz(State(view): State<View>) -> (StatusCode, &'static str) {
-    // The thread closes this channel when it ends, for any reason.
+    // The candidate's thread closes this channel when it ends, for any reason.
     if view.terms.has_changed().is_ok() {
         (StatusCode::OK, "ready\n")
     } else {

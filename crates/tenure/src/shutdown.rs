@@ -5,24 +5,25 @@ use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Completes when the process receives SIGTERM, as from a service manager, a container platform or
-/// `kill`, or SIGINT, as from Ctrl-C. Use it as the `shutdown` of a [`Candidate`](crate::Candidate)
-/// that lives as long as its process: the task ends, and then the lease is released.
+/// Completes when the process receives SIGTERM, which service managers, container platforms and
+/// `kill` send, or SIGINT, which Ctrl-C sends. Use this future as the `shutdown` of a
+/// [`Candidate`](crate::Candidate) that exists as long as its process: the task ends, and then the
+/// lease is released.
 ///
-/// How long that takes: a leader's task has its stop grace, and the release of the lease has a timeout
-/// (5 s in all with a store that does not answer and a task that stops at once); a candidate that does
-/// not lead needs up to 1 s.
+/// The shutdown takes some time: a leader's task has its stop grace, and the release of the lease
+/// has a timeout. (With a store that does not answer and a task that stops at once, it takes 5 s.)
+/// A candidate that does not lead needs up to 1 s.
 ///
-/// From this call on, and not only while it is awaited, the two signals do not end the process by
-/// themselves, even after this is dropped. All of these futures in one process receive a signal.
+/// From this call on, the two signals no longer end the process, even before the future is awaited
+/// and after it is dropped. All of these futures in one process complete at a signal.
 ///
 /// # Errors
 ///
-/// The operating system does not let the process handle signals. Nothing has changed then.
+/// If the operating system does not let the process handle signals. Nothing has changed then.
 ///
 /// # Panics
 ///
-/// Outside of a tokio runtime with IO.
+/// Panics outside of a tokio runtime with IO.
 ///
 /// # Examples
 ///

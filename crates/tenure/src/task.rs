@@ -2,12 +2,13 @@
 
 use std::error::Error;
 
-/// The output of a leader's task: nothing, or a result whose error says why the task failed.
+/// The output of a leader's task: nothing, or a result whose error is the reason why the task
+/// failed.
 ///
 /// Errors are those that convert to `Box<dyn Error + Send + Sync>`: types that implement
 /// [`std::error::Error`], `anyhow::Error`, such boxes, and text. The log and
-/// [`TermSummary`](crate::TermSummary) show an error with its causes. A task that computes a value
-/// sends it through a channel.
+/// [`TermSummary`](crate::TermSummary) show an error with its causes. To return a value, a task can
+/// send it through a channel.
 ///
 /// This trait is sealed.
 #[diagnostic::on_unimplemented(
@@ -16,7 +17,7 @@ use std::error::Error;
     note = "`E` may be an error type, `anyhow::Error`, `Box<dyn Error + Send + Sync>`, `String` or `&str`"
 )]
 pub trait TaskResult: Send + sealed::Sealed + 'static {
-    /// The error with its causes, if the task failed.
+    /// Returns the error with its causes, if the task failed.
     ///
     /// # Errors
     ///
@@ -31,7 +32,7 @@ impl TaskResult for () {
     }
 }
 
-// Otherwise the compiler complains about a conversion, and not about the task.
+// Without this attribute the compiler reports a failed conversion and does not mention the task.
 #[diagnostic::do_not_recommend]
 impl<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static> TaskResult for Result<(), E> {
     fn into_result(self) -> Result<(), String> {
@@ -45,8 +46,8 @@ mod sealed {
     impl<E> Sealed for Result<(), E> {}
 }
 
-/// An error with its causes, as in `can't read the ledger: no such file`. A cause that the text
-/// before it contains already is left out.
+/// Formats an error with its causes, as in `can't read the ledger: no such file`. Omits a cause if
+/// the text before it already contains the cause.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -74,7 +75,7 @@ mod tests {
     struct Unsettled(#[source] std::io::Error);
 
     #[test]
-    fn an_error_is_shown_with_its_causes_and_each_of_them_once() {
+    fn an_error_is_shown_with_each_of_its_causes_once() {
         let cause = || std::io::Error::other("the disk is gone");
         let text = |result: Result<(), Box<dyn Error + Send + Sync>>| result.into_result();
         let whole = "can't read the ledger: the disk is gone";

@@ -1,4 +1,4 @@
-//! A running term, shared by its driver and its task.
+//! The state of a running term, shared by its driver and its task.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,20 +14,20 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::runtime::{Command, DriverHandle, TermCommand};
 
-/// A running term. The driver writes, the task and its helpers read, on any thread and without
-/// waiting for each other.
+/// A running term. The driver writes the state. The task and its helpers read it on any thread. No
+/// side blocks the other.
 #[derive(Debug)]
 pub(crate) struct TermState {
     pub(crate) epoch: Epoch,
     pub(crate) config: Arc<Config>,
     clock: Clock,
-    /// For commands. The term does not keep its candidate.
+    /// For commands. The term does not keep its candidate alive.
     driver: Weak<DriverHandle>,
-    /// Until when the term is valid, in nanoseconds of the clock; 0 once it is lost.
+    /// The time until which the term is valid, in nanoseconds of the clock; 0 if the term is lost.
     pub(crate) valid_until: AtomicU64,
-    /// When the task is aborted at the latest, likewise.
+    /// The time at which the task is aborted at the latest, in nanoseconds of the clock.
     pub(crate) stop_by: AtomicU64,
-    /// When the task last reported progress, likewise.
+    /// The time of the task's last progress report, in nanoseconds of the clock.
     progress: AtomicU64,
     /// Cancelled when the task must stop.
     pub(crate) lost: CancellationToken,
@@ -65,23 +65,23 @@ impl TermState {
         }
     }
 
-    /// Sends a command for this term; false if its candidate or the driver has gone.
+    /// Sends a command for this term. Returns false if its candidate or the driver has ended.
     pub(crate) fn command(&self, command: TermCommand) -> bool {
         let driver = self.driver.upgrade();
         driver.is_some_and(|driver| driver.command(Command::Term(self.epoch, command)))
     }
 
-    /// The state of the term, after each step of the machine.
+    /// Updates the state of the term after each step of the machine.
     pub(crate) fn update(&self, valid_until: Option<Instant>, stop_by: Option<Instant>) {
         let nanos = |instant: Option<Instant>| instant.map_or(0, Instant::as_nanos);
-        // Release/Acquire: a reader that sees a new end of validity also sees the matching abort
-        // time.
+        // This store and its matching load use Release and Acquire, so a reader that sees a new end
+        // of validity also sees the abort time that belongs to it.
         self.stop_by.store(nanos(stop_by), Ordering::Release);
         self.valid_until
             .store(nanos(valid_until), Ordering::Release);
     }
 
-    /// The time until `deadline`, which is [`Self::valid_until`] or [`Self::stop_by`].
+    /// Returns the time until `deadline`, which is [`Self::valid_until`] or [`Self::stop_by`].
     pub(crate) fn until(&self, deadline: &AtomicU64) -> Duration {
         Instant::from_nanos(deadline.load(Ordering::Acquire)).since(self.clock.now())
     }
@@ -100,7 +100,7 @@ impl TermState {
         self.lost.cancel();
     }
 
-    /// Ends the term at once, for a driver that can't go on and renews no more.
+    /// Ends the term at once, if the driver can't continue and does not renew any more.
     pub(crate) fn abandon(&self) {
         self.update(None, None);
         self.cancel(EndReason::RenewDeadline);

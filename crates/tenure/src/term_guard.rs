@@ -11,16 +11,16 @@ use crate::runtime::{DriverHandle, TermCommand};
 use crate::task::TaskResult;
 use crate::term::TermState;
 
-/// A term in use. Each term has one guard, from its beginning on: the caller that campaigned for it
-/// gets it, and drops it when nothing works under the term any more. The driver releases the lease
-/// after that, never before.
+/// A term in use. Each term has one guard, from its beginning. The caller that campaigned for the
+/// term gets the guard, and drops it when no work depends on the term any more. The driver releases
+/// the lease only after that.
 ///
-/// Because the drop ends the use, a term can't be left behind: not by a campaign that was given up
-/// at the moment it won, nor by a task that panicked or whose runtime was shut down.
+/// Because the drop ends the use of the term, every term ends, even if a campaign is given up at
+/// the moment when it wins, if the task panics, or if the task's runtime is shut down.
 #[derive(Debug)]
 pub(crate) struct TermGuard {
     pub(crate) leadership: Leadership,
-    /// The candidate stays as long as its term is in use.
+    /// The handle keeps the candidate alive as long as its term is in use.
     _driver: Arc<DriverHandle>,
     end: TaskEnd,
 }
@@ -42,17 +42,19 @@ impl Drop for TermGuard {
     }
 }
 
-/// Runs a leader's task until it ends or the term aborts it. Wherever this stops, the task is dropped
-/// before the guard: the task is gone before the driver learns it.
+/// Runs a leader's task until it ends or the term aborts it. At every possible end of this
+/// function, the task is dropped before the guard, so the task has ended before the driver receives
+/// its end.
 pub(crate) async fn run_task(
     task: impl Future<Output: TaskResult>,
     mut guard: TermGuard,
 ) -> Result<(), String> {
     let term = guard.leadership.term.clone();
-    // A panic goes on from here: no code reads the state that it broke.
+    // A panic is resumed below, so no code reads the state that the panic may have left
+    // inconsistent.
     let task = AssertUnwindSafe(task).catch_unwind();
     let ended = tokio::select! {
-        // The abort comes first: a task that is always ready must not hide it.
+        // The abort is checked first, because a task that is always ready would hide it.
         biased;
         () = term.aborted.cancelled() => return Ok(()),
         ended = task => ended,

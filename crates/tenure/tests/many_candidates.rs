@@ -30,6 +30,7 @@ async fn a_hundred_candidates_start_and_the_tasks_of_the_application_continue() 
     ticks.abort();
     let longest = longest.load(Ordering::Relaxed);
     println!("100 candidates in {elapsed:?}; the longest pause of a task was {longest} us");
-    // Generous, for a busy machine: with an HTTP client for each candidate it took 2.8 s.
+    // The limit is generous for busy machines. With a separate HTTP client for each candidate, the
+    // start took 2.8 s.
     assert!(elapsed < Duration::from_secs(2), "{elapsed:?}");
 }

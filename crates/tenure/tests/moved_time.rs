@@ -1,4 +1,4 @@
-//! The real candidate against a store in memory, by a clock that the test moves.
+//! The real candidate against a store in memory, with a clock that the test moves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ async fn a_leader_keeps_leading_and_each_renewal_is_one_request() {
     store.advance(s(100)).await;
     assert!(leadership.is_valid());
     let requests = store.requests();
-    // One every 5 s, give or take a tenth.
+    // One renewal every 5 s, plus or minus a tenth.
     assert!((18..=24).contains(&requests), "{requests}");
 }
 

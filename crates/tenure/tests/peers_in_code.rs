@@ -11,7 +11,7 @@ use tenure::{Candidate, Config, NodeId};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A lease of two seconds, so that members elect soon.
+/// Returns a configuration with a lease of two seconds, so that members elect soon.
 fn config(strategy: Strategy) -> Config {
     let config = Config::new("tests/in-code".parse().unwrap())
         .with_metadata([("address".to_owned(), "http://leader".to_owned())].into())
@@ -21,9 +21,9 @@ fn config(strategy: Strategy) -> Config {
 }
 
 #[tokio::test]
-async fn members_that_are_configured_in_code_elect_a_leader_and_others_observe_it() {
+async fn members_configured_in_code_elect_a_leader_that_others_observe() {
     let folder = tempfile::tempdir().unwrap();
-    // Ports that were free just now.
+    // These ports were free a moment ago.
     let listeners = [1, 2, 3].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
     let addresses = listeners.map(|listener| listener.local_addr().unwrap());
     let peers = [1, 2, 3].map(|node| {

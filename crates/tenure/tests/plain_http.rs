@@ -6,7 +6,7 @@ use tenure::observe::Observer;
 use tenure::store::StoreClient;
 use tenure::{Candidate, Config};
 
-/// Set in the process without root certificates.
+/// An environment variable that is set in the process without root certificates.
 const CHILD: &str = "TENURE_TEST_CHILD";
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! What tells a process to stop. A program of its own, because the signals stay caught after it.
+//! The signals that stop a process. This test is a separate program, because the signals remain
+//! caught after it.
 
 use nix::sys::signal::{Signal, raise};
 use tenure::shutdown_signal;

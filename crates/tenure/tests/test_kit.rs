@@ -1,4 +1,4 @@
-//! The test kit with a task as applications have it.
+//! The test kit with a typical task of an application.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use tenure::{Candidate, Config, EndReason, Leadership};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Gives up a task that reports no progress for one second.
+/// Returns a configuration that ends the term of a task that reports no progress for one second.
 fn config() -> Config {
     let config = Config::new("tests/kit".parse().unwrap());
     let config = config.with_adjusted_timings(|timings| timings.progress_deadline = Some(SECOND));
@@ -42,7 +42,7 @@ fn spawn(
 }
 
 #[tokio::test(start_paused = true)]
-async fn paused_time_moves_with_the_store_s_so_a_task_that_sleeps_stays_healthy() {
+async fn paused_time_advances_with_the_store_s_so_a_task_that_sleeps_stays_healthy() {
     let store = TestStore::start().unwrap();
     let units = Arc::default();
     let mut term = spawn(store.candidate(config()), &units, true);
@@ -59,7 +59,7 @@ async fn paused_time_moves_with_the_store_s_so_a_task_that_sleeps_stays_healthy(
 }
 
 #[tokio::test(start_paused = true)]
-async fn paused_time_moves_with_the_store_s_so_a_task_without_progress_ends() {
+async fn paused_time_advances_with_the_store_s_so_a_task_without_progress_ends() {
     let store = TestStore::start().unwrap();
     let units = Arc::default();
     let mut term = spawn(store.candidate(config()), &units, false);
@@ -95,7 +95,7 @@ async fn terms_follow_each_other_after_the_cool_down_and_each_is_reported_with_i
     store.advance_until(run).await.unwrap();
     let reported = reported.lock().unwrap();
     assert!(reported.len() >= 2, "{reported:?}");
-    // The shutdown may come before the last task has failed.
+    // The shutdown may start before the last task has failed.
     let reasons = reported.iter().map(|term| term.reason);
     assert!(
         reasons

@@ -375,7 +375,7 @@ impl<'a> Lease<'a> {
                 (done.what, done.what.lease_id())
                 && record.held(now).is_none()
             {
-                // For the same reason. None of these requests extends a term.
+                // The times are imprecise here too. None of these requests extends a term.
                 let for_now = Operation::Renew(id, Some(LeaseDuration::Fixed(AN_INSTANT)));
                 let _ = apply(&mut record, &for_now, now, &rules);
             }

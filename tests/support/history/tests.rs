@@ -109,8 +109,8 @@ fn a_repeated_acquire_is_one_term() {
 
 #[test]
 fn a_grant_before_the_expiry_is_found_by_the_rules() {
-    // By the clocks of clients, no one certainly holds the lease at 900. By the order of revisions,
-    // a read at 400 shows the first holder, and the grant came after that.
+    // By the clocks of clients, no client certainly holds the lease at 900. By the order of
+    // revisions, a read at 400 shows the first holder, and the grant came after that.
     let calls = [
         read(None, State::Available, 400, 410, 1),
         acquire(1, 10, 0, 450, 2),
@@ -124,7 +124,7 @@ fn a_grant_before_the_expiry_is_found_by_the_rules() {
 }
 
 #[test]
-fn a_grant_during_a_certain_term_is_found_whatever_its_revision() {
+fn a_grant_during_a_certain_term_is_found_for_any_revision() {
     let calls = [
         acquire(1, 10, 0, 10, 1),
         renew(1, 10, 500, 510, 1),
@@ -172,7 +172,7 @@ fn epochs_that_do_not_increase_are_found() {
 }
 
 #[test]
-fn a_read_that_goes_back_is_found() {
+fn a_read_of_an_older_state_is_found() {
     let calls = [
         acquire(1, 10, 0, 10, 2),
         read(None, State::Available, 20, 30, 1),

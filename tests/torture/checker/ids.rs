@@ -22,7 +22,7 @@ pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
         let terms = answer.terms.iter();
         terms.map(move |term| (term.holder.as_str(), term.epoch, evidence))
     });
-    // A holder's name stands for its lease id and the ids that it was changed to.
+    // A holder's name identifies its lease id and the ids that it was changed to.
     let mut granted: BTreeMap<&str, (u64, Evidence)> = BTreeMap::new();
     for (holder, epoch, evidence) in observations.chain(terms) {
         let (first, first_evidence) = *granted.entry(holder).or_insert((epoch, evidence));

@@ -229,7 +229,7 @@ impl<'a> Lease<'a> {
 
     /// Whether a request may have ended this holder's term after `since` and before `until`.
     fn may_be_ended(&self, holder: &str, epoch: u64, since: Instant, until: Instant) -> bool {
-        // The store gives back a grant if the client has gone before the answer.
+        // The store withdraws a grant if its client has closed the connection before the answer.
         let is_answered = self.is_answered(holder, epoch);
         self.ops.iter().any(|(_, op)| {
             let is_own = op.holder.as_deref() == Some(holder);
@@ -245,7 +245,7 @@ impl<'a> Lease<'a> {
         })
     }
 
-    /// Whether the holder itself has an answer that it holds under this epoch.
+    /// Whether the holder has received an answer that it holds the lease under this epoch.
     fn is_answered(&self, holder: &str, epoch: u64) -> bool {
         self.ops_of(holder)
             .any(|(_, op)| op.view().is_some_and(|(_, view)| view.epoch == Some(epoch)))

@@ -19,7 +19,7 @@ pub(super) const WATCHED: [(Option<&str>, bool); 4] = [
     (Some(ROUGH[0]), false),
 ];
 
-/// How long a watcher continues when the round is wait_until_settled.
+/// The time for which a watcher continues after all leases of the round were read once more.
 pub(super) const CATCHING_UP: Duration = Duration::from_millis(1_500);
 
 pub(super) async fn run(mut session: Session, lease: Option<&'static str>, renewed: bool) {

@@ -13,8 +13,8 @@ use reqwest::{Request, Url};
 
 use super::blob::AzureBlobError;
 
-/// The storage account of a blob, with the credential of this candidate: a key of the account, or
-/// a shared access signature. `Debug` shows neither.
+/// The storage account of a blob, with the credential of this candidate: a key of the account, or a
+/// shared access signature. `Debug` shows neither of them.
 #[derive(Clone)]
 pub struct AzureAccount {
     pub(super) url: Url,
@@ -23,17 +23,18 @@ pub struct AzureAccount {
 
 #[derive(Clone)]
 enum Credential {
-    /// Signs each request.
+    /// A key that signs each request.
     Key {
         account: String,
         key: Arc<hmac::Key>,
     },
-    /// Appended to the query of each URL.
+    /// A signature that is appended to the query of each URL.
     Signature(String),
 }
 
 impl AzureAccount {
-    /// An account with one of its keys, in base64. The key allows every operation in the account.
+    /// Creates an account with one of its keys, in base64. The key allows every operation in the
+    /// account.
     ///
     /// # Errors
     ///
@@ -48,14 +49,15 @@ impl AzureAccount {
         Ok(Self { url, credential })
     }
 
-    /// An account with a shared access signature: the part after the `?` of the URL that the
-    /// service gave, such as `sv=2022-11-02&sr=c&sp=rcw&se=2027-01-01&sig=...`. It must grant read
-    /// (`r`) and write (`w`), and create (`c`) unless the blob exists. The URL is that of the
-    /// account's blob service, as for [`with_url`](Self::with_url).
+    /// Creates an account with a shared access signature, which is the part after the `?` of the
+    /// URL from the service, such as `sv=2022-11-02&sr=c&sp=rcw&se=2027-01-01&sig=...`. It must
+    /// grant read (`r`) and write (`w`), and create (`c`) unless the blob exists. `url` is the URL
+    /// of the account's blob service, as for [`with_url`](Self::with_url).
     ///
     /// # Errors
     ///
-    /// [`AzureBlobError`] if the URL is not that of a blob service, or the signature is not valid.
+    /// [`AzureBlobError`] if the URL is not the URL of a blob service, or the signature is not
+    /// valid.
     pub fn with_signature(url: &str, signature: &str) -> Result<Self, AzureBlobError> {
         let signature = signature.trim().trim_start_matches('?');
         let has = |name: &str| {
@@ -73,10 +75,10 @@ impl AzureAccount {
         Ok(Self { url, credential })
     }
 
-    /// The account of a connection string, as the portal and the SDKs show it: `AccountName` with
-    /// `AccountKey`, or `SharedAccessSignature`; `BlobEndpoint`, or `DefaultEndpointsProtocol` and
-    /// `EndpointSuffix`; or `UseDevelopmentStorage=true` for an emulator on this machine, at port
-    /// 10000. Settings of other services are ignored.
+    /// Reads an account from a connection string, as the portal and the SDKs show it: `AccountName`
+    /// with `AccountKey`, or `SharedAccessSignature`; `BlobEndpoint`, or `DefaultEndpointsProtocol`
+    /// and `EndpointSuffix`; or `UseDevelopmentStorage=true` for an emulator on this machine, at
+    /// port 10000. Settings of other services are ignored.
     ///
     /// # Errors
     ///
@@ -118,34 +120,36 @@ impl AzureAccount {
         }
     }
 
-    /// The same account at another URL, with the account in the path unless it is part of the host
-    /// name, such as `http://127.0.0.1:7400/devstoreaccount1`. Default:
+    /// Sets another URL. Its path must contain the name of the account unless the host name
+    /// contains it, such as `http://127.0.0.1:7400/devstoreaccount1`. Default:
     /// `https://ACCOUNT.blob.core.windows.net`.
     ///
     /// # Errors
     ///
-    /// [`AzureBlobError::Url`] if this is not the URL of a blob service.
+    /// [`AzureBlobError::Url`] if `url` is not the URL of a blob service.
     pub fn with_url(self, url: &str) -> Result<Self, AzureBlobError> {
         let url = service_url(url)?;
         Ok(Self { url, ..self })
     }
 
-    /// The URL of an account's blob service in Azure's public cloud.
+    /// Returns the URL of an account's blob service in Azure's public cloud.
     ///
     /// # Errors
     ///
-    /// [`AzureBlobError::Account`] if this is not the name of an account.
+    /// [`AzureBlobError::Account`] if `account` is not the name of an account.
     pub fn public_url(account: &str) -> Result<String, AzureBlobError> {
         check_name(account)?;
         Ok(format!("https://{account}.blob.core.windows.net"))
     }
 
-    /// Whether an eavesdropper could reuse the credential: a signature that is sent over plain http.
+    /// Returns whether an eavesdropper could reuse the credential. This is so if a signature is
+    /// sent over plain http.
     pub(super) fn exposes_signature(&self) -> bool {
         matches!(self.credential, Credential::Signature(_)) && self.url.scheme() == "http"
     }
 
-    /// The resource's URL with this query, and with the shared access signature if there is one.
+    /// Returns the resource's URL with this query, and with the shared access signature if there is
+    /// one.
     pub(super) fn url_of(&self, resource: &Url, query: &[(&str, &str)]) -> Url {
         let mut pairs: Vec<String> = query
             .iter()
@@ -159,7 +163,7 @@ impl AzureAccount {
         url
     }
 
-    /// Adds the date and the signature to a request that is otherwise complete.
+    /// Adds the date and the signature to a request, which must be otherwise complete.
     pub(super) fn sign(&self, request: &mut Request, query: &[(&str, &str)]) {
         let date = httpdate::fmt_http_date(date_of(SystemTime::now()));
         let value = HeaderValue::try_from(date).expect("a date is visible ASCII");
@@ -189,10 +193,10 @@ pub(super) fn text_to_sign(request: &Request, account: &str, query: &[(&str, &st
     )
 }
 
-/// The last second of the year 9999, since 1970.
+/// The end of the year 9999, as the time since 1970.
 const LAST_DATE: Duration = Duration::from_secs(253_402_300_799);
 
-/// The time, limited to the range of an HTTP date.
+/// Limits a time to the range of an HTTP date.
 fn date_of(time: SystemTime) -> SystemTime {
     time.clamp(UNIX_EPOCH, UNIX_EPOCH + LAST_DATE)
 }
@@ -210,7 +214,7 @@ fn parsed(url: &str, part: &'static str) -> Result<Url, AzureBlobError> {
 
 /// Parses the URL of a blob service: its path has at most the name of the account.
 fn service_url(text: &str) -> Result<Url, AzureBlobError> {
-    // The part after `?` may be a secret, and so may the part before `@`.
+    // The parts after `?` and before `@` may be secrets.
     let shown = || {
         let text = text.split(['?', '#']).next().unwrap_or_default();
         match (text.split_once("://"), text.rsplit_once('@')) {

@@ -11,10 +11,10 @@ use tenure_core::lease::{LeaseDuration, Rules};
 use super::account::AzureAccount;
 use crate::protocol;
 
-/// A blob whose lease the candidates of an election compete for: on an Azure storage account, on an
-/// emulator, or on a lease store that serves this protocol. All candidates of an election must name
-/// the same blob, and nothing else should lease it or write its metadata. A blob that does not exist
-/// is created, and so is its container.
+/// A blob whose lease the candidates of an election compete for. It is in an Azure storage account,
+/// in an emulator, or in a lease store that serves this protocol. All candidates of an election
+/// must name the same blob, and no other program should lease the blob or write its metadata. A
+/// blob that does not exist is created, and so is its container.
 ///
 /// # Examples
 ///
@@ -33,8 +33,8 @@ pub struct AzureBlob {
     pub(super) blob: Url,
 }
 
-/// Why there can't be an election by this blob: the configuration must change. The text contains no
-/// secret.
+/// The reason why the settings allow no election by this blob. The configuration must change. The
+/// text contains no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AzureBlobError {
@@ -77,13 +77,13 @@ pub enum AzureBlobError {
         most = Rules::AZURE.max_duration.as_secs()
     )]
     Duration(Duration),
-    /// The service has no lock delay: a lease that has ended can be acquired at once.
+    /// The service supports no lock delay. A lease that has ended can be acquired at once.
     #[error("Azure has no lock delay, and lock_delay is {0:?}: remove it")]
     LockDelay(Duration),
 }
 
 impl AzureBlob {
-    /// The blob of this name in this container.
+    /// Creates the blob of this name in this container.
     ///
     /// # Errors
     ///
@@ -108,19 +108,19 @@ impl AzureBlob {
         })
     }
 
-    /// The blob's URL, without any credential.
+    /// Returns the blob's URL without any credential.
     #[must_use]
     pub fn url(&self) -> &str {
         self.blob.as_str()
     }
 
-    /// The path of the blob's URL.
+    /// Returns the path of the blob's URL.
     #[must_use]
     pub fn path(&self) -> &str {
         self.blob.path()
     }
 
-    /// A warning about settings that work and are probably a mistake.
+    /// Returns a warning about settings that are valid but probably a mistake.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let warn = self.account.exposes_signature() && !is_local(&self.blob);
@@ -133,7 +133,7 @@ impl AzureBlob {
         })
     }
 
-    /// Checks that the service grants such a lease.
+    /// Checks that the service supports leases with these timings.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl AzureBlob {
     }
 }
 
-/// Whether requests to this URL stay on this machine.
+/// Returns whether requests to this URL stay on this machine.
 fn is_local(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -159,10 +159,10 @@ fn is_local(url: &Url) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// The URL of this name below another URL.
+/// Returns the URL with this name appended to the path of another URL.
 fn below(url: &Url, name: &str) -> Url {
     let mut below = url.clone();
-    // The URL of a blob service has a host, so it has a path.
+    // The URL of a blob service contains a host, so it has a path.
     if let Ok(mut segments) = below.path_segments_mut() {
         segments.pop_if_empty().extend(name.split('/'));
     }

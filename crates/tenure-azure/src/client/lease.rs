@@ -1,4 +1,4 @@
-//! The requests of a lease candidate as operations of the service.
+//! Converts the requests of a lease candidate to operations of the service.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,35 +16,36 @@ use super::blob::AzureBlob;
 use super::properties::Properties;
 use super::requests::{AzureRefusal, BlobClient, BlobClientError, REQUEST_TIMEOUT};
 
-/// How often a release is tried that no candidate watches: one or two may be lost.
+/// The number of attempts to send a release that no candidate waits for. Up to two of them may be
+/// lost.
 const RELEASE_ATTEMPTS: u32 = 3;
 
-/// Competes for the lease of a blob: sends a candidate's requests, one attempt each.
+/// Competes for the lease of a blob. It sends a candidate's requests, each of them once.
 #[derive(Debug)]
 pub struct BlobLease {
     client: BlobClient,
     candidacy: BlobCandidacy,
-    /// The last epoch that was written and acknowledged, with the lease id that held then. The
-    /// answer to a renewal has no epoch.
+    /// The last epoch that was written and acknowledged, with the lease id that held the lease
+    /// then. The answer to a renewal contains no epoch.
     term: Mutex<Option<(LeaseId, Epoch)>>,
 }
 
-/// The request of a candidate.
+/// The candidacy of one candidate.
 #[derive(Clone, Debug)]
 pub struct BlobCandidacy {
     /// The election, for the log and for views of the lease.
     pub election: ElectionName,
     /// The candidate.
     pub candidate: CandidateId,
-    /// How long a grant lasts; see [`AzureBlob::check`](super::AzureBlob::check).
+    /// The duration of a grant; see [`AzureBlob::check`](super::AzureBlob::check).
     pub lease_duration: Duration,
     /// The metadata at the beginning of a term.
     pub metadata: Metadata,
 }
 
 impl BlobLease {
-    /// A candidate for the lease of this blob that sends its requests by `http`, which should not
-    /// follow redirects and not repeat requests by itself.
+    /// Creates a candidate for the lease of this blob. It sends its requests with `http`, which
+    /// should neither follow redirects nor repeat requests.
     #[must_use]
     pub fn new(http: Client, blob: AzureBlob, candidacy: BlobCandidacy) -> Self {
         Self {
@@ -62,19 +63,19 @@ impl BlobLease {
                 wait,
                 min_epoch,
             } => {
-                // The service has no waiting queue: the candidate asks from time to time.
+                // The service has no waiting queue: the candidate sends an acquire repeatedly.
                 let timeout = timeout.saturating_sub(wait);
                 self.acquire(lease_id, min_epoch, timeout).await
             }
             Request::Renew(lease_id) => {
                 let Some(epoch) = self.epoch_of(lease_id) else {
-                    // A lease id without a term has nothing to renew.
+                    // A lease id without a term has no lease to renew.
                     return Answer::Superseded;
                 };
                 let renewed = self.client.renew(lease_id, timeout).await;
                 renewed.map_or_else(|error| answer_to_error(&error), |()| Answer::Held(epoch))
             }
-            // The service can't grant to a chosen candidate; callers do not hand over.
+            // The service can't grant a lease to a chosen candidate, so callers never hand over.
             Request::Release { lease_id, .. } | Request::HandOver { lease_id, .. } => {
                 let released = self.client.release(lease_id, timeout).await;
                 released.map_or_else(|error| answer_to_error(&error), |()| Answer::Released)
@@ -104,9 +105,10 @@ impl BlobLease {
         written.await.map(|_| ())
     }
 
-    /// The blob's lease as a store would show it; `None` if the blob does not exist. Values that blobs
-    /// do not have are null or 0: the time left, the waiters, the revision. The holder is that of the
-    /// blob's metadata: right after a grant it is still the previous holder.
+    /// Returns the blob's lease as a store would show it, or `None` if the blob does not exist.
+    /// Blobs have no remaining time, no waiters and no revision, so these values are null or 0. The
+    /// holder is the one in the blob's metadata, which is still the previous holder immediately
+    /// after a grant.
     ///
     /// # Errors
     ///
@@ -117,8 +119,8 @@ impl BlobLease {
     }
 
     /// Checks that the service answers: reads the blob's properties. A blob that does not exist
-    /// counts as an answer. Returns the time of the service's clock (an HTTP date, whole seconds), if
-    /// the answer has one.
+    /// counts as an answer. Returns the time of the service's clock (an HTTP date, whole seconds),
+    /// if the answer contains it.
     ///
     /// # Errors
     ///
@@ -153,16 +155,17 @@ impl BlobLease {
                 self.give_up(lease_id, timeout / 3).await;
                 match answer_to_error(&error) {
                     refused @ Answer::Refused(_) => refused,
-                    // The release may arrive late. It must not find this id holding the lease again.
+                    // The release may arrive late, when it must not end a new grant under this id.
+                    // So the id is retired.
                     _ => Answer::IdRetired,
                 }
             }
         }
     }
 
-    /// Releases a lease without a term, so that others need not wait until it expires. If no release
-    /// succeeds they must. A release without an answer is sent again: that is harmless, because this
-    /// candidate never uses the id again.
+    /// Releases a lease without a term, so that others need not wait until it expires. If no
+    /// release succeeds, they must wait. The candidate repeats a release that gets no answer, which
+    /// is harmless because it never uses the id again.
     async fn give_up(&self, lease_id: LeaseId, timeout: Duration) {
         for _ in 0..RELEASE_ATTEMPTS {
             match self
@@ -176,7 +179,7 @@ impl BlobLease {
         }
     }
 
-    /// Acquires the blob's lease. Creates the blob first if it does not exist.
+    /// Acquires the blob's lease. If the blob does not exist, creates it first.
     async fn grant(&self, lease_id: LeaseId, until: Instant) -> Result<(), BlobClientError> {
         let duration = self.candidacy.lease_duration;
         let acquire = || self.client.acquire(lease_id, duration, left(until));
@@ -194,8 +197,8 @@ impl BlobLease {
         acquire().await
     }
 
-    /// Writes the epoch of a new term, greater than all before it. An earlier epoch of this lease id
-    /// does not count: others may have led since it was written.
+    /// Writes the epoch of a new term, which is greater than all earlier epochs. An earlier epoch
+    /// of this lease id is not reused, because other candidates may have led since it was written.
     async fn write_next_epoch(
         &self,
         lease_id: LeaseId,
@@ -218,8 +221,8 @@ impl BlobLease {
         self.write(lease_id, metadata, until, following).await
     }
 
-    /// Writes a term's epoch and its leader's metadata, if this id holds the lease and the blob did
-    /// not change between reading and writing.
+    /// Writes a term's epoch and its leader's metadata, if this id holds the lease and the blob has
+    /// not changed since it was read.
     async fn write(
         &self,
         lease_id: LeaseId,
@@ -241,10 +244,10 @@ impl BlobLease {
         Ok(epoch)
     }
 
-    /// The holder, as far as the blob's metadata name it.
+    /// Returns the holder if the blob's metadata name it.
     async fn held_by_another(&self, until: Instant) -> Answer {
         let properties = self.client.properties(None, left(until)).await.ok();
-        // The metadata may still name this candidate.
+        // The metadata may still contain this candidate.
         let is_another = |(holder, _): &(CandidateId, Epoch)| *holder != self.candidacy.candidate;
         let leader = properties
             .and_then(|properties| properties.leader())
@@ -280,7 +283,7 @@ fn answer_to_error(error: &BlobClientError) -> Answer {
 fn answer_to_refusal(refusal: &AzureRefusal) -> Answer {
     match refusal.code.as_str() {
         "LeaseAlreadyPresent" => Answer::HeldByAnother(None),
-        // The answer does not tell the break period, so assume none.
+        // The answer does not contain the remaining break period, so it may be over.
         "LeaseIsBrokenAndCannotBeRenewed" | "LeaseIsBreakingAndCannotBeAcquired" => {
             Answer::Broken {
                 remaining: Duration::ZERO,

@@ -1,4 +1,4 @@
-//! The blob's lease and term in the headers of the service.
+//! The lease and the term of a blob, in the headers of the service.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,23 +26,23 @@ const METADATA: &str = "x-ms-meta-tenuremetadata";
 pub(super) struct Properties(pub(super) HeaderMap);
 
 impl Properties {
-    /// The time of the service's clock, as an HTTP date.
+    /// Returns the time of the service's clock, as an HTTP date.
     pub(super) fn date(&self) -> Option<&str> {
         self.text(DATE.as_str())
     }
 
-    /// The time of the service's clock.
+    /// Returns the time of the service's clock.
     pub(super) fn wall(&self) -> Option<UnixMillis> {
         let date = httpdate::parse_http_date(self.date()?).ok()?;
         let since_1970 = date.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Some(UnixMillis::new(millis(since_1970)))
     }
 
-    /// The epoch of the last term, if there was one.
+    /// Returns the epoch of the last term, if there was one.
     ///
     /// # Errors
     ///
-    /// The text of the metadata if it is not an epoch.
+    /// If the metadata contain a text that is not an epoch. The error is that text.
     pub(super) fn epoch(&self) -> Result<Option<Epoch>, String> {
         let Some(value) = self.0.get(EPOCH) else {
             return Ok(None);
@@ -52,14 +52,14 @@ impl Properties {
         epoch.map(Some).ok_or_else(|| format!("{value:?}"))
     }
 
-    /// The leader that the metadata name. Between the grant of a lease and the writing of its epoch
-    /// this is still the previous leader.
+    /// Returns the leader in the metadata. Between the grant of a lease and the writing of its
+    /// epoch, this is still the previous leader.
     pub(super) fn leader(&self) -> Option<(CandidateId, Epoch)> {
         let holder = self.text(HOLDER)?.parse().ok()?;
         Some((holder, self.epoch().ok()??))
     }
 
-    /// The lease as a store would show it. Properties that blobs do not have are null.
+    /// Returns the lease as a store would show it. Properties that blobs do not have are null.
     pub(super) fn view(&self, election: &ElectionName) -> LeaseView {
         let state = match self.text(LEASE_STATE) {
             Some("leased") => State::Leased,
@@ -88,14 +88,15 @@ impl Properties {
         }
     }
 
-    /// The metadata of the last leader.
+    /// Returns the metadata of the last leader.
     fn metadata(&self) -> BTreeMap<String, String> {
         let json = self.text(METADATA);
         let metadata = json.and_then(|text| serde_json::from_str(text).ok());
         metadata.unwrap_or_default()
     }
 
-    /// All metadata of the blob for a term. Metadata of other programs stay.
+    /// Returns the headers with all metadata of the blob for a term. The metadata of other programs
+    /// remain.
     pub(super) fn headers_of_term(
         &self,
         holder: &CandidateId,
@@ -127,8 +128,8 @@ impl Properties {
     }
 }
 
-/// JSON in visible ASCII: headers allow nothing else, and a client may fold spaces in them before
-/// it signs.
+/// Formats metadata as JSON in visible ASCII. Headers allow no other characters, and a client may
+/// merge spaces in a header before it signs.
 fn in_ascii(metadata: &BTreeMap<String, String>) -> String {
     let json = serde_json::to_string(metadata).expect("texts by key can be written");
     let mut ascii = String::with_capacity(json.len());
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_of_a_term_survive_writing_and_reading_whatever_their_text() {
+    fn metadata_with_any_text_survive_writing_and_reading() {
         let before = properties(&[
             ("x-ms-meta-owner", "somebody else"),
             (EPOCH, "7"),

@@ -1,4 +1,4 @@
-//! Requests to the service that has the blob, one attempt each.
+//! Requests to the blob service, each sent once.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use crate::protocol::{
     PROPOSED_LEASE_ID, REQUEST_ID, VERSION as VERSION_HEADER,
 };
 
-/// How long one request may take, unless its caller has less time.
+/// The timeout of one request, unless its caller has less time.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Largest body of an error that is read.
+/// The size of the largest error body that is read.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
-/// The protocol version: new enough for every operation used here, old enough for emulators.
+/// The protocol version. It supports every operation in this module, and emulators support it.
 const VERSION: &str = "2021-12-02";
 
-/// Longest message of the service that is passed on, in characters.
+/// The length of the longest message of the service that is passed on, in characters.
 const MAX_MESSAGE: usize = 300;
 
 const LEASE: &[(&str, &str)] = &[("comp", "lease")];
 const METADATA: &[(&str, &str)] = &[("comp", "metadata")];
 const CONTAINER: &[(&str, &str)] = &[("restype", "container")];
 
-/// A client of one blob.
+/// A client for one blob.
 #[derive(Debug)]
 pub(super) struct BlobClient {
     http: Client,
@@ -38,11 +38,11 @@ pub(super) struct BlobClient {
     name: Option<HeaderValue>,
 }
 
-/// Why a request to the service failed.
+/// The reason why a request to the service failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlobClientError {
-    /// There was no answer. The service may have executed the request.
+    /// The service did not answer. The service may have executed the request.
     #[error("can't reach the blob service at {url}: {reason}")]
     Unreachable {
         /// The URL of the request, without any credential.
@@ -53,12 +53,12 @@ pub enum BlobClientError {
     /// The service refused the request.
     #[error(transparent)]
     Refused(#[from] Box<AzureRefusal>),
-    /// The answer contradicts the protocol, or the blob has metadata that are not an epoch.
+    /// The answer contradicts the protocol, or the blob's metadata contain an invalid epoch.
     #[error("{url}: {reason}")]
     Malformed {
         /// The URL of the request, without any credential.
         url: String,
-        /// The error.
+        /// The contradiction.
         reason: String,
     },
     /// The answer is not one of a blob service.
@@ -72,7 +72,7 @@ pub enum BlobClientError {
 }
 
 impl BlobClientError {
-    /// Whether the same request may succeed later without a change by a person.
+    /// Returns whether the same request may succeed later without a change by the operator.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -83,7 +83,7 @@ impl BlobClientError {
     }
 }
 
-/// A refusal of the service that has the blob.
+/// A refusal of the blob service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{url}: {operation} was refused with {status} {code}{message}{hint} (request id {request_id})",
     message = after_colon(.message), hint = self.hint())]
@@ -97,7 +97,7 @@ pub struct AzureRefusal {
     pub status: u16,
     /// The error code.
     pub code: String,
-    /// The service's message for people; empty if there is none.
+    /// The service's message; empty if there is none.
     pub message: String,
     /// The id of the request in the service's logs.
     pub request_id: String,
@@ -112,7 +112,7 @@ fn after_colon(message: &str) -> String {
 }
 
 impl AzureRefusal {
-    /// Whether the same request may succeed later without a change by a person.
+    /// Returns whether the same request may succeed later without a change by the operator.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self.status, 408 | 429 | 500..=599)
@@ -122,7 +122,7 @@ impl AzureRefusal {
             )
     }
 
-    /// Advice to the operator.
+    /// Returns advice for the operator.
     fn hint(&self) -> &'static str {
         match self.code.as_str() {
             "AuthenticationFailed" => {
@@ -140,7 +140,8 @@ impl AzureRefusal {
 }
 
 impl BlobClient {
-    /// Sends requests by `http`. The service's logs show them under `name`.
+    /// Creates a client that sends its requests with `http`. The service's logs show `name` for
+    /// these requests.
     pub(super) fn new(http: Client, blob: AzureBlob, name: &str) -> Self {
         Self {
             http,
@@ -149,7 +150,7 @@ impl BlobClient {
         }
     }
 
-    /// The properties of the blob; `None` if it does not exist.
+    /// Returns the properties of the blob, or `None` if the blob does not exist.
     pub(super) async fn properties_if_present(
         &self,
     ) -> Result<Option<Properties>, BlobClientError> {
@@ -194,7 +195,8 @@ impl BlobClient {
         answer.await.map(|_| ())
     }
 
-    /// "Get Blob Properties". With a lease id the service refuses unless that id holds the lease.
+    /// "Get Blob Properties". With a lease id, the service refuses the request unless that id holds
+    /// the lease.
     pub(super) async fn properties(
         &self,
         lease_id: Option<LeaseId>,
@@ -224,7 +226,7 @@ impl BlobClient {
         answer.await.map(|_| ())
     }
 
-    /// "Put Blob", without content, if it does not exist.
+    /// "Put Blob" without content, if the blob does not exist.
     pub(super) async fn create(&self, timeout: Duration) -> Result<(), BlobClientError> {
         let mut headers = HeaderMap::new();
         headers.insert(BLOB_TYPE, HeaderValue::from_static("BlockBlob"));
@@ -233,7 +235,7 @@ impl BlobClient {
         unless_it_exists(self.put(name, &[], headers, timeout).await)
     }
 
-    /// "Create Container", if it does not exist.
+    /// "Create Container", if the container does not exist.
     pub(super) async fn create_container(&self, timeout: Duration) -> Result<(), BlobClientError> {
         let name = "creating the container, which does not exist,";
         let (url, headers) = (&self.blob.container, HeaderMap::new());
@@ -248,7 +250,7 @@ impl BlobClient {
         }
     }
 
-    /// Checks that the answer names the lease id: other servers answer 200, too.
+    /// Checks that the answer names the lease id, because other servers may also answer 200.
     fn check_held(&self, lease_id: LeaseId, answer: &HeaderMap) -> Result<(), BlobClientError> {
         let id = answer.get(LEASE_ID).and_then(|id| id.to_str().ok());
         if id.and_then(|id| id.parse().ok()) == Some(lease_id) {
@@ -290,7 +292,7 @@ impl BlobClient {
             headers.insert(CLIENT_REQUEST_ID, name.clone());
         }
         if method == Method::PUT {
-            // Without it the service answers 411.
+            // Without this header the service answers 411.
             headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
         }
         let request = self.http.request(method, account.url_of(resource, query));
@@ -324,7 +326,7 @@ impl BlobClient {
     }
 }
 
-/// The beginning of a body.
+/// Reads the beginning of a body.
 async fn read(mut response: Response) -> Result<Vec<u8>, reqwest::Error> {
     let mut body = Vec::new();
     while body.len() < MAX_ERROR_BYTES
@@ -346,8 +348,8 @@ fn innermost_cause(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// Success also if the resource to be created exists: another client was faster, and may hold its
-/// lease already.
+/// Treats an existing resource as a success. Another client has created it, and may already hold
+/// its lease.
 fn unless_it_exists(answer: Result<HeaderMap, BlobClientError>) -> Result<(), BlobClientError> {
     let codes = [
         "BlobAlreadyExists",
@@ -361,7 +363,8 @@ fn unless_it_exists(answer: Result<HeaderMap, BlobClientError>) -> Result<(), Bl
     }
 }
 
-/// The message in an error's XML: its first line, without the details of the request below it.
+/// Returns the message in an error's XML. This is its first line, without the request details in
+/// the lines below.
 fn message(body: &[u8]) -> String {
     let body = String::from_utf8_lossy(body);
     let text = body.split_once("<Message>").map_or("", |(_, rest)| rest);
@@ -372,7 +375,7 @@ fn message(body: &[u8]) -> String {
     text.take(MAX_MESSAGE).collect()
 }
 
-/// The headers of an operation on a lease, with the lease id in the header `id`.
+/// Returns the headers of an operation on a lease, with the lease id in the header `id`.
 fn headers_of_lease(action: &'static str, id: &'static str, lease_id: LeaseId) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(LEASE_ACTION, HeaderValue::from_static(action));
@@ -380,7 +383,7 @@ fn headers_of_lease(action: &'static str, id: &'static str, lease_id: LeaseId) -
     headers
 }
 
-/// A lease id as a header that is not logged: the id is its holder's secret.
+/// Returns a lease id as a header that is not logged, because the id is the secret of its holder.
 fn secret(lease_id: LeaseId) -> HeaderValue {
     let text = lease_id.to_wire().to_string();
     let mut value = HeaderValue::try_from(text).expect("digits and hyphens");

@@ -149,7 +149,7 @@ fn a_signature_is_part_of_the_url_and_a_key_signs_the_request() {
             .header("content-length", 0);
         let mut request = request.build().unwrap();
         by_key.sign(&mut request, &query);
-        // Not a second time in which the clock has gone on.
+        // A fixed date, because the clock may have advanced since the request.
         let date = "Sat, 21 Nov 2026 12:00:00 GMT".parse().unwrap();
         request.headers_mut().insert("x-ms-date", date);
         String::from_utf8(super::account::text_to_sign(&request, "acct", &query)).unwrap()

@@ -1,4 +1,4 @@
-//! Checks whether the lease of a blob or a container allows an access.
+//! Checks whether the lease of a blob or a container permits an access.
 
 use std::convert::Infallible;
 
@@ -13,32 +13,33 @@ use super::headers::lease_id;
 use super::names::lease_key;
 use crate::protocol::LEASE_ID;
 
-/// How a request uses the blob or container.
+/// The way in which a request uses the blob or container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlobAccess {
-    /// It stays as it is. Everybody may read; but a lease id that is given must be right, so that a
-    /// former holder learns that it lost the lease.
+    /// The request only reads. Every client may read, but a lease id in the request must be
+    /// correct, so that a former holder detects that it lost the lease.
     Read,
-    /// It changes or is deleted. While the lease is held, only its holder may do so.
+    /// The request changes or deletes the resource. While the lease is held, only its holder may do
+    /// so.
     Write,
 }
 
-/// Why an access is refused.
+/// The reason why an access is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccessRefusal {
-    /// The lease is not held, and the lease id that was given did not hold it last.
+    /// The lease is not held, and the lease id of the request did not hold it last.
     NotHeld,
-    /// The lease id that was given held the lease until it expired or was broken.
+    /// The lease id of the request held the lease until it expired or was broken.
     Lost,
     /// Another lease id holds the lease.
     IdMismatch,
-    /// The lease is held and no lease id was given.
+    /// The lease is held, and the request has no lease id.
     IdMissing,
 }
 
 impl Call {
-    /// Checks the access to the resource with the lease id of the request, and applies its effect to
-    /// the lease.
+    /// Checks the access to the resource with the lease id of the request, and applies its effect
+    /// to the lease.
     pub(super) async fn check_access(
         &self,
         access: BlobAccess,
@@ -55,7 +56,7 @@ impl Call {
 }
 
 impl Service {
-    /// Ends and deletes the lease, whoever holds it.
+    /// Ends and deletes the lease, even if it is held.
     pub(super) async fn delete_lease(&self, key: &LeaseKey) -> Result<()> {
         let check = |_: &Record, _| Ok::<_, Infallible>(());
         let store = &self.store;
@@ -66,7 +67,8 @@ impl Service {
     }
 }
 
-/// Whether the access is allowed at `now` to a request with this lease id, or without one.
+/// Checks whether the access is allowed at `now` for a request with this lease id, or without a
+/// lease id.
 ///
 /// The rules are those of "Outcomes of use attempts on blobs by lease state" in "Lease Blob" of the
 /// Blob service REST API.
@@ -108,7 +110,7 @@ mod tests {
         LeaseId::from_random_bits(0, number)
     }
 
-    /// A lease that A acquired for 15 s at zero, after these operations.
+    /// Returns a lease that A acquired for 15 s at time zero, after these operations.
     fn leased_and(operations: &[Operation]) -> Record {
         let mut record = Record::default();
         let request = Acquire {
@@ -131,7 +133,7 @@ mod tests {
         use AccessRefusal::{IdMismatch, IdMissing, Lost, NotHeld};
         let at = |secs| Instant::default() + Duration::from_secs(secs);
         let breaking = || leased_and(&[Operation::Break(Some(Duration::from_secs(10)))]);
-        // State, now; then with A, with B and without an id.
+        // The state and the time; then the results with A, with B and without an id.
         let rows = [
             (Record::default(), 0, [Err(NotHeld), Err(NotHeld), Ok(())]),
             (

@@ -1,4 +1,4 @@
-//! One request: its operation, its permissions and its response.
+//! Executes a request: its operation, its permissions and its response.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,10 +27,11 @@ use super::headers::check_supported;
 use super::target::{Level, Query, Target, account_of};
 use super::xml::Xml;
 
-/// The version in responses to requests without one: the one that this was written for.
+/// The version in the response to a request without a version. This program was written for that
+/// version.
 const USUAL_VERSION: HeaderValue = HeaderValue::from_static("2026-10-06");
 
-/// Longest client request id in responses: the service's own limit is 1 KiB.
+/// The length of the longest client request id in responses, which is the service's limit.
 const MAX_CLIENT_REQUEST_ID: usize = 1024;
 
 /// The parts of a response that depend on the request.
@@ -55,7 +56,8 @@ pub(super) struct Call {
 
 /// The operation of a request.
 struct Operation {
-    /// The permission that a shared access signature needs: one of these letters.
+    /// The permission that a shared access signature needs, which is one of these letters on this
+    /// kind of resource.
     kind: Kind,
     one_of: &'static str,
     run: Run,
@@ -63,7 +65,7 @@ struct Operation {
 
 type Run = Box<dyn FnOnce(Call, Body) -> BoxFuture<'static, Result<Response>> + Send>;
 
-/// Executes the request, if it is allowed.
+/// Executes the request if it is permitted.
 pub(super) async fn serve(
     service: Arc<Service>,
     request: Request,
@@ -76,7 +78,7 @@ pub(super) async fn serve(
     let grant = service
         .guard
         .admit(&parts, account, target.as_ref().ok(), &query, client)?;
-    // From here on the client is authenticated: errors tell the reason.
+    // The client is authenticated now, so errors may contain the reason.
     let target = target?;
     query.check_unique()?;
     check_supported(&parts.headers)?;
@@ -97,12 +99,12 @@ pub(super) async fn serve(
     };
     let running = (operation.run)(call, body);
     if changes_blobs {
-        // It runs to its end when the client disconnects: it must not stop halfway.
+        // The change continues when the client disconnects, because it must not stop halfway.
         let done = tokio::spawn(running).await;
         return done.unwrap_or_else(|_| Err(INTERNAL_ERROR.into()));
     }
     if is_renewal {
-        // Without a time limit: a holder keeps its lease, however slow the disk is.
+        // There is no time limit here, so that a holder keeps its lease even if the disk is slow.
         return running.await;
     }
     match tokio::time::timeout(most, running).await {
@@ -152,8 +154,8 @@ impl Operation {
             (Blob, "", "block", "PUT") => Self::new(Kind::Object, "cw", blobs::put_block),
             (Blob, "", "blocklist", "PUT") => Self::new(Kind::Object, "cw", blobs::put_block_list),
             (Blob, "", "blocklist", "GET") => Self::new(Kind::Object, "r", blobs::block_list),
-            // The SDK for JavaScript takes an account in the path for a container. Each deletion of a
-            // batch has its own credential, too.
+            // The SDK for JavaScript mistakes an account in the path for a container. Each deletion
+            // in a batch has its own credential.
             (Account, "" | "container", "batch", "POST")
             | (Container, "container", "batch", "POST") => {
                 Self::new(Kind::Object, "d", batch::batch)
@@ -167,7 +169,7 @@ impl Operation {
         Ok(operation)
     }
 
-    /// An operation that changes containers or blobs.
+    /// Creates an operation that changes containers or blobs.
     fn new<F>(kind: Kind, one_of: &'static str, run: fn(Call, Body) -> F) -> Self
     where
         F: Future<Output = Result<Response>> + Send + 'static,
@@ -181,7 +183,7 @@ impl Operation {
 }
 
 impl Call {
-    /// The container or the blob, if it exists. The container of a blob must exist.
+    /// Returns the container or the blob if it exists. The container of a blob must exist.
     pub(super) fn known(&self) -> Result<Option<Arc<Item>>> {
         let catalog = self.service.blobs.catalog();
         let is_blob = self.target.level() == Level::Blob;
@@ -191,7 +193,7 @@ impl Call {
         Ok(catalog.get(&self.target).cloned())
     }
 
-    /// The container or the blob, which must exist.
+    /// Returns the container or the blob, which must exist.
     pub(super) fn existing(&self) -> Result<Arc<Item>> {
         let missing = match self.target.level() {
             Level::Blob => BLOB_NOT_FOUND,
@@ -200,7 +202,7 @@ impl Call {
         Ok(self.known()?.ok_or(missing)?)
     }
 
-    /// The client's id of this request.
+    /// Returns the id that the client gave to this request.
     pub(super) fn client_request_id(&self) -> Option<&str> {
         self.headers.get(CLIENT_REQUEST_ID)?.to_str().ok()
     }
@@ -220,10 +222,10 @@ impl ResponseContext {
         }
     }
 
-    /// The context if the request is unknown.
+    /// Creates the context of a request that can't be parsed.
     pub(super) fn unknown() -> Self {
         let mut bytes = [0; 16];
-        // It only names the request: without random bits all have the same name.
+        // The id only identifies the request. Without random bits, all requests have the same id.
         let _ = getrandom::fill(&mut bytes);
         let id = Builder::from_random_bytes(bytes).into_uuid();
         let mut text = [0; uuid::fmt::Hyphenated::LENGTH];

@@ -2,16 +2,16 @@
 
 use chrono::{DateTime, Utc};
 
-/// The last millisecond of the year 9999. The dates of HTTP have no later time.
+/// The last millisecond of the year 9999. HTTP dates cannot be later.
 const LAST_MS: i64 = 253_402_300_799_999;
 
-/// The current time in milliseconds since 1970, for dates in headers and tokens. A clock before 1970
-/// reads as 1970, one after 9999 as the end of that year.
+/// Returns the current time in milliseconds since 1970, for dates in headers and tokens. A time
+/// before 1970 becomes the start of 1970, and a time after 9999 becomes the end of 9999.
 pub(super) fn unix_ms() -> i64 {
     Utc::now().timestamp_millis().clamp(0, LAST_MS)
 }
 
-/// The same as a date.
+/// Returns the same time as a date.
 pub(super) fn utc() -> DateTime<Utc> {
     DateTime::from_timestamp_millis(unix_ms()).unwrap_or_default()
 }

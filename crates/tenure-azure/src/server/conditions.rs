@@ -61,7 +61,7 @@ impl Conditions {
         })
     }
 
-    /// The conditions on a container, which has dates only.
+    /// Reads the conditions on a container, which are only dates.
     pub(super) fn of_container(headers: &HeaderMap) -> Result<Self> {
         let conditions = Self::of(headers)?;
         if conditions.if_match.is_some() || conditions.if_none_match.is_some() {
@@ -70,8 +70,8 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// Takes `If-None-Match: *` away, which is checked after the lease. Returns whether it was there:
-    /// the blob must not exist.
+    /// Removes `If-None-Match: *`, because it is checked after the lease. Returns whether the
+    /// condition existed, which means that the blob must not exist.
     pub(super) fn take_only_new(&mut self) -> bool {
         let only_new = self.if_none_match == Some(Tags::Any);
         if only_new {
@@ -80,7 +80,7 @@ impl Conditions {
         only_new
     }
 
-    /// Checks them for a write.
+    /// Checks the conditions for a write.
     pub(super) fn check_write(&self, item: &Item) -> Result<()> {
         if self.is_same(item) && !self.is_known(item) && !self.is_old(item) {
             return Ok(());
@@ -88,7 +88,7 @@ impl Conditions {
         Err(CONDITION_NOT_MET.into())
     }
 
-    /// Checks them for a write of a new blob, which no ETag matches.
+    /// Checks the conditions for a write of a new blob, which no ETag matches.
     pub(super) fn check_absent(&self) -> Result<()> {
         match self.if_match {
             Some(_) => Err(CONDITION_NOT_MET.into()),
@@ -96,7 +96,8 @@ impl Conditions {
         }
     }
 
-    /// Checks them for a read: of the two conditions for a newer version, one is enough.
+    /// Checks the conditions for a read. Of the two conditions for a newer version, one is
+    /// sufficient.
     pub(super) fn check_read(&self, item: &Item) -> Result<()> {
         if !self.is_same(item) {
             return Err(CONDITION_NOT_MET.into());
@@ -111,7 +112,7 @@ impl Conditions {
         Ok(())
     }
 
-    /// Whether the conditions for an unchanged version are met.
+    /// Returns whether the conditions for an unchanged version are met.
     fn is_same(&self, item: &Item) -> bool {
         let tags = self.if_match.as_ref();
         let since = self.unmodified_since;
@@ -130,7 +131,8 @@ impl Conditions {
     }
 }
 
-/// Whether the last change was not after this date. Dates have a resolution of one second.
+/// Returns whether the last change was at or before this date. Dates have a resolution of one
+/// second.
 fn is_up_to(item: &Item, date: DateTime<Utc>) -> bool {
     item.modified().timestamp() <= date.timestamp()
 }
@@ -183,8 +185,8 @@ mod tests {
             (&[("if-modified-since", THEN)], unmet, not_modified),
             (&[("if-unmodified-since", THEN)], None, None),
             (&[("if-unmodified-since", BEFORE)], unmet, unmet),
-            // Of the two conditions for a newer version one is enough for a read; a write needs
-            // both.
+            // Of the two conditions for a newer version, one is sufficient for a read; a write
+            // needs both.
             (
                 &[("if-none-match", "0x2"), ("if-modified-since", THEN)],
                 unmet,

@@ -17,33 +17,34 @@ use super::names::is_account;
 /// The configuration of [`Azure`](super::Azure).
 #[derive(Clone, Debug)]
 pub struct AzureConfig {
-    /// The accounts that may use it. Each account has its own containers.
+    /// The accounts that may use the protocol. Each account has its own containers.
     pub accounts: Vec<ServedAccount>,
-    /// Most bytes of a blob. Default 1 MiB: a blob here only describes its lease. Over it: 413
-    /// `RequestBodyTooLarge`.
+    /// The greatest size of a blob, in bytes. Default 1 MiB, because a blob only describes its
+    /// lease here. Beyond this limit: 413 `RequestBodyTooLarge`.
     pub max_blob_bytes: usize,
-    /// Most bytes of all containers and blobs, with their names and metadata, in memory and on
-    /// disk. Default 64 MiB. Over it: 413 `RequestBodyTooLarge`.
+    /// The greatest size of all containers and blobs, with their names and metadata, in bytes of
+    /// memory and of disk. Default 64 MiB. Beyond this limit: 413 `RequestBodyTooLarge`.
     pub max_total_bytes: usize,
-    /// Most bytes of all uncommitted blocks, with their names and ids and 256 for each: they are in
-    /// memory only. Default 16 MiB. Over it: 503 `ServerBusy`. Those of one blob may have twice
-    /// [`max_blob_bytes`](Self::max_blob_bytes), so that an interrupted upload can start again.
+    /// The greatest size of all uncommitted blocks, with their names and ids and 256 bytes for
+    /// each, in bytes of memory. Default 16 MiB. Beyond this limit: 503 `ServerBusy`. The blocks of
+    /// one blob may have twice [`max_blob_bytes`](Self::max_blob_bytes), so that an interrupted
+    /// upload can start again.
     pub max_uncommitted_bytes: usize,
-    /// How long the uncommitted blocks of a blob stay after the last one came. Default 10 minutes.
+    /// The time for which the uncommitted blocks of a blob stay after the last one arrived. Default
+    /// 10 minutes.
     pub uncommitted_time: Duration,
-    /// The keys of bearer tokens. A valid token gives access to all accounts. Default: none.
+    /// The keys that sign bearer tokens. A valid token gives access to all accounts. Default: none.
     pub bearer: Option<AzureBearer>,
-    /// Whether the server speaks TLS itself
-    /// ([`Server::with_tls`](tenure_server::Server::with_tls)). Default: no. Without TLS the server
-    /// accepts no bearer tokens, because anybody who reads one can use it, and no shared access
-    /// signatures for https only.
+    /// Whether the server itself uses TLS ([`Server::with_tls`](tenure_server::Server::with_tls)).
+    /// Default: no. Without TLS the server accepts no bearer tokens, because an eavesdropper could
+    /// use them, and no shared access signatures that are restricted to https.
     pub over_tls: bool,
-    /// Whether a proxy in front of the store ends TLS for all requests. Default: no. The server
-    /// then knows only the address of the proxy, so it refuses shared access signatures for certain
-    /// addresses.
+    /// Whether a proxy in front of the store terminates TLS for all requests. Default: no. The
+    /// server then knows only the address of the proxy, so it refuses shared access signatures that
+    /// are restricted to certain addresses.
     pub behind_tls: bool,
-    /// Whether a request without a credential may do everything. Only for a benchmark: the command
-    /// has no setting for it.
+    /// Whether a request without a credential has all permissions. This is only for a benchmark, so
+    /// the command has no setting for it.
     #[doc(hidden)]
     pub unguarded: bool,
 }
@@ -92,7 +93,7 @@ pub enum AzureConfigError {
          set behind_tls"
     )]
     BearerInTheOpen,
-    /// A limit is outside of its range.
+    /// A limit is outside of its allowed range.
     #[error(transparent)]
     Limit(#[from] LimitError),
     /// The keys of bearer tokens are invalid.
@@ -101,7 +102,7 @@ pub enum AzureConfigError {
 }
 
 impl AzureConfig {
-    /// The configuration with these accounts and the default limits.
+    /// Creates the configuration with these accounts and the default limits.
     #[must_use]
     pub const fn new(accounts: Vec<ServedAccount>) -> Self {
         Self {
@@ -117,8 +118,8 @@ impl AzureConfig {
         }
     }
 
-    /// The limits, by their names as settings. All of them bound memory; the uncommitted time is that
-    /// of the service at most, a week.
+    /// Returns the limits by the names of their settings. All of them limit memory. The uncommitted
+    /// time is at most the service's, which is one week.
     pub fn limits(&mut self) -> [(&'static str, LimitSetting<'_>); 4] {
         use LimitSetting::{Count, Time};
         let times = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 60 * 60);
@@ -171,15 +172,15 @@ impl AzureConfig {
 }
 
 impl ServedAccount {
-    /// The well-known account of emulators. **Everybody has its key**: for development, on a
-    /// loopback address only.
+    /// The well-known account of emulators. **Its key is public**, so use it only for development
+    /// and on a loopback address.
     pub const DEVELOPMENT: &str = DEVELOPMENT_ACCOUNT;
 
-    /// Most keys of an account: an old one and a new one.
+    /// The greatest number of keys of an account, an old key and a new one.
     pub(super) const MAX_KEYS: usize = 2;
 
-    /// An account with one or two keys, in base64. With two, clients can change from one to the
-    /// other.
+    /// Creates an account with one or two keys, in base64. With two keys, clients can change from
+    /// one to the other.
     ///
     /// # Errors
     ///
@@ -210,24 +211,24 @@ impl ServedAccount {
         }
     }
 
-    /// The account of [`ServedAccount::DEVELOPMENT`].
+    /// Creates the account of [`ServedAccount::DEVELOPMENT`].
     ///
     /// # Panics
     ///
-    /// Never: its name and key are right.
+    /// Never, because its name and key are valid.
     #[must_use]
     pub fn development() -> Self {
         Self::new(Self::DEVELOPMENT, [DEVELOPMENT_KEY]).expect("they are right")
     }
 
-    /// The account's name.
+    /// Returns the account's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
-// Keys are secrets.
+// The keys are secrets.
 impl fmt::Debug for ServedAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AzureAccount")

@@ -1,4 +1,4 @@
-//! The errors of the Blob service: a status, a code, and XML.
+//! The errors of the Blob service: an HTTP status, a code, and XML.
 //!
 //! Codes and messages are those of "Blob service error codes" and "Common REST API error codes" of
 //! the Azure Storage REST API. SDKs decide by the code, which is also in a header.
@@ -10,7 +10,7 @@ use tenure_core::wire::{self, Problem};
 use super::access::AccessRefusal;
 use super::target::Level;
 
-/// One of the service's error codes.
+/// An error code of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AzureErrorCode {
     pub(super) status: StatusCode,
@@ -18,11 +18,11 @@ pub(super) struct AzureErrorCode {
     pub(super) message: &'static str,
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Error {
     pub(super) code: AzureErrorCode,
-    /// The details of this request: elements of the XML and their texts.
+    /// The details of this request, as XML elements with their texts.
     pub(super) details: Vec<(&'static str, String)>,
     /// The size of the blob, for a range outside of it.
     pub(super) size: Option<u64>,
@@ -152,7 +152,7 @@ impl From<AzureErrorCode> for Error {
 }
 
 impl AzureErrorCode {
-    /// The error with a detail of this request.
+    /// Returns the error with a detail about this request.
     pub(super) fn because(self, detail: impl Into<String>) -> Error {
         let element = match self {
             AUTHENTICATION_FAILED => "AuthenticationErrorDetail",
@@ -164,7 +164,7 @@ impl AzureErrorCode {
         }
     }
 
-    /// The error with the wrong parameter of the query.
+    /// Returns the error with the invalid parameter of the query.
     pub(super) fn of_parameter(self, name: &str, value: &str, reason: impl Into<String>) -> Error {
         Error {
             details: vec![
@@ -176,7 +176,7 @@ impl AzureErrorCode {
         }
     }
 
-    /// The error for a range that begins after the end of a blob of this size.
+    /// Returns the error for a range that starts after the end of a blob of this size.
     pub(super) fn of_size(self, size: u64) -> Error {
         Error {
             size: Some(size),
@@ -186,13 +186,14 @@ impl AzureErrorCode {
 }
 
 impl Error {
-    /// The refusal of an operation on a lease.
+    /// Converts the refusal of an operation on a lease.
     pub(super) fn of_rejection(operation: &Operation, rejection: &Rejection) -> Self {
         let code = match (operation, rejection) {
             (Operation::Acquire(..), Rejection::Breaking { .. }) => {
                 LEASE_IS_BREAKING_AND_CANNOT_BE_ACQUIRED
             }
-            // Also for a lease in its lock delay, or reserved by a native client.
+            // This also applies to a lease in its lock delay, and to a lease that is reserved by a
+            // client of the native API.
             (Operation::Acquire(..), _) => LEASE_ALREADY_PRESENT,
             (Operation::Change { .. }, Rejection::Breaking { .. }) => {
                 LEASE_IS_BREAKING_AND_CANNOT_BE_CHANGED
@@ -204,7 +205,7 @@ impl Error {
         code.into()
     }
 
-    /// The refusal of an access to a blob or a container.
+    /// Converts the refusal of an access to a blob or a container.
     pub(super) fn of_access(level: Level, refusal: AccessRefusal) -> Self {
         let code = match (refusal, level) {
             (AccessRefusal::IdMissing, _) => LEASE_ID_MISSING,
@@ -219,10 +220,10 @@ impl Error {
 }
 
 impl From<Problem> for Error {
-    /// A refusal of the store itself. SDKs retry after a status from 500 on.
+    /// Converts a refusal of the store itself. SDKs repeat a request after a status of 500 or more.
     fn from(problem: Problem) -> Self {
         let code = match problem.code {
-            // The service does not have the status 431 of the native API.
+            // The service does not use the status 431 of the native API.
             wire::Code::TooLarge => OUT_OF_RANGE_INPUT,
             wire::Code::Malformed => INVALID_HEADER_VALUE,
             wire::Code::CrossOrigin => AUTHORIZATION_FAILURE,

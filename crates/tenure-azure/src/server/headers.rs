@@ -17,10 +17,10 @@ use super::error::{
 /// The metadata of a blob or a container, by name.
 pub(super) type Metadata = BTreeMap<String, String>;
 
-/// Most bytes of all names and values of metadata: the service's limit.
+/// The greatest size of all names and values of metadata, in bytes, which is the service's limit.
 const MAX_METADATA: usize = 8 * 1024;
 
-/// Headers that would change the meaning of a request, and are not supported.
+/// Headers that are not supported and would change the meaning of a request.
 const UNSUPPORTED: &[&str] = &[
     "x-ms-if-tags",
     "x-ms-source-if-match",
@@ -33,7 +33,7 @@ const UNSUPPORTED: &[&str] = &[
     "x-ms-structured-body",
 ];
 
-/// The value, if there is one. Duplicates are refused, because it is unclear which one counts.
+/// Returns the value if the header exists. Refuses a duplicate header, because it is ambiguous.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else {
@@ -56,7 +56,7 @@ pub(super) fn invalid(name: &str, reason: &str) -> Error {
     INVALID_HEADER_VALUE.because(format!("{name}: {reason}"))
 }
 
-/// Refuses headers that would be ignored silently.
+/// Refuses headers that would otherwise be ignored silently.
 pub(super) fn check_supported(headers: &HeaderMap) -> Result<()> {
     match UNSUPPORTED.iter().find(|name| headers.contains_key(**name)) {
         Some(name) => Err(UNSUPPORTED_HEADER.because(*name)),
@@ -64,39 +64,39 @@ pub(super) fn check_supported(headers: &HeaderMap) -> Result<()> {
     }
 }
 
-/// The value, if there is one that is not empty: some clients send empty headers of leases and
-/// conditions.
+/// Returns the value if it exists and is not empty, because some clients send empty headers for
+/// leases and conditions.
 pub(super) fn given<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
     Ok(text(headers, name)?.filter(|text| !text.is_empty()))
 }
 
-/// The lease id in this header, if there is one.
+/// Returns the lease id in this header, if there is one.
 pub(super) fn lease_id(headers: &HeaderMap, name: &str) -> Result<Option<LeaseId>> {
     let Some(text) = given(headers, name)? else {
         return Ok(None);
     };
     match guid(text) {
         Some(id) => Ok(Some(id)),
-        // Without the value: it may be a mistyped secret.
+        // The error omits the value, because it may be a mistyped secret.
         None => Err(invalid(name, "it must be a GUID, and not the nil one")),
     }
 }
 
-/// A GUID in one of the formats of .NET: D, N, B, P or X.
+/// Parses a GUID in one of the formats of .NET: D, N, B, P or X.
 fn guid(text: &str) -> Option<LeaseId> {
     let is_plain = text.starts_with(|c: char| c.is_ascii_hexdigit() || c == '{');
     if text.starts_with("{0x") || text.starts_with("{0X") {
         return of_parts(text);
     }
     if let Some(inner) = text.strip_prefix('(') {
-        // D is 36 characters.
+        // The format D has 36 characters.
         let inner = inner.strip_suffix(')').filter(|inner| inner.len() == 36)?;
         return inner.parse().ok();
     }
     text.parse().ok().filter(|_| is_plain)
 }
 
-/// `{0x00000000,0x0000,0x0000,{0x00,0x00,0x00,0x00,0x00,0x00,0x00,0x00}}`
+/// Parses the format `{0x00000000,0x0000,0x0000,{0x00,0x00,0x00,0x00,0x00,0x00,0x00,0x00}}`.
 fn of_parts(text: &str) -> Option<LeaseId> {
     let text = text.strip_prefix('{')?.strip_suffix("}}")?;
     let (first, last) = text.split_once(",{")?;
@@ -115,7 +115,7 @@ fn of_parts(text: &str) -> Option<LeaseId> {
     digits.parse().ok()
 }
 
-/// All `x-ms-meta-*`, with names in lower case.
+/// Returns all headers `x-ms-meta-*`, with names in lower case.
 pub(super) fn metadata(headers: &HeaderMap) -> Result<Metadata> {
     let mut metadata = Metadata::new();
     let mut bytes = 0;
@@ -145,13 +145,13 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<Metadata> {
     Ok(metadata)
 }
 
-/// A date in the format of HTTP.
+/// Parses a date in the format of HTTP.
 pub(super) fn date(text: &str) -> Option<DateTime<Utc>> {
     let date = DateTime::parse_from_rfc2822(text).ok()?;
     Some(date.with_timezone(&Utc))
 }
 
-/// A date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Formats a date for HTTP: `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub(super) fn http_date(date: DateTime<Utc>) -> String {
     date.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }

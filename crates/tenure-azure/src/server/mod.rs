@@ -1,9 +1,9 @@
-//! The lease protocol of Azure Blob storage on a tenure store, for clients that speak to Azure.
+//! The lease protocol of Azure Blob storage on a tenure store, for clients of Azure.
 //!
-//! It serves leases, not storage: blobs are small, all of them are in memory, and functions that
-//! have nothing to do with leases are absent. The lease of a blob or a container is a lease like
-//! any other, under [`Rules::AZURE`](tenure_core::lease::Rules::AZURE); `names.rs` maps one to the
-//! other.
+//! The purpose is leases and not storage: blobs are small, all of them are in memory, and functions
+//! without relation to leases are missing. The lease of a blob or a container is a lease like any
+//! other, under [`Rules::AZURE`](tenure_core::lease::Rules::AZURE); `names.rs` maps the names of
+//! one to the names of the other.
 //!
 //! ```text
 //! request --> auth --> call --> blobs (memory) --> store: documents
@@ -53,7 +53,7 @@ pub use self::config::{AzureConfig, AzureConfigError, ServedAccount};
 
 /// The Azure Blob lease protocol of a store, for
 /// [`Server::with_protocol`](tenure_server::Server::with_protocol). Clones are handles to the same
-/// one.
+/// protocol.
 #[derive(Clone)]
 pub struct Azure(Arc<Service>);
 
@@ -64,7 +64,7 @@ struct Service {
     max_blob_bytes: usize,
 }
 
-/// Why the protocol cannot be served. Nothing on disk was changed.
+/// The reason why the protocol cannot be served. No data on disk was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AzureError {
@@ -77,12 +77,12 @@ pub enum AzureError {
 }
 
 impl Azure {
-    /// Opens the protocol for `store`, which keeps the blobs. A store has one protocol.
+    /// Opens the protocol for `store`, which stores the blobs. Open only one protocol for a store.
     ///
     /// # Errors
     ///
     /// [`AzureError`].
-    #[allow(clippy::needless_pass_by_value)] // It takes over its configuration.
+    #[allow(clippy::needless_pass_by_value)] // The protocol takes ownership of its configuration.
     pub fn open(store: &Store, config: AzureConfig) -> Result<Self, AzureError> {
         config.check()?;
         let blobs = Blobs::open(store, &config)?;

@@ -5,10 +5,10 @@
 //! blob       https://host/{account}/{container}/{blob}    namespace {account}.{container}  lease {blob}
 //! ```
 //!
-//! Names of accounts and containers have no dot, so all these are different. A name that is not a
-//! valid native name (a blob's may have slashes, and up to 1,024 characters) is escaped: `__` comes
-//! before it, and each byte other than a letter, a digit, `.` and `-` becomes `_` and two
-//! hexadecimal digits. If that is too long, the name is `__sha256-` and its hash.
+//! Names of accounts and containers have no dot, so all these are different. A blob's name may
+//! contain slashes and up to 1,024 characters. A name that is not a valid native name is escaped:
+//! `__` is prepended, and each byte other than a letter, a digit, `.` and `-` becomes `_` and two
+//! hexadecimal digits. If the result is too long, the name becomes `__sha256-` and its hash.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -25,10 +25,11 @@ use tenure_server::LeaseKey;
 /// The prefix of an escaped name.
 const ESCAPED: &str = "__";
 
-/// The lease of a container or a blob.
+/// Returns the key of the lease of a container or a blob.
 pub(super) fn lease_key(target: &Target) -> Result<LeaseKey> {
     let (namespace, lease) = match target.level() {
-        // The native name of a container has no dot, because its name has none.
+        // The native name of a container contains no dot, because the name of a container contains
+        // none.
         Level::Blob => {
             let namespace = format!("{}.{}", target.account, native(&target.container));
             (Cow::from(namespace), &target.blob)
@@ -38,7 +39,7 @@ pub(super) fn lease_key(target: &Target) -> Result<LeaseKey> {
     LeaseKey::of_path(&namespace, &native(lease)).ok_or_else(|| invalid("it is too long"))
 }
 
-/// The native name. Different names have different native names.
+/// Converts a name to a native name. Different names have different native names.
 fn native(name: &str) -> Cow<'_, str> {
     if !name.starts_with(ESCAPED) && Name::check(name).is_ok() {
         return name.into();
@@ -55,7 +56,7 @@ fn native(name: &str) -> Cow<'_, str> {
     if written.len() <= MAX_NAME_LEN {
         return written.into();
     }
-    // No other name becomes this: a name that starts with `__` is escaped itself.
+    // No other name results in this one, because a name that starts with `__` is itself escaped.
     let mut hashed = format!("{ESCAPED}sha256-");
     for byte in digest(&SHA256, name.as_bytes()).as_ref() {
         let _ = write!(hashed, "{byte:02x}");
@@ -63,8 +64,8 @@ fn native(name: &str) -> Cow<'_, str> {
     hashed.into()
 }
 
-/// Whether an account may have this name: those of the service, without the paths of the native
-/// API.
+/// Returns whether an account may have this name. These are the names that the service allows,
+/// except for the paths of the native API.
 pub(crate) fn is_account(name: &str) -> bool {
     protocol::is_account(name) && !matches!(name, "livez" | "readyz" | "metrics")
 }
@@ -75,7 +76,7 @@ pub(super) fn check_names(target: &Target) -> Result<()> {
     if level == Level::Account {
         return Ok(());
     }
-    // Only the service itself creates the container $logs.
+    // Only the service creates the container $logs.
     if !protocol::is_container(container) || container == "$logs" {
         if !protocol::CONTAINER_NAME.contains(&container.len()) {
             return Err(OUT_OF_RANGE_INPUT.because("a container's name has 3 to 63 characters"));

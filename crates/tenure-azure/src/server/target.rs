@@ -1,11 +1,11 @@
-//! The URLs of requests: account, container, blob and query.
+//! The URL of a request: account, container, blob and query.
 
 use percent_encoding::percent_decode_str;
 
 use super::error::{INVALID_QUERY_PARAMETER_VALUE, INVALID_URI, Result};
 use super::names::check_names;
 
-/// The resource of a request. Names that are not in the path are empty.
+/// The resource of a request. A name that is not in the path is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Target {
     pub(super) account: String,
@@ -16,17 +16,17 @@ pub(super) struct Target {
 /// The kind of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
-    /// All containers of the account.
+    /// The account with all its containers.
     Account,
     Container,
     Blob,
 }
 
-/// The names, in lower case, and the values of a query, both decoded. A `+` stays a `+`.
+/// The names, in lower case, and the values of a query, both decoded. A `+` is not decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query(Vec<(String, String)>);
 
-/// The first part of a path: the name of the account, as it is on the wire.
+/// Returns the first part of a path, which is the name of the account as sent.
 pub(super) fn account_of(path: &str) -> &str {
     let path = path.strip_prefix('/').unwrap_or(path);
     path.split_once('/').map_or(path, |(account, _)| account)
@@ -41,10 +41,10 @@ impl Target {
         }
     }
 
-    /// The resource of a path.
+    /// Parses the resource of a path.
     pub(super) fn of_path(path: &str) -> Result<Self> {
         let path = path.strip_prefix('/').unwrap_or(path);
-        // Split before it is decoded: an encoded slash belongs to a name.
+        // The path is split before it is decoded, because an encoded slash is part of a name.
         let mut parts = path.splitn(3, '/');
         let mut part = || parts.next().unwrap_or_default();
         let (account, container, blob) = (part(), part(), part());
@@ -61,7 +61,7 @@ impl Target {
         }
     }
 
-    /// The container of this resource.
+    /// Returns the container of this resource.
     pub(super) fn of_container(&self) -> Self {
         Self::new(&self.account, &self.container, "")
     }
@@ -77,23 +77,24 @@ impl Query {
         Ok(Self(pairs.collect::<Result<_>>()?))
     }
 
-    /// The first value of the parameter; empty if it has none.
+    /// Returns the first value of the parameter, which may be empty.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.pairs()
             .find(|(known, _)| *known == name)
             .map(|(_, value)| value)
     }
 
-    /// The first value of the parameter; empty if it has none or is absent.
+    /// Returns the first value of the parameter. It is empty if the parameter is absent.
     pub(super) fn text(&self, name: &str) -> &str {
         self.get(name).unwrap_or_default()
     }
 
-    /// Refuses duplicate parameters: it is unclear which one counts, and which one was signed.
+    /// Refuses duplicate parameters, because the value that counts and the value that was signed
+    /// are ambiguous.
     pub(super) fn check_unique(&self) -> Result<()> {
         for (at, (name, _)) in self.0.iter().enumerate() {
             if self.0[..at].iter().any(|(earlier, _)| earlier == name) {
-                // Without the value, which may be a signature.
+                // The error omits the value, which may be a signature.
                 let reason = "the query has it twice";
                 return Err(INVALID_QUERY_PARAMETER_VALUE.of_parameter(name, "", reason));
             }
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_may_have_any_order_empty_values_and_no_repetition() {
+    fn queries_may_have_any_order_and_empty_values_but_no_duplicates() {
         let query = Query::parse(Some("comp=lease&ResType=container&include=&x")).unwrap();
         assert_eq!(query.get("restype"), Some("container"));
         assert_eq!(query.get("include"), Some(""));

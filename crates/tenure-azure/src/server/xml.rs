@@ -8,7 +8,7 @@ use axum::http::{HeaderValue, Response, StatusCode};
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 
-/// A document that is being written, in memory, so that no write fails.
+/// A document that is written to memory, so no write fails.
 pub(super) struct Xml(Writer<Vec<u8>>);
 
 impl Xml {
@@ -19,7 +19,7 @@ impl Xml {
         Self(writer)
     }
 
-    /// Writes an element with other elements in it.
+    /// Writes an element that contains other elements.
     pub(super) fn element(&mut self, name: &str, content: impl FnOnce(&mut Self)) {
         self.element_with(name, &[], content);
     }
@@ -36,12 +36,12 @@ impl Xml {
         let _ = self.0.write_event(Event::End(BytesEnd::new(name)));
     }
 
-    /// Writes an element with text in it.
+    /// Writes an element that contains text.
     pub(super) fn text(&mut self, name: &str, text: &str) {
         self.element(name, |xml| xml.write(text));
     }
 
-    /// Writes an element with a name in it, which may have characters that XML does not allow.
+    /// Writes an element that contains a name, which may have characters that XML does not allow.
     pub(super) fn name(&mut self, name: &str, text: &str) {
         let can_be = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
         if text.chars().all(can_be) {

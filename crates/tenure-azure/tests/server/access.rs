@@ -54,7 +54,7 @@ async fn an_unknown_account_is_refused_like_a_wrong_signature() {
         let text = answer.text();
         let (code, _) = text.split_once("RequestId").unwrap();
         texts.push(code.to_owned());
-        // Also for a wrong path the refusal tells nothing else.
+        // The refusal is the same for an invalid path.
         who.get("/NOT?comp=list", &[])
             .await
             .assert_refused(403, "AuthenticationFailed");
@@ -92,7 +92,7 @@ async fn both_keys_of_an_account_are_valid_and_those_of_another_are_not() {
         };
         az.get("/?comp=list", &[]).await.assert(status);
     }
-    // An account does not see the containers of another.
+    // An account does not see the containers of another account.
     let one = Az {
         account: "one".into(),
         key: FIRST.into(),
@@ -119,7 +119,7 @@ async fn a_request_that_was_signed_long_ago_or_altered_is_refused() {
             .await
             .assert_refused(403, "AuthenticationFailed");
     }
-    // Signed for another path.
+    // This signature is for another path.
     let url = format!("{}/{ACCOUNT}/aaa?restype=container", az.origin);
     let answer = az.put("/aaa?restype=container", &[]).await;
     answer.assert(201);
@@ -187,7 +187,7 @@ async fn over_the_limit_of_connections_only_a_renewal_is_served() {
         ("x-ms-proposed-lease-id", &holder),
     ];
     az.put("/leases/b?comp=lease", &acquire).await.assert(201);
-    // The connection of the first client stays, and this one is over the limit.
+    // The connection of the first client remains, and this client is over the limit.
     let late = Az {
         http: reqwest::Client::builder().http1_only().build().unwrap(),
         ..az.clone()

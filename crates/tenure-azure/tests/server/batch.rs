@@ -1,4 +1,4 @@
-//! Many deletions in one request.
+//! Batches: many deletions in one request.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use reqwest::Method;
 use crate::client::{ACCOUNT, Answer, Az, in_memory};
 use crate::common::id;
 
-/// A part of a batch: a request with its own signature.
+/// Returns a part of a batch, which is a request with its own signature.
 fn part(az: &Az, method: &Method, target: &str, headers: &[(&str, &str)]) -> String {
     let date = Utc::now().format("%a, %d %b %Y %H:%M:%S GMT").to_string();
     let mut all = BTreeMap::from([
@@ -37,7 +37,7 @@ async fn batch(az: &Az, target: &str, parts: &[String]) -> Answer {
     az.send(Method::POST, target, &kind, body.as_bytes()).await
 }
 
-/// The statuses and codes of the parts of a response, in the order of their ids.
+/// Returns the statuses and codes of the parts of a response, in the order of their ids.
 fn outcomes(answer: &Answer) -> Vec<(u16, String)> {
     let kind = answer.assert(202).header("content-type");
     let boundary = kind.strip_prefix("multipart/mixed; boundary=").unwrap();

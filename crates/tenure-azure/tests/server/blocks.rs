@@ -1,4 +1,4 @@
-//! Blobs that clients put in blocks.
+//! Blobs that clients upload in blocks.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn put_block(az: &Az, block: &str, headers: &[(&str, &str)], body: &[u8]) 
     az.send(Method::PUT, &target, headers, body).await
 }
 
-/// Makes the blob of these blocks, each with the place to take it from.
+/// Creates the blob from these blocks. Each entry contains the source and the id of a block.
 async fn commit(az: &Az, headers: &[(&str, &str)], blocks: &[(&str, &str)]) -> Answer {
     let entry = |(source, block): &(&str, &str)| format!("<{source}>{block}</{source}>");
     let entries: String = blocks.iter().map(entry).collect();
@@ -74,12 +74,12 @@ async fn a_blob_is_made_of_blocks_in_the_order_of_the_list() {
         (blob.header("content-type"), blob.header("x-ms-meta-a")),
         ("text/x", "b")
     );
-    // The same list again, as from a client that lost the response.
+    // This is the same list again, as from a client that did not receive the response.
     commit(&az, &headers, &[("Latest", "AAAB"), ("Latest", "AAAA")])
         .await
         .assert(201);
     assert_eq!(az.get(BLOB, &[]).await.text(), "two three");
-    // Only some of the old blocks, one of them twice, and a new one.
+    // The list contains only some of the old blocks, one of them twice, and a new block.
     put_block(&az, "AAAC", &[], b"!").await.assert(201);
     let blocks = [
         ("Committed", "AAAA"),
@@ -90,7 +90,7 @@ async fn a_blob_is_made_of_blocks_in_the_order_of_the_list() {
     let blob = az.get(BLOB, &[]).await;
     assert_eq!(blob.text(), "threethree!");
     assert_eq!(blob.header("content-type"), "application/octet-stream");
-    // Blocks that were not in the list are dropped.
+    // Blocks that were not in the list were dropped.
     let gone = commit(&az, &[], &[("Latest", "AAAB")]).await;
     gone.assert_refused(400, "InvalidBlockList");
     assert_eq!(az.get(BLOB, &[]).await.text(), "threethree!");
@@ -128,7 +128,7 @@ async fn blocks_are_listed_as_committed_and_uncommitted() {
         answer.header("etag"),
         az.head(BLOB, &[]).await.header("etag")
     );
-    // A blob that is put as a whole has no blocks, and drops the uncommitted ones.
+    // "Put Blob" creates a blob without blocks, and drops the uncommitted blocks.
     az.put_block(BLOB, &[], b"whole").await.assert(201);
     assert!(!list("all").await.contains("<Name>"));
 }
@@ -146,7 +146,7 @@ async fn blocks_and_block_lists_need_the_lease_like_other_writes() {
     assert_eq!(put_block(&az, "AAAA", &[own], b"1").await.outcome(), absent);
     assert_eq!(commit(&az, &[own], &[]).await.outcome(), absent);
     az.put_block(BLOB, &[], b"0").await.assert(201);
-    // A block that came before the lease is not written by it.
+    // The client puts a block, and then acquires the lease. The acquire does not write the block.
     put_block(&az, "AAAA", &[], b"1").await.assert(201);
     let acquire = [
         ("x-ms-lease-duration", "60"),
@@ -171,7 +171,8 @@ async fn blocks_and_block_lists_need_the_lease_like_other_writes() {
         (&*blob.text(), blob.header("x-ms-lease-state")),
         ("3", "leased")
     );
-    // Blocks change nothing, so the last holder can use a broken lease until the blob changes.
+    // Blocks do not change the blob, so the last holder can use a broken lease until the blob
+    // changes.
     lease(&az, "break", &[("x-ms-lease-break-period", "0")]).await;
     put_block(&az, "AAAA", &[], b"4").await.assert(201);
     let state = async || {
@@ -181,7 +182,7 @@ async fn blocks_and_block_lists_need_the_lease_like_other_writes() {
             .to_owned()
     };
     assert_eq!(state().await, "broken");
-    // A refused list does not change it either.
+    // A refused list does not change the blob either.
     let unknown = commit(&az, &[], &[("Latest", "AAAZ")]).await;
     unknown.assert_refused(400, "InvalidBlockList");
     assert_eq!(state().await, "broken");
@@ -258,12 +259,12 @@ async fn uncommitted_blocks_are_accepted_up_to_their_limits() {
     assert_eq!(put("AAAA", 2049).await.outcome(), too_large);
     put("AAAA", 2048).await.assert(201);
     put("AAAB", 2048).await.assert(201);
-    // Uncommitted blocks may have twice the size of a blob. Half of that is committed.
+    // Uncommitted blocks may have twice the size of a blob. Half of the blocks are committed.
     assert_eq!(put("AAAC", 1).await.outcome(), too_large);
     put("AAAB", 2048).await.assert(201);
     let both = commit(&az, &[], &[("Latest", "AAAA"), ("Latest", "AAAB")]).await;
     assert_eq!(both.outcome(), too_large);
-    // The blocks of all blobs have a limit, too, until some of them are committed.
+    // The blocks of all blobs also have a limit, until some of them are committed.
     let put_other = async |name: &str| {
         let target = format!("/con/{name}?comp=block&blockid=AAAA");
         az.send(Method::PUT, &target, &[], &[0; 2048]).await

@@ -51,7 +51,7 @@ async fn a_lease_acquired_through_one_protocol_is_held_for_both() {
         let post = async |verb: &str, body| {
             answer(api.http.post(url(verb)).json(&body).send().await.unwrap()).await
         };
-        // Through the Azure protocol first.
+        // The first holder acquires the lease through the Azure protocol.
         let granted = acquire(&az, target, 1).await;
         let epoch: u64 = granted.assert(201).header("tenure-epoch").parse().unwrap();
         let refused = post("/acquire", minute(2)).await;
@@ -66,7 +66,7 @@ async fn a_lease_acquired_through_one_protocol_is_held_for_both() {
         let renewed = post("/renew", json!({"lease_id": id(1)})).await;
         assert_eq!(renewed.0, 200, "{}", renewed.1);
         with_id(&az, target, "release", 1).await.assert(200);
-        // Then through the native API.
+        // The second holder acquires the lease through the native API.
         assert_eq!(post("/acquire", minute(3)).await.0, 200);
         acquire(&az, target, 4)
             .await
@@ -80,7 +80,7 @@ async fn a_lease_acquired_through_one_protocol_is_held_for_both() {
         assert_eq!(first["reason"], "client request id my-end");
         assert_eq!(first["end"], "released");
     }
-    // A blob with a native holder is not written.
+    // A blob with a native holder can't be written without its lease id.
     az.put_block("/leases/leader", &[], b"x")
         .await
         .assert_refused(412, "LeaseIdMissing");

@@ -1,5 +1,5 @@
-//! Every cell of the state tables of Azure Blob leases, over HTTP. The cells on expired leases
-//! share one wait for leases that really expire.
+//! Every cell of the state tables of Azure Blob leases, over HTTP. The cells for expired leases
+//! share one wait until the leases expire.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const STATES: [&str; 6] = [
 struct Thing {
     az: Az,
     on: On,
-    /// Its path.
+    /// The path of the resource.
     path: String,
 }
 
@@ -167,8 +167,7 @@ const OK: (u16, &str) = (200, "");
 const CREATED: (u16, &str) = (201, "");
 const ACCEPTED: (u16, &str) = (202, "");
 
-/// For each state of [`STATES`]: the result of the operation, and the state afterwards, if it
-/// changes.
+/// The result of an operation for each state of [`STATES`], and the following state if it changes.
 type Row = (&'static str, [((u16, &'static str), &'static str); 6]);
 
 const LEASE_TABLE: [Row; 13] = [
@@ -324,7 +323,7 @@ fn shown(state: &'static str) -> &'static str {
     }
 }
 
-/// Waits until the lease has expired, and no longer.
+/// Waits until the lease has expired.
 async fn expired(thing: &Thing) {
     tokio::time::sleep(Duration::from_secs(15)).await;
     let patience = tokio::time::Instant::now() + Duration::from_secs(15);
@@ -419,7 +418,7 @@ async fn every_access_does_in_every_state_what_azure_documents() {
                 cells.spawn(async move {
                     let thing = prepared(az, on, number, state).await;
                     let answer = thing.do_use(what, given).await;
-                    // The lease of a container protects it only from deletion.
+                    // The lease of a container protects the container only from deletion.
                     let reads = what == "read" || (on == On::Container && what == "metadata");
                     let held = matches!(state, "fixed" | "infinite" | "breaking");
                     let expected = match given {

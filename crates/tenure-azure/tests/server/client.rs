@@ -1,4 +1,4 @@
-//! A client that signs like the SDKs, and returns everything of a response.
+//! A client that signs requests like the SDKs, and returns complete responses.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub const KEY: &str =
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
-    /// `x-ms-error-code`, or nothing.
+    /// The header `x-ms-error-code`; empty if it is absent.
     pub code: String,
     pub headers: BTreeMap<String, String>,
     pub body: Vec<u8>,
@@ -39,7 +39,7 @@ pub fn development() -> AzureConfig {
     AzureConfig::new(vec![ServedAccount::development()])
 }
 
-/// A store with the protocol, and a client of both protocols.
+/// Starts a store with the protocol. Returns it with a client of both protocols.
 pub fn start(config: StoreConfig, azure: AzureConfig) -> (Running, Az) {
     let store = Store::open(config).expect("a store");
     let azure = Azure::open(&store, azure).expect("the protocol");
@@ -81,7 +81,7 @@ impl Az {
         self.send(Method::PUT, target, &headers, body).await
     }
 
-    /// Sends a signed request for `/{account}{target}`.
+    /// Sends a signed request to `/{account}{target}`.
     pub async fn send(
         &self,
         method: Method,
@@ -121,7 +121,7 @@ impl Az {
         }
     }
 
-    /// The header `Authorization` of such a request.
+    /// Returns the header `Authorization` of a request.
     pub fn signature(
         &self,
         method: &Method,

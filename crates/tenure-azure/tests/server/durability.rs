@@ -1,4 +1,4 @@
-//! Blobs after a restart, and damage.
+//! Blobs after a restart, and damaged blobs.
 
 use std::fs;
 use std::path::Path;
@@ -73,7 +73,7 @@ async fn containers_blobs_and_their_leases_survive_a_restart() {
         .assert_refused(404, "BlobNotFound");
     let container = az.get("/leases?restype=container", &[]).await;
     assert_eq!(container.header("x-ms-meta-of"), "c");
-    // ETags continue.
+    // ETags remain different after the restart.
     let lease = id(1);
     let put = az
         .put_block("/leases/a%2Fb", &[("x-ms-lease-id", &lease)], b"body")
@@ -134,12 +134,12 @@ async fn a_document_that_is_not_a_blob_is_refused() {
     assert_damaged(folder.path(), "acct/leases/x");
 }
 
-/// A copy of the directory, as after a kill of the store.
+/// Returns a copy of the directory, in the state that a killed store leaves.
 fn as_killed(folder: &Path) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
-        // SQLite creates its index of the log again.
+        // SQLite creates the index of its log again.
         if !entry.file_name().to_string_lossy().ends_with("-shm") {
             fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
         }
@@ -159,7 +159,7 @@ async fn a_damaged_log_is_refused_and_a_torn_end_is_not() {
     let (_running, az) = start(StoreConfig::embedded(whole.path()), development());
     az.get("/leases/last", &[]).await.assert(200);
 
-    // A torn change was never acknowledged.
+    // A torn change was not acknowledged.
     let torn = as_killed(folder.path());
     let bytes = fs::read(log(&torn)).unwrap();
     fs::write(log(&torn), &bytes[..bytes.len() - 100]).unwrap();
@@ -175,7 +175,7 @@ async fn a_damaged_log_is_refused_and_a_torn_end_is_not() {
     bytes[middle] ^= 1;
     fs::write(log(&damaged), &bytes).unwrap();
     assert_damaged(damaged.path(), "leases.db-wal");
-    assert_eq!(fs::read(log(&damaged)).unwrap(), bytes, "it is left alone");
+    assert_eq!(fs::read(log(&damaged)).unwrap(), bytes, "it is unchanged");
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn a_lost_log_or_database_is_detected() {
     };
     assert_damaged(lose("leases.db-wal").path(), "leases.db-wal");
     assert_damaged(lose("leases.db").path(), "leases.db");
-    // Also after the log was moved into the database.
+    // This applies after the log was copied to the database, too.
     let database = folder.path().join("leases.db");
     let before = fs::metadata(&database).unwrap().len();
     for number in 0..17 {
@@ -233,7 +233,7 @@ async fn blobs_are_accepted_up_to_their_limits() {
         az.put_block("/leases/c", &[], &[0; 4096]).await.outcome(),
         too_large
     );
-    // A replacement counts once, and a deletion frees its bytes.
+    // A replacement counts only once, and a deletion frees its bytes.
     az.put_block("/leases/a", &[], &[1; 4096]).await.assert(201);
     az.delete("/leases/b", &[]).await.assert(202);
     az.put_block("/leases/c", &[], &[0; 3072]).await.assert(201);
@@ -245,7 +245,7 @@ async fn blobs_are_accepted_up_to_their_limits() {
             .status
             == 413;
     }
-    assert!(refused, "names cost room, too");
+    assert!(refused, "names count towards the limit, too");
 }
 
 #[tokio::test]

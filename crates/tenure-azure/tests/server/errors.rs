@@ -1,4 +1,4 @@
-//! Every error is one of Azure's, in XML.
+//! Errors: each has a code of Azure and an XML body.
 
 use reqwest::Method;
 
@@ -29,7 +29,7 @@ async fn an_error_has_a_status_a_code_a_request_id_and_xml() {
         "{text}"
     );
     assert!(text.ends_with("</Message></Error>"));
-    // A HEAD has only the header, and so has a response 304.
+    // The response to a HEAD has only the header, and so has a response 304.
     let head = az.head("/none/x", &[("x-ms-version", "2099-01-01")]).await;
     head.assert_refused(404, "ContainerNotFound");
     assert!(head.body.is_empty());

@@ -1,5 +1,5 @@
-//! Garbage at every operation: the response has a code of the service and the reason, and never
-//! blames the store, because clients would retry then.
+//! Invalid input for every operation. The response contains a code of the service and a reason. It
+//! never has a status of 500 or more, because clients would repeat the request.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -61,7 +61,7 @@ const OPERATIONS: &[(&str, &str, &[&str])] = &[
         "?comp=batch",
         &["content-type: multipart/mixed; boundary=b"],
     ),
-    // None of the store's.
+    // The store does not support these operations.
     ("PUT", "/con/b?comp=page", &[]),
     ("PUT", "?restype=service&comp=properties", &[]),
     ("PUT", "/con?restype=container&comp=acl", &[]),
@@ -116,7 +116,7 @@ const VALUES: &[&[u8]] = &[
     b"\xff\xfe",
     b"SharedKey devstoreaccount1:AAAA",
     b"Bearer a.b.c",
-    // A duplicate header.
+    // This value adds a duplicate header.
     b"15\r\n+: 16",
 ];
 
@@ -204,7 +204,7 @@ fn request(method: &str, target: &str, headers: &[&[u8]], body: &str) -> Vec<u8>
     bytes
 }
 
-/// The response has the form of the service, and a refusal has a reason.
+/// Checks that the response has the form of the service, and that a refusal contains a reason.
 #[track_caller]
 fn check(request: &[u8], answer: &Raw) {
     let Raw { status, head, body } = answer;
@@ -251,7 +251,7 @@ fn check(request: &[u8], answer: &Raw) {
 #[tokio::test]
 async fn garbage_at_every_operation_is_refused_with_a_code_of_the_service() {
     let config = AzureConfig {
-        // The error is only looked for after authentication.
+        // No authentication, so that requests reach the checks that follow it.
         unguarded: true,
         ..development()
     };
@@ -308,7 +308,7 @@ async fn garbage_at_every_operation_is_refused_with_a_code_of_the_service() {
 }
 
 #[tokio::test]
-async fn other_forms_of_a_request_get_a_response_too() {
+async fn unusual_forms_of_a_request_get_a_response() {
     let config = AzureConfig {
         unguarded: true,
         ..development()
@@ -318,7 +318,8 @@ async fn other_forms_of_a_request_get_a_response_too() {
     let host = "host: localhost\r\nconnection: close\r\n\r\n";
     let put = "host: localhost\r\nx-ms-blob-type: BlockBlob\r\nconnection: close\r\n";
     for (text, status) in [
-        // HTTP/1.0, which needs no Host; 1.1 without one; an absolute target; two hosts; codings.
+        // HTTP/1.0, which needs no Host; 1.1 without one; an absolute target; two hosts; transfer
+        // codings.
         (
             "GET /devstoreaccount1?comp=list HTTP/1.0\r\n\r\n".to_owned(),
             200,
@@ -347,7 +348,7 @@ async fn other_forms_of_a_request_get_a_response_too() {
             400,
         ),
         (format!("OPTIONS * HTTP/1.1\r\n{host}"), 405),
-        // A body of unknown length, and one over the limit.
+        // A body of unknown length, and a body over the limit.
         (
             format!(
                 "PUT /devstoreaccount1/con/b HTTP/1.1\r\n{put}transfer-encoding: chunked\r\n\r\nzz\r\n"
@@ -369,7 +370,7 @@ async fn other_forms_of_a_request_get_a_response_too() {
         );
         check(text.as_bytes(), &answer);
     }
-    // Of two headers neither counts.
+    // If a header is duplicate, neither of the two counts.
     let twice = format!(
         "PUT /devstoreaccount1/con/b?comp=lease HTTP/1.1\r\nhost: localhost\r\n{ID}\r\n{}\r\nx-ms-lease-action: renew\r\n\
          content-length: 0\r\nconnection: close\r\n\r\n",
@@ -379,7 +380,7 @@ async fn other_forms_of_a_request_get_a_response_too() {
     check(twice.as_bytes(), &answer);
     assert_eq!(answer.status, 400, "{}", answer.body);
     assert!(answer.body.contains("twice"), "{}", answer.body);
-    // Native paths keep native errors.
+    // Native paths have native errors.
     let native = exchange(origin, b"GET /v1/nothing HTTP/1.0\r\n\r\n").await;
     assert!(
         native.head.contains("application/problem+json"),

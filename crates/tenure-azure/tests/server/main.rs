@@ -1,6 +1,6 @@
 //! The Azure Blob lease protocol, over HTTP.
 
-#![allow(unreachable_pub)] // They are modules of a test.
+#![allow(unreachable_pub)] // The modules belong to a test.
 
 #[path = "../../../tenure-server/tests/common/mod.rs"]
 mod common;

@@ -1,10 +1,10 @@
-//! Requests that need care: heads, names and hashes.
+//! Special requests: HEAD requests, names and hashes.
 
 use crate::client::in_memory;
 use crate::common::id;
 
 #[tokio::test]
-async fn a_request_that_only_looks_like_a_renewal_renews_nothing() {
+async fn a_request_with_only_the_header_of_a_renewal_renews_nothing() {
     let (_running, az) = in_memory();
     az.put("/con?restype=container", &[]).await.assert(201);
     az.put_block("/con/b", &[], b"").await.assert(201);
@@ -49,7 +49,7 @@ async fn names_with_slashes_escapes_and_plus_signs_stay_different() {
             ("x-ms-lease-duration", "60"),
             ("x-ms-proposed-lease-id", &*lease),
         ];
-        // Each has its own lease.
+        // Each name has its own lease.
         az.put(&format!("/con/{name}?comp=lease"), &acquire)
             .await
             .assert(201);
@@ -60,7 +60,7 @@ async fn names_with_slashes_escapes_and_plus_signs_stay_different() {
             number
         );
     }
-    // An encoded slash is a slash.
+    // An encoded slash is the same as a slash.
     assert_eq!(az.get("/con/a%2Fb", &[]).await.body, [0]);
 }
 
@@ -93,7 +93,7 @@ async fn a_head_over_the_limit_is_refused_in_the_form_of_its_protocol() {
 
 #[tokio::test]
 async fn a_body_that_does_not_match_its_hash_is_not_written() {
-    // Of "body", of "other", and of nothing.
+    // The hashes of "body", of "other", and of an empty body.
     const BODY: &str = "hBotaJrYa9FhFEdFPCLG/A==";
     const OTHER: &str = "eV8yArF8trw9S3cdjGyerw==";
     const EMPTY: &str = "1B2M2Y8AsgTpgAmY7PhCfg==";

@@ -9,7 +9,7 @@ use crate::common::{Running, id};
 const BLOB: &str = "/con/b";
 const LEASE: &str = "/con/b?comp=lease";
 
-/// A store with a blob.
+/// Starts a store with a blob.
 async fn with_blob(body: &[u8]) -> (Running, Az) {
     let (running, az) = in_memory();
     az.put("/con?restype=container", &[]).await.assert(201);
@@ -46,7 +46,7 @@ async fn the_holder_may_write_a_blob_that_must_be_new() {
     assert_eq!(az.get(BLOB, &[]).await.body, b"0");
     create(Some(1)).await.assert(201);
     assert_eq!(az.get(BLOB, &[]).await.body, b"1");
-    // Also while the lease is breaking, but not when it is broken.
+    // The holder may also write while the lease is breaking, but not when it is broken.
     let break_in = async |period| {
         let headers = [
             ("x-ms-lease-action", "break"),
@@ -162,7 +162,7 @@ async fn the_refusal_of_a_range_names_the_size() {
 
 #[tokio::test]
 async fn the_hash_of_a_range_is_returned_on_request() {
-    // Of "body", and of "od".
+    // The hashes of "body" and of "od".
     const WHOLE: &str = "hBotaJrYa9FhFEdFPCLG/A==";
     const PART: &str = "r8foqY91dV5RPZ1erYiOHQ==";
     let (_running, az) = with_blob(b"").await;
@@ -244,7 +244,7 @@ async fn a_refusal_names_the_parameter_or_the_reason() {
     };
     let told = detail(&unsigned);
     assert!(told.contains("signature") && !told.contains(&right) && !told.contains("SharedKey "));
-    // The same as for an unknown account.
+    // The response is the same for an unknown account.
     az.account = "nobody".into();
     assert_eq!(detail(&az.get(BLOB, &[]).await), told);
 }

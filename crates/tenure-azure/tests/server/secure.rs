@@ -21,7 +21,7 @@ fn sign(text: &str) -> String {
     BASE64_STANDARD.encode(hmac::sign(&key, text.as_bytes()))
 }
 
-/// A signed query with these parameters.
+/// Returns a signed query with these parameters.
 fn query(pairs: &[(&str, &str)], text: &str) -> String {
     let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let pairs = pairs.iter().chain([&("sig", "")]).map(|(name, value)| {
@@ -35,7 +35,7 @@ fn query(pairs: &[(&str, &str)], text: &str) -> String {
     pairs.collect::<Vec<_>>().join("&")
 }
 
-/// An account SAS for everything, until the year 2100.
+/// Returns an account SAS with all permissions, which is valid until the year 2100.
 fn account_sas(addresses: &str, protocols: &str) -> String {
     let pairs = [
         ("sp", "rwdlc"),
@@ -84,10 +84,10 @@ async fn a_signature_for_certain_addresses_is_valid_only_there() {
         let (status, code) = list(account_sas(addresses, "")).await;
         assert_eq!((status, &*code), expected, "{addresses}");
     }
-    // In another spelling it is refused, and never ignored.
+    // A parameter in another spelling is refused, and never ignored.
     let hidden = account_sas("10.0.0.1", "").replace("sip=", "%73ip=");
     assert_eq!(list(hidden).await.1, ELSEWHERE.1);
-    // The address of a proxy is not that of the client.
+    // Behind a proxy, the address is that of the proxy and not of the client.
     let config = AzureConfig {
         behind_tls: true,
         ..development()
@@ -158,7 +158,7 @@ async fn over_tls_bearer_tokens_and_https_only_signatures_are_valid() {
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let path = folder.path().join("both.pem");
-    // Both may be in one file.
+    // The certificate and the key may be in one file.
     fs::write(&path, made.cert.pem() + &made.signing_key.serialize_pem()).unwrap();
     let tls = Tls::open(&path, &path).unwrap();
     let config = AzureConfig {
@@ -172,7 +172,7 @@ async fn over_tls_bearer_tokens_and_https_only_signatures_are_valid() {
         let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
         server.with_protocol(azure)
     };
-    // It needs TLS and is not served without.
+    // The protocol needs TLS here, so the server does not start without it.
     let bare = timeout(SOON, open().serve(std::future::pending())).await;
     assert!(matches!(bare, Ok(Err(ServeError::Io(_)))), "{bare:?}");
 
@@ -197,7 +197,7 @@ async fn over_tls_bearer_tokens_and_https_only_signatures_are_valid() {
     };
     let (status, text) = with(&token).await;
     assert_eq!(status, 200);
-    // The URL of the account in the response works.
+    // The URL of the account in the response is usable.
     assert!(
         text.contains(&format!("ServiceEndpoint=\"{origin}/{ACCOUNT}/\"")),
         "{text}"

@@ -1,4 +1,5 @@
-//! Changes of an access file: under a lock, checked before they are written, and written as a whole.
+//! Changes of an access file: under a lock, checked before they are written, and written as a
+//! whole.
 //!
 //! Comments and the order of the file stay as they are.
 
@@ -15,7 +16,7 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, val
 
 use crate::exit;
 
-/// Where commands look for the access file by default.
+/// The default path of the access file.
 pub(crate) const DEFAULT_PATH: &str = "/etc/tenure/access.toml";
 
 /// The beginning of a new access file.
@@ -42,8 +43,8 @@ pub(crate) struct GrantText {
 pub(crate) struct AccessFileEdit {
     path: PathBuf,
     document: DocumentMut,
-    /// The directory is locked until this is dropped, so that two commands change the file one after
-    /// the other. The file itself is replaced, so a lock on it would not last.
+    /// The directory is locked until this is dropped, so that two commands change the file one
+    /// after the other. The file itself is replaced, so a lock on it would not last.
     _lock: File,
 }
 

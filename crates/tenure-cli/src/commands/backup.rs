@@ -11,9 +11,9 @@ use crate::output::{self, or_dash};
 
 /// Copy a store's leases to a file, also while the store runs
 ///
-/// The copy has every change that was acknowledged before the backup began. It is checked like the
-/// data of a starting store, and gets its name when it is complete and on disk. Only its owner may
-/// read it: it has lease ids, which allow to take leases over.
+/// The copy contains every change that was acknowledged before the backup began. It is checked like
+/// the data of a starting store, and gets its name when it is complete and on disk. Only its owner
+/// may read it, because it contains lease ids, with which anyone can take leases over.
 #[derive(Debug, Args)]
 pub(crate) struct Backup {
     /// File for the copy, outside of the data directory
@@ -53,7 +53,7 @@ impl Backup {
         }
         let file = self.file.display();
         output::line(format_args!("{file}: {}", summary(&contents)))?;
-        output::line("it has lease ids, which allow to take leases over: keep it secret")?;
+        output::line("it contains lease ids, which give control of leases: keep it secret")?;
         Ok(())
     }
 }

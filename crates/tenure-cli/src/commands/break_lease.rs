@@ -12,8 +12,8 @@ use crate::store;
 
 /// End a term: the lease goes to the next candidate
 ///
-/// The holder learns of it with its next renewal, stops, and releases the lease. Without "--period"
-/// no other candidate leads before the holder has stopped, even if it cannot be reached.
+/// The holder learns of the break with its next renewal, stops, and releases the lease. Without
+/// "--period" no other candidate leads before the holder has stopped, even if it cannot be reached.
 #[derive(Debug, Args)]
 pub(crate) struct Break {
     #[command(flatten)]

@@ -1,4 +1,5 @@
-//! `tenure doctor`: checks what leadership depends on at this machine.
+//! `tenure doctor`: checks the clock, the store and the timings that leadership on this machine
+//! depends on.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -37,13 +38,14 @@ pub(crate) struct Doctor {
     json: bool,
 }
 
-/// How many round trips are measured, after one that connects.
+/// The number of measured round trips, after the first one, which connects.
 const PINGS: usize = 10;
 
-/// How many attempts of a renewal should fit between the renew interval and the renew deadline.
+/// The number of attempts of a renewal that should fit between the renew interval and the renew
+/// deadline.
 const ATTEMPTS: u32 = 4;
 
-/// With a shorter lease duration a pause of the scheduler or of a disk may cost a term.
+/// With a shorter lease duration, a pause of the scheduler or of a disk may end a term.
 const SHORT_LEASE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Serialize)]

@@ -15,8 +15,8 @@ use crate::store;
 /// End a term: the lease goes to a candidate of your choice
 ///
 /// The holder stops and releases the lease as after a break, within the given time at most. After
-/// that only the chosen candidate is granted the lease, for as long again; then every candidate may
-/// be.
+/// that, the store grants the lease only to the chosen candidate, for the same time again, and then
+/// to any candidate.
 #[derive(Debug, Args)]
 pub(crate) struct Handover {
     #[command(flatten)]

@@ -55,8 +55,8 @@ pub(crate) fn print(line: impl Display) {
 fn filter() -> anyhow::Result<EnvFilter> {
     let text = std::env::var_os(LEVELS).unwrap_or_default();
     let text = text.to_string_lossy();
-    // The filter takes a word that is not a level for the name of a module and turns all others
-    // off.
+    // The filter interprets a word that is not a level as the name of a module, and disables all
+    // other modules.
     let is_word = text.chars().all(char::is_alphanumeric) && !text.starts_with("tenure");
     match text.parse::<EnvFilter>() {
         _ if text.is_empty() => Ok(EnvFilter::new("info")),

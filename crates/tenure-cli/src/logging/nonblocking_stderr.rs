@@ -2,7 +2,7 @@
 //!
 //! The process that reads stderr may not read it: a pipe fills, a terminal is stopped. So lines go
 //! to a buffer, and a thread writes the buffer to stderr. Lines that do not fit into the buffer are
-//! dropped and counted, and a warning with their number follows when the reader reads again.
+//! dropped and counted, and a warning reports their number when the reader continues.
 
 use std::io::{self, Write};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

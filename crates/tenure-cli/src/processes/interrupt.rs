@@ -1,4 +1,4 @@
-//! Ctrl-C and other signals that ask a command to end which has started processes.
+//! Ctrl-C and other signals that end a command with child processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -12,10 +12,10 @@ use crate::{exit, logging, runtime};
 /// The effect of a second signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SecondSignal {
-    /// It ends this process at once, and the kernel ends the others.
+    /// The signal ends this process at once, and the kernel ends the other processes.
     Ends,
-    /// None: the other processes are being killed, which takes no time, and the kernel would miss
-    /// some.
+    /// The signal has no effect. This process is killing the others, which is quick. If it ended
+    /// before, the kernel would not kill all of them.
     Ignored,
 }
 

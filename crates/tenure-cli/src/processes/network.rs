@@ -114,7 +114,7 @@ impl Network {
         }
     }
 
-    /// How much was sent over all links so far. All messages count as messages of elections.
+    /// Returns the traffic of all links so far. All messages count as messages of elections.
     pub(crate) fn traffic(&self) -> Traffic {
         let all = self.proxies.values().map(Proxy::carried);
         all.fold(Traffic::default(), |sum, it| {

@@ -67,8 +67,8 @@ fn is_alive(process: Pid) -> bool {
 }
 
 /// Kills and collects these processes and all other descendants of this one, and returns their
-/// number. A killed process may have started another one just before, which is an orphan then, so
-/// this repeats until none is left.
+/// number. A process may start another one just before it is killed, and that one is then an
+/// orphan. So this repeats until none is left.
 pub(crate) fn kill_all(mut own: Vec<Process>) -> usize {
     let mut killed = BTreeSet::new();
     loop {

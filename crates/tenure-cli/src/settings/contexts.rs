@@ -19,7 +19,8 @@ use super::flags::StoreArgs;
 pub(crate) struct ClientArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Context of ~/.config/tenure/config.toml: a store with its credential [default: its "current"]
+    /// Context of ~/.config/tenure/config.toml: a store with its credential [default: its
+    /// "current"]
     #[arg(
         long,
         value_name = "NAME",
@@ -60,8 +61,8 @@ impl std::fmt::Debug for Context {
 
 impl ClientArgs {
     /// The settings of a client: the file, overridden by the environment, overridden by flags. If
-    /// none of them names a store, the context does, with its credential. A credential never goes to
-    /// a store of another source.
+    /// none of them names a store, the context does, with its credential. A credential never goes
+    /// to a store of another source.
     pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
         let mut settings = self.store.settings()?;
         if self.context.is_none() && settings.origin("servers").is_some() {

@@ -1,4 +1,4 @@
-//! The costs of an election at rest and its duration, from the settings alone.
+//! The message cost and the duration of an election, calculated from the settings alone.
 
 use core::fmt;
 use core::time::Duration;
@@ -6,35 +6,35 @@ use core::time::Duration;
 use super::{GroupGuarantee, GroupSettings};
 use crate::detector::Detection;
 
-/// Messages of a follower and renew interval with a quorum: a renewal and its answer.
+/// The number of messages per follower and renew interval with a quorum: a renewal and its answer.
 const RENEWALS: f64 = 2.0;
 
-/// The same without: the leader shows itself, the follower does so and is answered, and asks its
-/// detector, which is a ping and its answer.
+/// The number of messages per follower and renew interval without a quorum: the leader's `Norm`,
+/// the follower's `Ack` and the answer to it, and the detector's ping and its answer.
 const LOOKS: f64 = 5.0;
 
-/// The costs of an election while one member leads and all others follow, and its duration when the
-/// leader dies, as long as no message is lost and none takes longer than its lifetime. For the
-/// choice of timings; no rule rests on it.
+/// The message cost of an election while one member leads and all others follow, and the duration
+/// of an election after the leader dies. The values assume that no message is lost and that none
+/// takes longer than its lifetime. They help to choose timings; no safety rule depends on them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// Longest time from the leader's end until its followers suspect it, with messages that take as
-    /// long as they may.
+    /// The longest time from the leader's end until its followers suspect it, if every message
+    /// takes its full lifetime.
     pub detection: Duration,
-    /// Longest time from the leader's end until another one leads, if the next election succeeds at
-    /// the first attempt.
+    /// The longest time from the leader's end until another member leads, if the next election
+    /// succeeds at the first attempt.
     ///
-    /// With a quorum the dead leader's promises must lapse first. Without, it is the detection, then
-    /// a question about the better members and one about the worse ones (should some be down as
-    /// well), and an exchange with each of the worse ones.
+    /// With a quorum, the promises to the dead leader must end first. Without a quorum, the time is
+    /// the sum of the detection, a question about the better members, a question about the worse
+    /// members (some of them may also be down), and an exchange with each worse member.
     pub without_leader: Duration,
-    /// How many messages are sent in a second, by all members together. Over HTTP a message and its
-    /// answer are one request.
+    /// The number of messages per second that all members send together. Over HTTP a message and
+    /// its answer are one request.
     pub messages_per_second: f64,
 }
 
 impl Bounds {
-    /// The bounds of these settings, with this failure detection.
+    /// Returns the bounds for these settings and this failure detection.
     #[must_use]
     pub fn of(settings: &GroupSettings, detection: &Detection) -> Self {
         let timings = settings.timings();
@@ -58,7 +58,7 @@ impl Bounds {
     }
 }
 
-/// For the log at start.
+/// Formats the bounds for the log at start.
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_in_the_docs_are_what_comes_out() {
+    fn the_bounds_in_the_docs_are_the_calculated_ones() {
         let of = |lease, guarantee| {
             let settings = five(lease, guarantee);
             let detection = detection(&settings, DetectBy::Push);
@@ -137,12 +137,12 @@ mod tests {
         ];
         rows.iter().for_each(|row| println!("{row}"));
         for row in rows {
-            assert!(BULLY.contains(&row), "docs/bully.md should have: {row}");
+            assert!(BULLY.contains(&row), "docs/bully.md lacks the row: {row}");
         }
     }
 
     #[test]
-    fn the_detection_times_in_the_docs_are_what_comes_out() {
+    fn the_detection_times_in_the_docs_are_the_calculated_ones() {
         let settings = five(15, GroupGuarantee::BestEffort);
         for by in DetectBy::ALL {
             let detection = detection(&settings, by);
@@ -158,7 +158,11 @@ mod tests {
                 let name = format!("`{}`", by.name());
                 line.ends_with(&row) && line.contains(&name)
             });
-            assert!(line.is_some(), "docs/detectors.md, {}: {row}", by.name());
+            assert!(
+                line.is_some(),
+                "docs/detectors.md lacks the row of {}: {row}",
+                by.name()
+            );
         }
     }
 }

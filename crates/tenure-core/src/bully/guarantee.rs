@@ -5,12 +5,14 @@ use core::fmt;
 /// The guarantee of an election among peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GroupGuarantee {
-    /// A majority of the members agrees on the leader and on the number of its term, whatever the
-    /// failure detector says. Two leaders at a time need clocks that differ in rate by more than
-    /// the margin of the timings. A minority that is cut off has no leader.
+    /// A majority of the members agrees on the leader and on the epoch of its term, also if the
+    /// failure detector is wrong. Two leaders at a time are possible only if the rates of their
+    /// clocks differ by more than the margin of the timings. A minority that is cut off has no
+    /// leader.
     Quorum,
     /// The members that reach each other have one leader. When the network is partitioned, or a
-    /// failure detector is wrong, there may be several at a time; they merge when they meet.
+    /// failure detector is wrong, there may be several leaders at a time. When leaders can reach
+    /// each other again, the worse ones follow the best one.
     BestEffort,
 }
 

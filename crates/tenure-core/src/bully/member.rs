@@ -6,40 +6,41 @@ use alloc::vec::Vec;
 
 use super::{GroupGuarantee, NodeId};
 
-/// Most members of one election: each one sends to all others, and a quorum of more is slower and
-/// hardly safer.
+/// The largest number of members of one election. Each member sends messages to all others, and a
+/// larger quorum is slower and hardly safer.
 pub const MAX_MEMBERS: usize = 31;
 
 /// A member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Member {
-    /// Its node id.
+    /// The node id.
     pub id: NodeId,
-    /// Its rank: **lower is better**. Members of equal rank go by their node id, lower first.
+    /// The rank: **lower is better**. Members of equal rank are ordered by node id, lower first.
     pub priority: u32,
 }
 
-/// All members, best first. The list is the same on every member, and a quorum is counted in it: in
-/// the configured members, not in those that happen to answer.
+/// All members, best first. The list must be the same on every member. A quorum is a majority of
+/// this list, not of the members that happen to answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Membership(Vec<Member>);
 
 impl Membership {
-    /// The membership of these, in any order.
+    /// Creates a membership from these members, in any order.
     ///
     /// # Errors
     ///
-    /// [`MembershipError`] if there are none or too many, or if two have one node id.
+    /// [`MembershipError`] if there are no members or too many, or if two members have the same
+    /// node id.
     pub fn new(members: impl IntoIterator<Item = Member>) -> Result<Self, MembershipError> {
         Self::of_at_most(MAX_MEMBERS, members)
     }
 
-    /// The membership of these, however many they are. It is for
-    /// simulations: an election in production has at most [`MAX_MEMBERS`].
+    /// Creates a membership without an upper limit, for simulations. In production an election has
+    /// at most [`MAX_MEMBERS`].
     ///
     /// # Errors
     ///
-    /// [`MembershipError`] if there are none, or if two have one node id.
+    /// [`MembershipError`] if there are no members, or if two members have the same node id.
     pub fn of_any_size(members: impl IntoIterator<Item = Member>) -> Result<Self, MembershipError> {
         Self::of_at_most(usize::MAX, members)
     }
@@ -65,61 +66,61 @@ impl Membership {
         Ok(Self(members))
     }
 
-    /// How many members there are.
+    /// Returns the number of members.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "it never is")]
+    #[expect(clippy::len_without_is_empty, reason = "a membership is never empty")]
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// How many are a majority.
+    /// Returns the number of members that form a majority.
     #[must_use]
     pub const fn majority(&self) -> usize {
         self.0.len() / 2 + 1
     }
 
-    /// How many members may be away while a majority is left.
+    /// Returns how many members may fail while a majority remains.
     #[must_use]
     pub const fn tolerated_failures(&self) -> usize {
         self.0.len() - self.majority()
     }
 
-    /// Whether this is a member.
+    /// Returns whether the node is a member.
     #[must_use]
     pub fn contains(&self, id: NodeId) -> bool {
         self.place(id).is_some()
     }
 
-    /// All members, best first.
+    /// Returns all members, best first.
     pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.0.iter().map(|member| member.id)
     }
 
-    /// All members but this one, best first.
+    /// Returns all members except this one, best first.
     pub fn others(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         self.iter().filter(move |&other| other != id)
     }
 
-    /// The members better than this one, best first.
+    /// Returns the members that are better than this one, best first.
     pub fn better(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         self.iter().take(self.place(id).unwrap_or_default())
     }
 
-    /// The members worse than this one, best first.
+    /// Returns the members that are worse than this one, best first.
     pub fn worse(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         self.iter()
             .skip(self.place(id).map_or(0, |place| place + 1))
     }
 
-    /// Whether `one` is better than `other`.
+    /// Returns whether `one` is better than `other`.
     #[must_use]
     pub fn is_better(&self, one: NodeId, other: NodeId) -> bool {
         self.place(one) < self.place(other)
     }
 
-    /// The guarantee of an election among so many members if it is not configured: with three or more
-    /// a majority outlives the loss of one, so a quorum is required. With two it does not: a quorum
-    /// would stop both when one stops.
+    /// Returns the default guarantee for this number of members. With three or more members, a
+    /// majority remains after the loss of one, so the default is a quorum. With two members, the
+    /// loss of one would leave no majority.
     #[must_use]
     pub const fn default_guarantee(members: usize) -> GroupGuarantee {
         if members >= 3 {
@@ -129,22 +130,22 @@ impl Membership {
         }
     }
 
-    /// A warning for the operator: a configuration that works and is hardly meant.
+    /// Returns a warning for the operator if the configuration works but is probably not intended.
     #[must_use]
     pub fn warning(&self, guarantee: GroupGuarantee) -> Option<String> {
         let (members, tolerated) = (self.len(), self.tolerated_failures());
         match guarantee {
             GroupGuarantee::BestEffort if members == 1 => None,
             GroupGuarantee::BestEffort => Some(format!(
-                "without a quorum each part of a parted network may have its own leader ({members} members)"
+                "without a quorum each part of a partitioned network may have its own leader ({members} members)"
             )),
             GroupGuarantee::Quorum if members == 2 => Some(
-                "with 2 members and a quorum there is no leader while one is away; add a third member"
+                "with 2 members and a quorum there is no leader while one is down; add a third member"
                     .into(),
             ),
-            // One member less would tolerate as much.
+            // A group with one member fewer would tolerate the same number of failures.
             GroupGuarantee::Quorum if members.is_multiple_of(2) => Some(format!(
-                "{members} members tolerate the loss of {tolerated}, as {} would; take an odd number",
+                "{members} members tolerate the loss of {tolerated}, as many as {} would; use an odd number",
                 members - 1
             )),
             GroupGuarantee::Quorum => None,
@@ -156,25 +157,25 @@ impl Membership {
     }
 }
 
-/// Why these can't be a membership. The operator must change them.
+/// The reason why members cannot form a membership. The operator must change them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MembershipError {
-    /// None, or more than [`MAX_MEMBERS`].
+    /// There are no members, or more than [`MAX_MEMBERS`].
     #[error("an election must have 1 to {MAX_MEMBERS} members and this one has {members}")]
     Size {
-        /// How many were given.
+        /// The number of members.
         members: usize,
     },
-    /// Two members would vote as one.
+    /// Two members have the same node id, so they would vote as one.
     #[error(
-        "member {id} is there twice, with the priorities {} and {}; ids must be unique",
+        "member {id} is listed twice, with the priorities {} and {}; ids must be unique",
         priorities.0, priorities.1
     )]
     Twice {
         /// The node id.
         id: NodeId,
-        /// Their priorities.
+        /// The priorities of the two members.
         priorities: (u32, u32),
     },
 }
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_priority_is_better_and_equals_go_by_number() {
+    fn a_lower_priority_is_better_and_equal_ones_are_ordered_by_node_id() {
         let members = of(&[(1, 50), (2, 10), (3, 10)]).unwrap();
         let ids: Vec<u32> = members.iter().map(|id| id.0).collect();
         assert_eq!(ids, [2, 3, 1]);
@@ -204,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn impossible_memberships_are_refused_with_what_is_wrong() {
+    fn impossible_memberships_are_refused_with_the_reason() {
         assert_eq!(
             of(&[]).unwrap_err().to_string(),
             "an election must have 1 to 31 members and this one has 0"
         );
         assert_eq!(
             of(&[(7, 1), (8, 1), (7, 2)]).unwrap_err().to_string(),
-            "member 7 is there twice, with the priorities 1 and 2; ids must be unique"
+            "member 7 is listed twice, with the priorities 1 and 2; ids must be unique"
         );
         let many: Vec<_> = (0..32).map(|id| (id, 0)).collect();
         assert!(matches!(
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quorum_is_asked_for_from_three_on_and_odd_sizes_pass_without_a_warning() {
+    fn a_quorum_is_the_default_from_three_members_on_and_odd_sizes_have_no_warning() {
         for (members, majority, guarantee, warned) in [
             (1, 1, GroupGuarantee::BestEffort, false),
             (2, 2, GroupGuarantee::BestEffort, true),

@@ -8,63 +8,64 @@ use super::{HardState, NodeId};
 use crate::Epoch;
 use crate::detector::Verdict;
 
-/// The name of an election: its organiser, the start of the organiser, and a count within that
-/// start. Of two elections of one organiser the greater one is the newer one.
+/// The name of an election: its organiser, the organiser's incarnation, and a number within that
+/// incarnation. Of two elections of one organiser, the greater one is the newer one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ElectionId {
     /// The member that leads if it wins.
     pub organiser: NodeId,
-    /// How often the organiser had started.
+    /// The organiser's incarnation: how often it had started.
     pub incarnation: u64,
-    /// Counts the organiser's elections since that start.
+    /// The number of the election since that start.
     pub number: u64,
 }
 
-/// A message from one member to another. The transport verifies its sender, and drops it when it is
-/// older than [`GroupTimings::message_lifetime`](super::GroupTimings::message_lifetime).
+/// A message from one member to another. The transport verifies the sender, and drops messages that
+/// are older than [`GroupTimings::message_lifetime`](super::GroupTimings::message_lifetime).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum PeerMessage {
-    /// "Stop what you do and wait for me: I organise this election."
+    /// The sender organises this election: the receiver must stop its own and wait for the sender.
     Halt {
         /// The election.
         election: ElectionId,
-        /// Whether a leader that works must give way.
+        /// Whether a working leader must step down.
         preempt: bool,
     },
-    /// "I wait for you, or follow you, by this election." A member sends it again from time to
-    /// time, to ask whether that still holds.
+    /// The sender waits for the receiver in this election, or follows it. A member repeats this
+    /// message from time to time, to ask whether the election is still valid.
     Ack {
         /// The election.
         election: ElectionId,
-        /// The greatest epoch that the sender knows of.
+        /// The greatest epoch that the sender knows.
         highest: Option<Epoch>,
     },
-    /// "I do not wait for you: I wait for or follow another member."
+    /// The sender does not wait for the receiver: it waits for or follows another member.
     Rej {
-        /// The election that is refused.
+        /// The refused election.
         election: ElectionId,
         /// The member that the sender waits for or follows.
         holds_to: NodeId,
     },
-    /// "This election is over": its organiser has moved on, or the member that waited has.
+    /// This election is over for the sender: its organiser has begun another one, or the waiting
+    /// member has left it.
     Stale {
         /// The election.
         election: ElectionId,
     },
-    /// "I have won."
+    /// The sender has won the election.
     Ldr {
         /// The election.
         election: ElectionId,
-        /// The number of the term.
+        /// The epoch of the term.
         epoch: Epoch,
     },
-    /// "I lead; do you follow me?" (`Norm?` in the papers.)
+    /// The sender leads, and asks whether the receiver follows it (`Norm?` in the papers).
     Norm {
-        /// The election by which the sender leads.
+        /// The election that the sender has won.
         election: ElectionId,
-        /// The number of the term.
+        /// The epoch of the term.
         epoch: Epoch,
     },
     /// A message of an election with a quorum.
@@ -81,63 +82,67 @@ impl From<QuorumMessage> for PeerMessage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum QuorumMessage {
-    /// "Would you vote for me?" Binds nobody.
+    /// A question whether the receiver would vote for the sender. The answer binds nobody.
     PreVote {
-        /// Counts the sender's pre-votes.
+        /// The number of this pre-vote of the sender.
         round: u64,
     },
-    /// Answer to `PreVote`.
+    /// The answer to `PreVote`.
     PreVoteReply {
         /// The round of the pre-vote.
         round: u64,
-        /// The greatest epoch that the sender knows of.
+        /// The greatest epoch that the sender knows.
         highest: Option<Epoch>,
-        /// For how long a promise to another member still binds the sender.
+        /// How long a promise to another member still binds the sender.
         bound: Option<Duration>,
-        /// Whether the sender could lead: it is a candidate and reaches a majority.
+        /// Whether the sender could lead: it is a candidate, and reached a majority when it last
+        /// tried.
         can_lead: bool,
     },
-    /// "Vote for me": promise me this epoch, and promise nothing to others for a lease duration.
+    /// A request to promise this epoch to the sender, and to promise nothing to other members for a
+    /// lease duration.
     RequestVote {
         /// The epoch.
         epoch: Epoch,
     },
-    /// The promise.
+    /// The promise in answer to `RequestVote`.
     VoteGranted {
         /// The epoch.
         epoch: Epoch,
     },
-    /// "I do not promise", or not any more.
+    /// The refusal of a promise, or of its renewal.
     VoteRejected {
         /// The refused epoch.
         epoch: Epoch,
-        /// The greatest epoch that the sender knows of.
+        /// The greatest epoch that the sender knows.
         highest: Option<Epoch>,
     },
-    /// "I lead; renew your promise."
+    /// The leader's request to renew the promise.
     Renew {
-        /// The number of the term.
+        /// The epoch of the term.
         epoch: Epoch,
-        /// Counts the rounds of a term.
+        /// The number of this round of renewals within the term.
         round: u64,
     },
-    /// The renewed promise.
+    /// The answer to `Renew`: the receiver's promise is renewed.
     RenewAck {
-        /// The number of the term.
+        /// The epoch of the term.
         epoch: Epoch,
-        /// The round that it answers.
+        /// The round of the answered `Renew`.
         round: u64,
     },
-    /// "I lead no more, or never did": the promise of this epoch is void.
+    /// The sender no longer leads, or never led, under this epoch: the promise of this epoch is
+    /// void.
     Release {
         /// The epoch.
         epoch: Epoch,
         /// The next leader, if the sender chose one.
         to: Option<NodeId>,
     },
-    /// "I am better than you and have followed you for the hold-down": hand over to me.
+    /// A request to hand over to the sender, which is better than the leader and has followed it
+    /// for the hold-down.
     TransferRequest {
-        /// The term that is to end.
+        /// The epoch of the term that should end.
         epoch: Epoch,
     },
 }
@@ -152,8 +157,9 @@ pub enum PeerInput {
         /// The message.
         message: PeerMessage,
     },
-    /// The failure detector's answer to [`PeerEffect::Ask`]: at most one for each member and round,
-    /// and `Down` only if no message came from the member since the question.
+    /// The failure detector's answer to [`PeerEffect::Ask`]. There is at most one answer for each
+    /// member and round. The answer is `Down` only if no message came from the member since the
+    /// question.
     Answer {
         /// The member that was asked about.
         node: NodeId,
@@ -162,40 +168,41 @@ pub enum PeerInput {
         /// The answer.
         verdict: Verdict,
     },
-    /// The failure detector has begun to suspect a member. A hint: the machine asks about it at
-    /// once.
+    /// The failure detector has begun to suspect a member. This is a hint: the machine asks about
+    /// the member at once.
     Suspected(NodeId),
     /// The failure detector trusts a member again.
     Alive(NodeId),
-    /// The record of the oldest [`PeerEffect::Persist`] that is not acknowledged yet is on disk.
+    /// The oldest unacknowledged record of a [`PeerEffect::Persist`] is on disk.
     Persisted,
 }
 
 /// An action that the driver must execute for a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerEffect {
-    /// Send this. It may be lost; the machine sends again what matters.
+    /// Send this message. It may be lost; the machine repeats the messages that matter.
     Send {
         /// The receiver.
         to: NodeId,
         /// The message.
         message: PeerMessage,
     },
-    /// Write this record to disk, whole and durable, and then hand in [`PeerInput::Persisted`]:
-    /// once for each record, in order. Outputs that depend on the record come after that.
+    /// Write this record to disk, as a whole and durably, and then hand in
+    /// [`PeerInput::Persisted`], once for each record and in order. The outputs that depend on the
+    /// record follow after that input.
     Persist(HardState),
-    /// Ask the failure detector about this member; a newer question replaces an older one.
+    /// Ask the failure detector about this member. A newer question replaces an older one.
     Ask {
         /// The member.
         node: NodeId,
-        /// To be handed back with the answer.
+        /// The number that the answer repeats.
         round: u64,
     },
-    /// Let the failure detector watch this member, beside those that it watches already, and hand
-    /// in [`PeerInput::Suspected`] and [`PeerInput::Alive`]. A follower watches only the member
-    /// that it follows, so detection costs a leader one heartbeat for each follower, and nothing
-    /// between followers.
+    /// Let the failure detector watch this member in addition to those that it already watches, and
+    /// hand in [`PeerInput::Suspected`] and [`PeerInput::Alive`]. A follower watches only its
+    /// leader, so detection costs one heartbeat for each follower, and followers exchange no
+    /// heartbeats with each other.
     Watch(NodeId),
-    /// Watch this member no longer.
+    /// Stop watching this member.
     Unwatch(NodeId),
 }

@@ -1,15 +1,16 @@
-//! Electing among peers: Bully_FD, the Bully algorithm on a failure detector, repaired, and with a
-//! quorum if the group is large enough.
+//! Election among peers: Bully_FD, which is the Bully algorithm with a failure detector. This
+//! version repairs the errors of the published algorithm, and requires a quorum if the group is
+//! large enough.
 //!
 //! [`PeerCandidate`] is one member, a pure state machine (see
-//! [`ElectionMachine`](crate::ElectionMachine) for the order of calls). Its inputs are [`PeerInput`],
-//! its effects [`PeerEffect`].
+//! [`ElectionMachine`](crate::ElectionMachine) for the order of calls). Its inputs are
+//! [`PeerInput`], and its effects are [`PeerEffect`].
 //!
-//! It holds one of two machines, and [`GroupGuarantee`] says which one. With
-//! [`GroupGuarantee::Quorum`], the default from three members on, a member leads only with the promise
-//! of a majority: two leaders at a time need clocks that are off. With
-//! [`GroupGuarantee::BestEffort`] the members that reach each other have one leader, and a partitioned
-//! network may have several.
+//! It runs one of two machines, depending on its [`GroupGuarantee`]. With
+//! [`GroupGuarantee::Quorum`], the default from three members on, a member leads only with the
+//! promise of a majority. Two leaders at a time are possible only if the rates of their clocks
+//! differ by more than the margin. With [`GroupGuarantee::BestEffort`], the members that reach each
+//! other have one leader, and a partitioned network may have several.
 //!
 //! `docs/bully.md` describes the errors of the published algorithm, how they were found, and how to
 //! choose timings.

@@ -1,4 +1,4 @@
-//! A member: one of the two machines, and what both need around them.
+//! A member: one of the two machines, and the parts that both share.
 
 use core::time::Duration;
 
@@ -25,8 +25,9 @@ pub(super) enum Machine {
 }
 
 impl PeerCandidate {
-    /// A member that has just started, with the record that it last wrote; the default one if it
-    /// has never run. It follows and votes, and is no candidate yet.
+    /// Creates a member that has just started. `record` is the record that it last wrote, or the
+    /// default record if it has never run. The member follows and votes, and is not a candidate
+    /// yet.
     #[must_use]
     pub fn new(settings: GroupSettings, record: HardState, started: Started) -> Self {
         let state = NodeState::new(settings, record, started);
@@ -41,29 +42,29 @@ impl PeerCandidate {
         }
     }
 
-    /// The settings.
+    /// Returns the settings.
     #[must_use]
     pub fn settings(&self) -> &GroupSettings {
         &self.state.settings
     }
 
-    /// How often it has started.
+    /// Returns the member's incarnation: how often it has started.
     #[must_use]
     pub const fn incarnation(&self) -> u64 {
         self.state.record.incarnation
     }
 
-    /// Whether it would lead if it won. The failure detectors of others learn it, as
-    /// [`Verdict::Up`](crate::detector::Verdict::Up) or
+    /// Returns whether the member is a candidate, so that it leads if it wins. The failure
+    /// detectors of other members report this as [`Verdict::Up`](crate::detector::Verdict::Up) or
     /// [`Verdict::NonCandidate`](crate::detector::Verdict::NonCandidate).
     #[must_use]
     pub fn is_candidate(&self, now: Instant) -> bool {
         self.state.term.is_some() || self.state.may_campaign(now)
     }
 
-    /// While it leads: how long a member may be silent until it counts as gone, which is two renew
-    /// intervals and the lifetime of a message. Every follower sends one message in each. `None`
-    /// for other members, which watch the one that they follow.
+    /// Returns how long another member may be silent until this leader considers it gone: two renew
+    /// intervals and a message lifetime. Every follower sends one message per renew interval.
+    /// Returns `None` if this member does not lead, since such a member watches only its leader.
     #[must_use]
     pub fn longest_silence(&self) -> Option<Duration> {
         let timings = &self.state.settings.timings;
@@ -71,7 +72,8 @@ impl PeerCandidate {
         (self.leader_or_organiser() == Some(self.state.me())).then_some(longest)
     }
 
-    /// The member that it follows or waits for; itself while it leads, `None` while that is open.
+    /// Returns the member that this member follows or waits for, or this member while it leads;
+    /// `None` while no leader is known.
     fn leader_or_organiser(&self) -> Option<NodeId> {
         match &self.machine {
             Machine::BestEffort(machine) => machine.leader_or_organiser(),
@@ -79,10 +81,10 @@ impl PeerCandidate {
         }
     }
 
-    /// Moves the watch to the member that it follows. A leader watches nobody: with a quorum its
-    /// rounds show which members are there, and without one it does nothing about a follower that
-    /// is gone; another leader announces itself. While the leader is open, the last one stays under
-    /// watch.
+    /// Moves the watch to the member that this member follows. A leader watches no member: with a
+    /// quorum, its rounds of renewals show which members are up, and without one, a failed follower
+    /// needs no action and another leader announces itself. While no leader is known, the last one
+    /// stays under watch.
     fn move_watch(&mut self) -> Option<PeerEffect> {
         let me = self.state.me();
         let holds_to = self.leader_or_organiser()?;
@@ -100,21 +102,21 @@ impl PeerCandidate {
         }
     }
 
-    /// The leader that it knows, and the epoch of its term; itself while it leads.
+    /// Returns the known leader and the epoch of its term; the leader may be this member.
     #[must_use]
     pub const fn leader(&self) -> Option<(NodeId, Epoch)> {
         self.state.seen
     }
 
-    /// Whether a message to this member waits until a record is on disk.
+    /// Returns whether a message to this member waits until a record is on disk.
     #[must_use]
     pub fn holds_message_to(&self, node: NodeId) -> bool {
         self.state.outbox.holds_message_to(node)
     }
 
-    /// The name of its role, for people: without a quorum `asking`, `halting`, `persisting-epoch`,
-    /// `waiting`, `following` or `leading`; with one `following` (also while no leader is known),
-    /// `pre-voting`, `voting` or `leading`.
+    /// Returns the name of the member's role, for display. Without a quorum: `asking`, `halting`,
+    /// `persisting-epoch`, `waiting`, `following` or `leading`. With a quorum: `following` (also
+    /// while no leader is known), `pre-voting`, `voting` or `leading`.
     #[must_use]
     pub const fn role(&self) -> &'static str {
         match &self.machine {
@@ -123,8 +125,8 @@ impl PeerCandidate {
         }
     }
 
-    /// Without a quorum: the election that it organises, has accepted or follows by, once there is
-    /// one.
+    /// Returns, without a quorum, the election that the member organises, has accepted or follows;
+    /// `None` before the first election.
     #[must_use]
     pub fn election(&self) -> Option<ElectionId> {
         match &self.machine {
@@ -133,8 +135,8 @@ impl PeerCandidate {
         }
     }
 
-    /// With a quorum: whether it follows a leader, which has the promise of a majority, or reached
-    /// a majority when it last tried.
+    /// Returns, with a quorum, whether the member reaches a majority: it follows a leader, which
+    /// has the promises of a majority, or it reached a majority when it last tried.
     #[must_use]
     pub const fn reaches_majority(&self) -> Option<bool> {
         match &self.machine {
@@ -146,8 +148,8 @@ impl PeerCandidate {
         }
     }
 
-    /// Input: this epoch was given to a term outside of this election. The terms that this member
-    /// begins from now on have greater ones.
+    /// Input: another authority has used this epoch. The later terms of this member have greater
+    /// epochs.
     pub fn learn_taken_epoch(&mut self, epoch: Epoch) {
         self.state.taken_epoch = self.state.taken_epoch.max(Some(epoch));
     }
@@ -161,7 +163,7 @@ impl PeerCandidate {
         (&mut self.machine, Context { state, now, random })
     }
 
-    /// The task is gone, and with it the term.
+    /// Ends the term after its task has ended.
     pub(super) fn end_term(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
         let Some(mut term) = self.state.term.take() else {
             return;
@@ -181,8 +183,8 @@ impl PeerCandidate {
         cx.state.outbox.ready.emit(TermEvent::Ended(epoch, reason));
     }
 
-    /// Lets time pass for the term. A leader whose machine stood still past the renew deadline
-    /// leads no more, whichever machine elected it: the other members will not have waited.
+    /// Advances the term to `now`. A leader whose machine was suspended past the renew deadline no
+    /// longer leads, with either guarantee: the other members may have elected another leader.
     pub(super) fn tick_term(&mut self, now: Instant, random: &mut dyn Random) {
         let (machine, mut cx) = self.parts(now, random);
         let Some(term) = &mut cx.state.term else {
@@ -192,7 +194,7 @@ impl PeerCandidate {
         term.tick(now, timings, &mut cx.state.outbox.ready);
         match machine {
             Machine::BestEffort(machine) if term.lost => machine.abdicate(&mut cx),
-            // No member renews such a term, so it lasts as long as the leader is awake.
+            // No other member renews such a term, so it lasts while the leader's process runs.
             Machine::BestEffort(_) => term.renew(now),
             Machine::Quorum(machine) if term.lost => machine.lost(&mut cx),
             Machine::Quorum(_) => {}
@@ -239,18 +241,20 @@ impl ElectionMachine for PeerCandidate {
     }
 
     fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
-        // Time first: a task that stops because the term has passed has not ended the term.
+        // The time is checked first: if the term has passed already, a task that stops now has not
+        // ended it.
         self.handle_timeout(now, random);
         self.end_term(now, end, random);
     }
 
     fn handle_message(&mut self, now: Instant, input: PeerInput, random: &mut dyn Random) {
-        // Time first: an answer must not prolong what time has ended before it came.
+        // The time is checked first: an answer must not extend a term that ended before the answer
+        // arrived.
         self.tick_term(now, random);
         if let PeerInput::Message { from, .. } = input {
             let settings = &self.state.settings;
             if from == settings.me || !settings.members.contains(from) {
-                return; // From a member of another election, or from itself.
+                return; // The sender is not another member of this election.
             }
         }
         let (machine, mut cx) = self.parts(now, random);

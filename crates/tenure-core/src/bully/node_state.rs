@@ -1,4 +1,4 @@
-//! The state that both machines of a member share: the record, the outbox, the term.
+//! The state that both machines of a member share: the record, the outbox and the term.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -8,19 +8,19 @@ use super::{GroupGuarantee, GroupSettings, HardState, NodeId, PeerMessage};
 use crate::election::{CampaignFailure, EndReason, Term, TermEvent};
 use crate::{Epoch, Instant, Random, UnixMillis};
 
-/// When a member started, on both clocks.
+/// The time at which a member started, on both clocks.
 ///
-/// Epochs take the wall clock at the start, carried on by the clock that only goes forward: a wall
-/// clock that is set while the member runs can't move them.
+/// The source of epochs is the wall clock at the start plus the monotonic time since then: a wall
+/// clock that is set while the member runs does not affect them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Started {
-    /// On the clock of all `now`.
+    /// The start on the monotonic clock that all `now` arguments come from.
     pub at: Instant,
-    /// On the wall clock.
+    /// The start on the wall clock.
     pub wall: UnixMillis,
 }
 
-/// One call of a member, as its machine sees it.
+/// The arguments and the shared state of one call of a machine.
 pub(super) struct Context<'a> {
     pub(super) state: &'a mut NodeState,
     pub(super) now: Instant,
@@ -38,13 +38,13 @@ pub(super) struct NodeState {
     pub(super) settings: Arc<GroupSettings>,
     pub(super) record: HardState,
     pub(super) outbox: Outbox,
-    /// Since when it is a candidate; `None` if it only follows and votes.
+    /// The time since which the member is a candidate; `None` if it only follows and votes.
     pub(super) candidate_since: Option<Instant>,
     pub(super) cooldown_until: Instant,
-    /// From the term's beginning until its task is gone.
+    /// The term, from its beginning until its task is gone.
     pub(super) term: Option<Term<NodeId>>,
     started: Started,
-    /// The greatest epoch that is known to be taken outside of this election.
+    /// The greatest epoch that another authority is known to have used.
     pub(super) taken_epoch: Option<Epoch>,
     pub(super) seen: Option<(NodeId, Epoch)>,
 }
@@ -66,10 +66,11 @@ impl NodeState {
         if state.settings.guarantee() == GroupGuarantee::BestEffort
             && let Some(bound) = state.quarantine()
         {
-            // The member belonged to a group with a quorum, whose leader may still count on it.
+            // The member was in a group with a quorum before, and the leader of that group may
+            // still count on it.
             state.cooldown_until = started.at + bound;
         }
-        // The incarnation is durable before the first message of it leaves.
+        // The incarnation is durable before the first message of this incarnation leaves.
         state.persist();
         state
     }
@@ -78,9 +79,10 @@ impl NodeState {
         self.settings.me
     }
 
-    /// For how long a promise of an earlier start binds: it may have been given just before that
-    /// start ended. It was for the lease duration of that time, and to a leader that may still use
-    /// that one. A promise to itself protected its own lease, which is gone.
+    /// Returns how long a promise of an earlier incarnation binds. The member may have made that
+    /// promise just before it stopped. The promise was for the lease duration of that time, which
+    /// the leader may still rely on. A promise to this member itself protected its own lease, which
+    /// is gone.
     pub(super) fn quarantine(&self) -> Option<Duration> {
         self.record.voted.filter(|&voted| voted != self.me())?;
         let promised = Duration::from_millis(self.record.promised_ms.unwrap_or_default());
@@ -106,13 +108,14 @@ impl NodeState {
         self.outbox.persist(self.record);
     }
 
-    /// Whether it may organise an election now. Not while the task of an earlier term still runs.
+    /// Returns whether the member may organise an election now. It may not while the task of an
+    /// earlier term still runs.
     pub(super) fn may_campaign(&self, now: Instant) -> bool {
         self.term.is_none() && self.candidate_since.is_some_and(|from| now >= from)
     }
 
-    /// The epoch of a term that begins after all known ones. `None` if no epoch is left: then the
-    /// member can't lead any more.
+    /// Returns the epoch of a term that begins after all known terms; `None` if no epoch is left,
+    /// so that the member can't lead any more.
     pub(super) fn next_epoch(&mut self, now: Instant, known: Option<Epoch>) -> Option<Epoch> {
         let millis = crate::time::millis(now.since(self.started.at));
         let wall = UnixMillis::new(self.started.wall.get().saturating_add(millis));
@@ -142,7 +145,7 @@ impl NodeState {
         }
     }
 
-    /// Begins a term that was asked for at `asked`.
+    /// Begins a term whose votes were requested at `asked`.
     pub(super) fn begin(&mut self, now: Instant, epoch: Epoch, asked: Instant) {
         debug_assert!(self.term.is_none() && self.outbox.is_durable());
         self.term = Some(Term::new(epoch, asked, now));
@@ -150,7 +153,7 @@ impl NodeState {
         self.see_leader(Some((self.me(), epoch)));
     }
 
-    /// Another member leads, or may lead: the task gets no time.
+    /// Ends the term because another member leads or may lead: the task gets no stop grace.
     pub(super) fn supersede(&mut self, now: Instant) {
         if let Some(term) = &mut self.term {
             let (timings, outputs) = (self.settings.timings.term(), &mut self.outbox.ready);

@@ -1,21 +1,21 @@
-//! Outputs, and the barrier before the disk.
+//! The queue of outputs, which holds messages back until records are on disk.
 
 use alloc::collections::VecDeque;
 
 use super::{HardState, NodeId, PeerEffect, PeerMessage};
 use crate::election::Outputs;
 
-/// Outputs not yet polled.
+/// The outputs that were not polled yet.
 ///
 /// **The content of a message is durable before the message leaves.** From a
-/// [`PeerEffect::Persist`] until its acknowledgement no message leaves at all, so nothing has to
-/// know which message rests on which record. Term events and questions to the detector are not
-/// held, so that a slow disk can't keep a task from being stopped.
+/// [`PeerEffect::Persist`] until its acknowledgement, all messages are held back. So no code needs
+/// to know which message depends on which record. Term events and questions to the detector are not
+/// held back, so that a slow disk cannot delay the stop of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Outbox {
     pub(super) ready: Outputs<PeerEffect>,
     held: VecDeque<(NodeId, PeerMessage)>,
-    /// Records on their way to the disk.
+    /// The number of records that are being written to disk.
     unwritten: u32,
 }
 
@@ -28,8 +28,7 @@ impl Outbox {
         }
     }
 
-    /// Discards the messages that wait for the disk: they were true when they were made, and are
-    /// not now.
+    /// Discards the messages that wait for the disk, because they are no longer true.
     pub(super) fn discard_held(&mut self) {
         self.held.clear();
     }
@@ -39,12 +38,12 @@ impl Outbox {
         self.ready.effect(PeerEffect::Persist(record));
     }
 
-    /// Whether all records are on disk.
+    /// Returns whether all records are on disk.
     pub(super) const fn is_durable(&self) -> bool {
         self.unwritten == 0
     }
 
-    /// The oldest record is on disk.
+    /// Handles the acknowledgement that the oldest record is on disk.
     pub(super) fn handle_persisted(&mut self) {
         self.unwritten = self.unwritten.saturating_sub(1);
         if self.is_durable() {
@@ -54,7 +53,7 @@ impl Outbox {
         }
     }
 
-    /// Whether a message to this member waits for the disk.
+    /// Returns whether a message to this member waits for the disk.
     pub(super) fn holds_message_to(&self, node: NodeId) -> bool {
         self.held.iter().any(|(to, _)| *to == node)
     }

@@ -4,41 +4,42 @@ use super::{GroupGuarantee, GroupTimings, Membership, NodeId};
 use crate::Incarnation;
 use crate::detector::Group;
 
-/// A repair of the published algorithm. A test may leave it out, to see what it is for.
+/// A repair of the published algorithm. A test may disable it, to show what fails without it.
 #[cfg(any(test, feature = "mutations"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DisabledRule {
-    /// One worse member after the other is halted, in the order of their ranks.
+    /// Worse members are halted one after the other, in the order of their ranks.
     OneAfterTheOther,
-    /// The test for completion is made wherever a member is accounted for, not only on an `Ack`.
+    /// The check for completion runs after every change of a worse member's state, not only after
+    /// an `Ack`.
     CompletionEverywhere,
-    /// A round of questions that a better member has voided is asked again.
+    /// A round of questions that found a better member up is repeated.
     AskAgain,
-    /// A `Halt` without an answer is sent again.
+    /// A `Halt` without an answer is repeated.
     HaltAgain,
     /// An `Ack` counts only for the election that it names.
     MatchAck,
-    /// Every election has a number of its own.
+    /// Every election has a number that is unique for its organiser.
     FreshElection,
     /// A member that waits for or follows a better member refuses a `Halt`.
     Refuse,
-    /// An acceptance is on disk before it is acknowledged.
+    /// The acceptance of an election is on disk before it is acknowledged.
     DurablePromise,
-    /// A leader that meets another one acts on it.
+    /// A leader that learns of another leader follows it or makes it follow.
     Conflict,
-    /// All better members must be down in one and the same round.
+    /// All better members must be down in the same round.
     SameRound,
     /// A `Halt` that was accepted before is not accepted again.
     ObeyOnce,
-    /// A leader that works stays in place: it refuses, and so do its followers.
+    /// A working leader keeps its position: it refuses a `Halt`, and so do its followers.
     Spare,
-    /// A member that comes late joins the leader, without a new election.
+    /// A member that starts late joins the leader without a new election.
     Join,
-    /// A detector's answer counts only for the question that it answers.
+    /// An answer of the detector counts only for the question that it answers.
     OwnRound,
     /// A leader that learns of a greater epoch than its own begins a new term.
     GreaterEpoch,
-    /// A follower that is better than its leader also notices when it is gone.
+    /// A follower that is better than its leader also notices when the leader is gone.
     MissAnyLeader,
     /// With a quorum: a promise binds.
     Promise,
@@ -46,15 +47,15 @@ pub enum DisabledRule {
     Quarantine,
     /// With a quorum: a majority is needed.
     Majority,
-    /// With a quorum: a term counts from when it was asked for, not from when it was granted.
+    /// With a quorum: a term counts from the request for votes, not from the votes.
     CountFromRequest,
-    /// With a quorum: a renewal counts from when it was asked for, not from its answer.
+    /// With a quorum: a renewal counts from its request, not from its answer.
     CountFromRound,
-    /// With a quorum: a release is for the epoch that it names.
+    /// With a quorum: a release ends only the promise of the epoch that it names.
     ReleaseOwn,
 }
 
-/// The settings of a member: its number, its group and its rules.
+/// The settings of a member: its node id, its group and its rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GroupSettings {
     pub(super) me: NodeId,
@@ -67,12 +68,12 @@ pub struct GroupSettings {
 }
 
 impl GroupSettings {
-    /// The settings of member `me`, with a quorum from three members on
+    /// Creates the settings of member `me`, with a quorum from three members on
     /// ([`Membership::default_guarantee`]) and without preemption.
     ///
     /// # Errors
     ///
-    /// [`NotAMember`] if `me` is none of the members.
+    /// [`NotAMember`] if `me` is not one of the members.
     pub fn new(me: NodeId, members: Membership, timings: GroupTimings) -> Result<Self, NotAMember> {
         if !members.contains(me) {
             return Err(NotAMember { me });
@@ -88,21 +89,21 @@ impl GroupSettings {
         })
     }
 
-    /// Sets the guarantee. All members must have the same.
+    /// Sets the guarantee. It must be the same on all members.
     #[must_use]
     pub fn with_guarantee(self, guarantee: GroupGuarantee) -> Self {
         Self { guarantee, ..self }
     }
 
-    /// Whether this member takes the place of a worse one that leads and works, once it has followed
-    /// it for the hold-down. Default: no, so that a member that comes and goes does not move
-    /// leadership each time. (The papers' algorithm does it at once.)
+    /// Sets whether this member replaces a worse member that leads and works, once this member has
+    /// followed it for the hold-down. Default: no, so that a member that restarts often does not
+    /// move leadership each time. (The algorithm of the papers replaces the leader at once.)
     #[must_use]
     pub fn with_preempt(self, preempt: bool) -> Self {
         Self { preempt, ..self }
     }
 
-    /// Leaves a repair out.
+    /// Disables a repair.
     #[cfg(any(test, feature = "mutations"))]
     #[must_use]
     pub fn without(mut self, fix: DisabledRule) -> Self {
@@ -110,50 +111,51 @@ impl GroupSettings {
         self
     }
 
-    /// The guarantee of an election with these settings.
+    /// Returns the guarantee of an election with these settings.
     #[must_use]
     pub const fn guarantee(&self) -> GroupGuarantee {
         self.guarantee
     }
 
-    /// Whether this member takes a working leader's place.
+    /// Returns whether this member replaces a working leader that is worse.
     #[must_use]
     pub const fn preempt(&self) -> bool {
         self.preempt
     }
 
-    /// The member.
+    /// Returns the node id of this member.
     #[must_use]
     pub const fn me(&self) -> NodeId {
         self.me
     }
 
-    /// All members.
+    /// Returns all members.
     #[must_use]
     pub const fn members(&self) -> &Membership {
         &self.members
     }
 
-    /// The members as a failure detector sees them, in this start of the member.
+    /// Returns the members as a failure detector needs them, for this incarnation of the member.
     #[must_use]
     pub fn group(&self, incarnation: Incarnation) -> Group {
         Group::new(self.me, incarnation, self.members.iter())
     }
 
-    /// The timings.
+    /// Returns the timings.
     #[must_use]
     pub const fn timings(&self) -> &GroupTimings {
         &self.timings
     }
 
-    /// A warning for the operator.
+    /// Returns a warning for the operator, if there is one.
     #[must_use]
     pub fn warning(&self) -> Option<alloc::string::String> {
         self.members.warning(self.guarantee)
     }
 }
 
-/// Whether a repair is left out. Without the feature `mutations` all repairs are in.
+/// Evaluates to `true` if a repair is disabled. Without the feature `mutations` all repairs are
+/// enabled.
 macro_rules! mutation {
     ($settings:expr, $fix:ident) => {{
         #[cfg(any(test, feature = "mutations"))]
@@ -171,6 +173,6 @@ pub(super) use mutation;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("member {me} is not in the list of members")]
 pub struct NotAMember {
-    /// The member.
+    /// The node id of the missing member.
     pub me: NodeId,
 }

@@ -6,34 +6,34 @@ use core::time::Duration;
 
 use crate::lease::candidate::{TICK_INTERVAL, Timings as TermTimings};
 
-/// The options of a user beside the timings of a term.
+/// The options of a user, besides the timings of a term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupTimingsOptions {
     /// How long a message may be under way before its receiver drops it, and how long its sender
     /// waits for an answer. Default: 500 ms, or a tenth of the renew interval if that is longer,
-    /// but a quarter of it at most. Longer: slower networks and disks are tolerated; shorter:
-    /// elections are quicker.
+    /// but at most a quarter of the renew interval. A longer lifetime tolerates slower networks and
+    /// disks; a shorter one makes elections faster.
     pub message_lifetime: Option<Duration>,
-    /// How long a better member must have followed before it takes a working leader's place, if it
-    /// is configured to. Default 30 s, or the lease duration if that is longer. Longer: a member
-    /// that comes and goes disturbs less.
+    /// How long a better member must have followed a working leader before it takes over, if it is
+    /// configured to do so. Default: 30 s, or the lease duration if that is longer. A longer time
+    /// makes a member that restarts often less disruptive.
     pub hold_down: Option<Duration>,
 }
 
-/// The default message lifetime: enough for a vote, which takes a way there, a sync of a disk, and
-/// a way back.
+/// The default message lifetime. It is enough for a vote: a message, a sync of the disk, and the
+/// answer.
 const DEFAULT_LIFETIME: Duration = Duration::from_millis(500);
 
-/// The default hold-down: a crash loop with its back-off shows within it.
+/// The default hold-down. A process in a crash loop with back-off fails again within it.
 const DEFAULT_HOLD_DOWN: Duration = Duration::from_secs(30);
 
-/// The timings of an election among peers: those of a term, and those of the election itself.
+/// The timings of an election among peers: those of a term, and those of the election.
 ///
 /// The timeline of a term is that of [a lease](TermTimings), with the members in place of the
 /// store: the *lease duration* is how long a member's promise lasts without a renewal, and the
 /// *renew interval* is how often the leader asks for one.
 ///
-/// A value that exists is consistent: [`GroupTimingsError`] lists the refused combinations.
+/// Every value is consistent: [`GroupTimingsError`] lists the refused combinations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupTimings {
     term: TermTimings,
@@ -42,7 +42,8 @@ pub struct GroupTimings {
 }
 
 impl Default for GroupTimings {
-    /// A term's defaults (15 s, 5 s, 10 s, 14 s), messages of half a second, a hold-down of 30 s.
+    /// Returns the defaults: those of a term (15 s, 5 s, 10 s, 14 s), a message lifetime of 500 ms,
+    /// and a hold-down of 30 s.
     fn default() -> Self {
         let options = GroupTimingsOptions::default();
         Self::new(TermTimings::default(), &options).expect("the defaults are consistent")
@@ -50,11 +51,11 @@ impl Default for GroupTimings {
 }
 
 impl GroupTimings {
-    /// The timings with these options, the rest derived from those of a term.
+    /// Creates the timings with these options. The other values follow from the timings of a term.
     ///
     /// # Errors
     ///
-    /// [`GroupTimingsError`] when they can't hold together; each names both numbers.
+    /// [`GroupTimingsError`] if the timings contradict each other. The message names both numbers.
     pub fn new(
         term: TermTimings,
         options: &GroupTimingsOptions,
@@ -68,7 +69,7 @@ impl GroupTimings {
             let error = format!("message lifetime {lifetime:?} must be at least {least:?}");
             return Err(GroupTimingsError::MessageLifetime(error));
         }
-        // A round of renewals is answered, or known to be lost, before half of the interval is over.
+        // A round of renewals is answered, or known to be lost, in the first half of the interval.
         if lifetime > interval / 2 {
             return Err(GroupTimingsError::MessageLifetime(format!(
                 "message lifetime {lifetime:?} must be at most half of the renew interval {interval:?}"
@@ -90,50 +91,51 @@ impl GroupTimings {
         })
     }
 
-    /// The timings of a term.
+    /// Returns the timings of a term.
     #[must_use]
     pub const fn term(&self) -> &TermTimings {
         &self.term
     }
 
-    /// How long a message may be under way, and how long its sender waits for an answer.
+    /// Returns how long a message may be under way, and how long its sender waits for an answer.
     #[must_use]
     pub const fn message_lifetime(&self) -> Duration {
         self.message_lifetime
     }
 
-    /// How long a better member must have followed before it takes a working leader's place.
+    /// Returns how long a better member must have followed a working leader before it takes over.
     #[must_use]
     pub const fn hold_down(&self) -> Duration {
         self.hold_down
     }
 
-    /// How long a member that has restarted keeps its earlier promise.
+    /// Returns how long a member that has restarted keeps its earlier promise.
     #[must_use]
     pub const fn quarantine(&self) -> Duration {
         self.term.lease_duration()
     }
 
-    /// With a quorum: longest time without a leader after the leader dies at the worst moment,
-    /// right after a renewal, if the next election succeeds at the first attempt. The promises last
-    /// a lease duration from their renewal, which is up to one message after the renewal was sent;
-    /// the others tick again within a message's lifetime. The election takes three: pre-vote, vote and
-    /// the first renewal, each there and back.
+    /// Returns the longest time without a leader with a quorum, if the leader dies right after a
+    /// renewal and the next election succeeds at the first attempt. The promises last for a lease
+    /// duration from their renewal, which is up to one message lifetime after the leader sent it.
+    /// The other members tick again within another message lifetime. The election takes three
+    /// exchanges: the pre-vote, the vote, and the first renewal.
     #[must_use]
     pub fn worst_without_leader(&self) -> Duration {
         self.term.worst_without_leader() + self.message_lifetime * (2 + 3)
     }
 }
 
-/// Why timings can't hold together. The text has the numbers; the user must change one of them.
+/// The reason why timings contradict each other. The message contains the numbers; the user must
+/// change one of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 #[non_exhaustive]
 pub enum GroupTimingsError {
-    /// Every message would come too late, or a lost renewal would be noticed too late to send another
-    /// one.
+    /// Every message would arrive too late, or the leader would notice a lost renewal too late to
+    /// send another one.
     MessageLifetime(String),
-    /// A member that restarts over and over would take the lead each time.
+    /// A member that restarts repeatedly would take the lead each time.
     HoldDown(String),
 }
 
@@ -144,7 +146,8 @@ mod tests {
     use alloc::string::ToString;
 
     impl GroupTimings {
-        /// Timings that need not be possible: every timer is always due, and a term lasts this long.
+        /// Returns timings that need not be possible: every timer is always due, and a term lasts
+        /// this long.
         pub(in crate::bully) const fn unchecked(
             lease_duration: Duration,
             renew_deadline: Duration,
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_what_the_derivation_gives() {
+    fn the_defaults_equal_the_derived_values() {
         let term = TermTimings::default();
         let derived = GroupTimings::new(term, &GroupTimingsOptions::default());
         assert_eq!(derived, Ok(GroupTimings::default()));

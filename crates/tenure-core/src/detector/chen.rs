@@ -15,36 +15,36 @@ use crate::time::nanos;
 /// EA(l+1) = (l+1)·interval + mean of (A_i − s_i·interval) over the window
 /// ```
 ///
-/// and the node is suspected at `EA(l+1) + alpha`, unless a heartbeat with a number above `l` has
-/// arrived. The mean is the offset of the sender's clock plus the usual delay: neither has to be
-/// known, and clocks need not agree. One slow heartbeat hardly changes the mean, so it does not
-/// extend the deadline of the next.
+/// The node is suspected at `EA(l+1) + alpha`, unless a heartbeat with a number above `l` has
+/// arrived. The mean is the offset of the sender's clock plus the usual delay: the estimator need
+/// not know either of them, and clocks need not agree. One slow heartbeat hardly changes the mean,
+/// so it does not extend the deadline of the next one.
 ///
 /// - Detection: at most interval + `alpha` + the mean delay in the window.
-/// - A mistake needs all heartbeats of a time of `alpha` to be lost or late.
+/// - A mistake requires that all heartbeats within a time of `alpha` are lost or late.
 ///
 /// Source: Chen, Toueg and Aguilera, "On the quality of service of failure detectors", IEEE
 /// Transactions on Computers 51(5), 2002: their detector NFD-E.
 #[derive(Clone, Debug)]
 pub struct Chen {
     interval: Duration,
-    /// The safety margin: the deadline is this much later than the expected arrival. A longer margin
-    /// means fewer mistakes and later detection by the same time.
+    /// The safety margin between the expected arrival and the deadline. A longer margin means fewer
+    /// mistakes, and a detection that is later by the same time.
     alpha: Duration,
-    /// The number of heartbeats for the mean. A larger window is steadier, and adapts later to a link
-    /// that has become slower for good.
+    /// The number of heartbeats for the mean. A larger window gives a steadier mean, and adapts
+    /// later to a link that has become permanently slower.
     window: usize,
-    /// `A_i − s_i·interval` in nanoseconds. Negative if the origin of the sender's clock lies
-    /// before that of the watcher's clock.
+    /// `A_i − s_i·interval` in nanoseconds. Negative if the origin of the sender's clock is before
+    /// that of the watcher's clock.
     offsets: VecDeque<i128>,
     deadline: Instant,
 }
 
 impl Chen {
-    /// The number of heartbeats for the mean, unless a test chooses another one.
+    /// The default number of heartbeats for the mean.
     pub const WINDOW: usize = 100;
 
-    /// An estimator for heartbeats at this interval.
+    /// Creates an estimator for heartbeats at this interval.
     #[must_use]
     pub fn new(interval: Duration, alpha: Duration, window: usize) -> Self {
         Self {
@@ -56,8 +56,8 @@ impl Chen {
         }
     }
 
-    /// The expected arrival of heartbeat `tick`, in the watcher's time; `None` before the first
-    /// heartbeat.
+    /// Returns the expected arrival of heartbeat `tick` in the watcher's time; `None` before the
+    /// first heartbeat.
     #[must_use]
     pub fn expected(&self, tick: u64) -> Option<Instant> {
         let count = i128::try_from(self.offsets.len()).ok()?;
@@ -66,8 +66,8 @@ impl Chen {
         Some(Instant::from_nanos(u64::try_from(at).unwrap_or(u64::MAX)))
     }
 
-    /// `tick` intervals in nanoseconds. The product of a `u64` and an interval of at most a day
-    /// cannot overflow an `i128`.
+    /// Returns `tick` intervals in nanoseconds. The product of a `u64` and an interval of at most a
+    /// day cannot overflow an `i128`.
     fn due(&self, tick: u64) -> i128 {
         i128::from(tick) * i128::from(nanos(self.interval))
     }

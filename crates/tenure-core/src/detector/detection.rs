@@ -27,8 +27,8 @@ pub enum DetectBy {
     Phi,
     /// `pull`: a ping per interval ([`Pull`]). It sends twice the messages of a heartbeat.
     Pull,
-    /// `on-demand`: a question per (longer) interval ([`OnDemand`]). It sends the fewest messages,
-    /// detects latest, and makes the most mistakes.
+    /// `on-demand`: a question at a (longer) interval ([`OnDemand`]). It sends the fewest messages,
+    /// has the latest detection, and makes the most mistakes.
     OnDemand,
 }
 
@@ -42,7 +42,7 @@ impl DetectBy {
         Self::OnDemand,
     ];
 
-    /// The name in the configuration.
+    /// Returns the name in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl DetectBy {
 }
 
 impl FromStr for DetectBy {
-    /// The values that are allowed.
+    /// The error is the list of the allowed values.
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
@@ -68,22 +68,22 @@ impl FromStr for DetectBy {
     }
 }
 
-/// The settings of the failure detection.
+/// The settings of failure detection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DetectionOptions {
     /// The kind of detector.
     pub by: DetectBy,
-    /// The interval of heartbeats or questions. Default 300 ms; for `on-demand` the ask timeout, at
-    /// least 1 s. A shorter interval means earlier detection and more messages.
+    /// The interval of heartbeats or questions. Default: 300 ms; for `on-demand`, the ask timeout,
+    /// at least 1 s. A shorter interval means earlier detection and more messages.
     pub interval: Option<Duration>,
-    /// The time after which a member is suspected if an expected heartbeat does not arrive; for
-    /// `on-demand`, the time that a member has to answer a question. Default 4 intervals (for `phi`
-    /// 2, since it adds the margin that the link needs; for `on-demand` 5/2 of the message
+    /// The time after which a member is suspected if an expected heartbeat does not arrive. For
+    /// `on-demand`, the time that a member has to answer a question. Default: 4 intervals (for
+    /// `phi` 2, since it adds the margin that the link needs; for `on-demand` 5/2 of the message
     /// lifetime), and at least the message lifetime. A longer time means fewer mistakes and later
     /// detection.
     pub suspect_after: Option<Duration>,
-    /// For `phi`: the threshold, 1 to 100. 8 means one mistake in 10^8. Default 8.
+    /// For `phi`: the threshold, 1 to 100. A threshold of 8 means one mistake in 10^8. Default: 8.
     pub phi_threshold: Option<u32>,
 }
 
@@ -92,10 +92,10 @@ impl DetectionOptions {
     pub const PHI_THRESHOLD: RangeInclusive<u32> = 1..=100;
 }
 
-/// The failure detection of a group: a detector with all its parameters. They must be equal on all
-/// members.
+/// The failure detection of a group: a detector with all its parameters. The parameters must be
+/// equal on all members.
 ///
-/// Every value is valid: [`Detection::new`] refuses the others.
+/// Every value is valid: [`Detection::new`] refuses other values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detection {
     by: DetectBy,
@@ -106,12 +106,12 @@ pub struct Detection {
 }
 
 impl Detection {
-    /// The detection with these options; it derives the options that are not set. Receivers drop
-    /// messages that are older than `message_lifetime`.
+    /// Creates the detection with these options, and derives the options that are not set.
+    /// Receivers drop messages that are older than `message_lifetime`.
     ///
-    /// **No message outlives the detection of its sender's end**: an election without a quorum
-    /// depends on this. So neither a silence nor a question, not even the short question after a
-    /// hint, makes a node count as down within a message lifetime.
+    /// **No message outlives the detection of its sender's crash**: an election without a quorum
+    /// depends on this. So a node never counts as down within a message lifetime, neither after a
+    /// silence nor after a question, nor after the short question that follows a hint.
     ///
     /// # Errors
     ///
@@ -122,7 +122,8 @@ impl Detection {
     ) -> Result<Self, OptionsError> {
         let by = options.by;
         let asks = by == DetectBy::OnDemand;
-        // The last ping of a question has half of the time, which must exceed a message lifetime.
+        // The last ping of a question has half of the time, which must be longer than a message
+        // lifetime.
         let (least, limit) = if asks {
             (message_lifetime * 5 / 2, "5/2 of the message lifetime,")
         } else {
@@ -195,26 +196,26 @@ impl Detection {
         Ok(detection)
     }
 
-    /// The time without a message after which `push-fixed` suspects a node. It counts from the last
-    /// heartbeat, and the next one is due an interval later.
+    /// Returns the time without a message after which `push-fixed` suspects a node. It counts from
+    /// the last heartbeat, and the next heartbeat is due an interval later.
     fn timeout(&self) -> Duration {
         self.interval.saturating_add(self.suspect_after)
     }
 
-    /// The number of unanswered pings after which `pull` suspects a node.
+    /// Returns the number of unanswered pings after which `pull` suspects a node.
     fn misses(&self) -> u128 {
         self.suspect_after
             .as_nanos()
             .div_ceil(self.interval.as_nanos())
     }
 
-    /// The kind of detector.
+    /// Returns the kind of detector.
     #[must_use]
     pub const fn by(&self) -> DetectBy {
         self.by
     }
 
-    /// The options of this detection, with all derived values filled in.
+    /// Returns the options of this detection, with all derived values filled in.
     #[must_use]
     pub const fn options(&self) -> DetectionOptions {
         DetectionOptions {
@@ -225,19 +226,20 @@ impl Detection {
         }
     }
 
-    /// The longest time of a question until a node that does not answer counts as down.
+    /// Returns the longest duration of a question, after which a node without an answer counts as
+    /// down.
     #[must_use]
     pub const fn ask_timeout(&self) -> Duration {
         self.ask.timeout
     }
 
-    /// The time that a node has to answer after a hint that it is gone.
+    /// Returns the time that a node has to answer after a hint that it is gone.
     #[must_use]
     pub const fn confirm_timeout(&self) -> Duration {
         self.ask.confirm
     }
 
-    /// The detector of a node.
+    /// Creates the detector of a node.
     #[must_use]
     pub fn detector(&self, group: &Group) -> Box<dyn Detector + Send> {
         let (ask, interval) = (self.ask, self.interval);
@@ -268,8 +270,8 @@ impl Detection {
         }
     }
 
-    /// The longest time from a crash until the detector suspects a node under watch, if messages
-    /// take at most `delay`, none is lost, and timers are punctual.
+    /// Returns the longest time from a crash until the detector suspects a node under watch, if
+    /// messages take at most `delay`, no message is lost, and timers are punctual.
     #[must_use]
     pub fn detection_bound(&self, delay: Duration) -> Duration {
         // The members do not affect the bound.
@@ -277,7 +279,8 @@ impl Detection {
         self.detector(&empty).detection_bound(delay)
     }
 
-    /// The messages per second for a watch of a node that is up, answers included.
+    /// Returns the number of messages per second for a watch of a node that is up, answers
+    /// included.
     #[must_use]
     pub fn messages_per_second(&self) -> f64 {
         let every = |interval: Duration| 1.0 / interval.as_secs_f64();
@@ -292,7 +295,7 @@ impl Detection {
     }
 }
 
-/// Exactly the parameters that must be equal on all members.
+/// Writes exactly the parameters that must be equal on all members.
 impl fmt::Display for Detection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (by, interval, suspect_after) = (self.by, self.interval, self.suspect_after);

@@ -5,10 +5,10 @@ use core::time::Duration;
 use super::push::Estimator;
 use crate::Instant;
 
-/// Suspects a node if no message has come from it for a fixed time: the simplest estimator.
+/// Suspects a node if no message has arrived from it for a fixed time. This is the simplest
+/// estimator.
 ///
-/// Its weakness: the time begins at the arrival of the last heartbeat, so a slow heartbeat delays
-/// the detection.
+/// The time begins at the arrival of the last heartbeat, so a slow heartbeat delays the detection.
 ///
 /// - Detection: at most the timeout plus the delay of the last heartbeat.
 #[derive(Clone, Debug)]
@@ -19,8 +19,8 @@ pub struct FixedTimeout {
 }
 
 impl FixedTimeout {
-    /// An estimator for heartbeats at this interval. With a timeout of 5 intervals, three or four
-    /// heartbeats in a row may be lost.
+    /// Creates an estimator for heartbeats at this interval. With a timeout of 5 intervals, three
+    /// or four heartbeats in a row may be lost.
     #[must_use]
     pub fn new(interval: Duration, timeout: Duration) -> Self {
         Self {

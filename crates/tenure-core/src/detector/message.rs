@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Incarnation, Instant, NodeId};
 
-/// A group as one of its nodes sees it: the node, its incarnation, and the other members.
+/// The view that one node has of its group: the node, its incarnation, and the other members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// The node itself.
@@ -18,8 +18,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// The group with these members for the node `me`, in this incarnation. `members` may or may
-    /// not contain `me`.
+    /// Creates the group with these members for the node `me` in this incarnation. `members` may
+    /// contain `me` or not.
     #[must_use]
     pub fn new(
         me: NodeId,
@@ -34,7 +34,7 @@ impl Group {
         }
     }
 
-    /// The other nodes, in the order of their ids.
+    /// Returns the other nodes in the order of their ids.
     pub fn peers(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.peers.iter().copied()
     }
@@ -44,7 +44,7 @@ impl Group {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum DetectorMessage {
-    /// A question: is the receiver alive?
+    /// A question whether the receiver is alive.
     Ping {
         /// The number that the answer repeats.
         round: u64,
@@ -60,23 +60,23 @@ pub enum DetectorMessage {
     Subscribe {
         /// The interval of the heartbeats.
         interval: Duration,
-        /// The subscription ends after this time unless it is renewed, since the subscriber may
-        /// have died.
+        /// The lifetime of the subscription unless it is renewed, since the subscriber may have
+        /// crashed.
         lifetime: Duration,
     },
     /// The end of a subscription.
     Unsubscribe,
-    /// A sign that the sender is alive.
+    /// A heartbeat: the sender is alive.
     Heartbeat {
         /// The number of intervals on the sender's clock: heartbeat `tick` is due `tick` intervals
         /// after the origin of that clock.
         tick: u64,
     },
-    /// The sender has started again: a receiver removes it from its down list.
+    /// The sender has restarted: receivers remove it from their down lists.
     Recovered,
     /// The answer to [`Recovered`](Self::Recovered).
     RecoveredAck {
-        /// The incarnation whose recovery the sender has seen.
+        /// The incarnation of the acknowledged recovery.
         incarnation: Incarnation,
     },
 }
@@ -88,8 +88,8 @@ pub enum Candidacy {
     /// The node is a candidate.
     #[default]
     Candidate,
-    /// The node only follows and votes, permanently or for now: no other node should wait for it to
-    /// lead.
+    /// The node only follows and votes, permanently or at present. No other node should wait for it
+    /// to lead.
     NonCandidate,
 }
 
@@ -104,7 +104,7 @@ pub enum DetectorInput {
         /// The number for the answer, for instance the round of an election.
         ask: u64,
     },
-    /// Report from now on when the node becomes suspected or trusted. It is trusted at first.
+    /// Report from now on when the node becomes suspected or trusted. A new watch trusts its node.
     Watch(NodeId),
     /// End the watch.
     Unwatch(NodeId),
@@ -124,12 +124,12 @@ pub enum DetectorInput {
         /// The sender's incarnation.
         incarnation: Incarnation,
     },
-    /// The node's machine has refused a connection, or has closed the connection that the node
-    /// used: the node's process is most likely gone. That is a hint and no proof, since something
-    /// between the two nodes may refuse or close connections. The detector pings the node at once
-    /// if a question about it is open or it is under watch.
+    /// The node's machine has refused a connection, or has closed a connection to the node, so the
+    /// node's process has probably ended. This is a hint and not a proof, since a device between
+    /// the two nodes may refuse or close connections. If a question about the node is open or the
+    /// node is under watch, the detector pings it at once.
     Refused(NodeId),
-    /// Whether this node is a candidate: it tells so in its answers to pings. It is one at first.
+    /// Whether this node is a candidate, for its answers to pings. At first it is one.
     Candidacy(Candidacy),
 }
 
@@ -169,8 +169,8 @@ pub enum DetectorOutput {
 pub enum Verdict {
     /// The node has sent a message since the question, or it is this node itself.
     Up,
-    /// The same, and when it last answered a ping it did not stand for election.
+    /// The same, but its last answer to a ping reported that it is not a candidate.
     NonCandidate,
-    /// It has not answered in time, was found down a moment ago, or is no member.
+    /// The node has not answered in time, was found down a moment ago, or is not a member.
     Down,
 }

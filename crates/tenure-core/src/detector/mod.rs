@@ -13,28 +13,27 @@
 //! | [`Push`]`<`[`Chen`]`>` | the same, with an adaptive deadline |
 //! | [`Push`]`<`[`PhiAccrual`]`>` | the same, with a level of suspicion |
 //!
-//! [`Detection`] makes one of them from a name and a few numbers, and refuses impossible ones. The
-//! detectors themselves do not check their parameters.
+//! [`Detection`] creates one of them from a name and a few numbers, and refuses impossible ones.
+//! The detectors do not check their parameters.
 //!
-//! All nodes of a group run the same detector with the same parameters. All detectors answer
-//! questions in the same way ([`AskOptions`]): they send pings, which every node answers. All are
-//! pure state machines. Their methods, in the order in which a driver calls them:
+//! All nodes of a group must run the same detector with the same parameters. All detectors answer
+//! questions in the same way ([`AskOptions`]): they send pings, which every node answers. All
+//! detectors are pure state machines. Their methods, in the order in which a driver calls them:
 //!
 //! - inputs: [`Detector::handle_input`], [`Detector::handle_timeout`];
 //! - outputs, to be drained after each of the above: [`Detector::poll_output`], then
-//!   [`Detector::poll_timeout`] for when to come back at the latest;
+//!   [`Detector::poll_timeout`] for the latest time of the next call;
 //! - getters, at any time: [`Detector::is_suspected`], [`Detector::detection_bound`].
 //!
 //! **Guarantees for a client:**
 //!
 //! - A question has at most one answer. If a client asks about the same node again before the
-//!   answer, the detector answers the last question only, no later than it would have answered the
-//!   first.
+//!   answer, the detector answers only the last question, no later than it would have answered the
+//!   first one.
 //! - The answer `Down` never follows a message that the node sent since the question.
 //! - A message that a node sent before its last known restart has no effect.
-//! - A late or a duplicate timer is harmless. After a pause of the process, hand in the messages
-//!   that have arrived before the timer: a detector cannot know about messages that wait in a
-//!   socket.
+//! - A late or duplicate timer is harmless. After a pause of the process, hand in the messages that
+//!   have arrived before the timer: a detector does not know about messages that wait in a socket.
 //! - Memory is bounded: a detector stores data only about members of the group, and its windows
 //!   have a limited length.
 //!
@@ -98,9 +97,9 @@ pub use push::{Estimator, Push};
 
 use crate::{Instant, NodeId};
 
-/// A failure detector. The [module](self) describes how to drive it, and its guarantees.
+/// A failure detector. The [module](self) describes how to drive it and what it guarantees.
 ///
-/// The trait is open: simulations implement it for detectors of their own.
+/// The trait is open: simulations implement it for their own detectors.
 pub trait Detector: fmt::Debug {
     /// Input: a question, a watch, a message, a hint.
     fn handle_input(&mut self, now: Instant, input: DetectorInput);
@@ -112,14 +111,14 @@ pub trait Detector: fmt::Debug {
     /// Output: the next message to send, answer or event; `None` if there is none.
     fn poll_output(&mut self) -> Option<DetectorOutput>;
 
-    /// Output: when to call [`handle_timeout`](Self::handle_timeout) at the latest.
+    /// Output: the latest time for the next call of [`handle_timeout`](Self::handle_timeout).
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Whether a node under watch is suspected.
+    /// Returns whether a node under watch is suspected.
     fn is_suspected(&self, node: NodeId) -> bool;
 
-    /// The longest time from a crash until the detector suspects a node under watch, if messages
-    /// take at most `delay`, none is lost, and timers are punctual.
+    /// Returns the longest time from a crash until the detector suspects a node under watch, if
+    /// messages take at most `delay`, no message is lost, and timers are punctual.
     fn detection_bound(&self, delay: Duration) -> Duration;
 }
 

@@ -9,28 +9,28 @@ use super::peer_table::{AskOptions, PeerTable, Step};
 use super::{Detector, earliest};
 use crate::{Instant, NodeId};
 
-/// The detector of Bully_FD: it sends nothing until a client asks, and it remembers the nodes that
+/// The detector of Bully_FD. It sends nothing until a client asks, and it remembers the nodes that
 /// were down.
 ///
 /// A question about a node that is not listed sends a ping and waits for the timeout. A node that
 /// does not answer goes on the **down list**, and the next question about it is answered at once. A
-/// node that starts sends a notice to all others, which remove it from their lists. A watch asks
-/// about its node every `poll`.
+/// node that starts sends a recovery notice to all others, which remove it from their lists. A
+/// watch asks about its node at the interval `poll`.
 ///
-/// In the papers an entry stays on the list until the recovery notice arrives; if that message is
-/// lost, the node counts as down for ever. Therefore an entry here is an answer only while it is
-/// fresh, and needs the confirmation of a ping after that; any message of the node removes the
-/// entry; and notices are repeated until they are acknowledged.
+/// In the papers, an entry stays on the list until the recovery notice arrives. If the notice is
+/// lost, the node counts as down for ever. Therefore this detector answers from an entry only while
+/// it is fresh, and confirms an older entry by a ping. Any message of the node removes its entry.
+/// Notices are repeated until they are acknowledged.
 ///
 /// - Detection: at most `poll` + `timeout`, if timers are punctual. A question is answered within
 ///   `timeout`, or at once if the node has a fresh entry on the list.
 /// - Messages: none in the background; 2 per poll of a node that is up, 1 per poll of a listed node
 ///   whose entry is not fresh; 2 per recovery notice.
-/// - A node that is back and whose notices are all lost: asked again after at most `fresh`.
+/// - Recovery when all notices are lost: the next question after `fresh` pings the node again.
 ///
-/// Source: S.-H. Park, "An Election Algorithm with Failure Detectors in Distributed Systems" (2008),
-/// section 2.2, and section 3 of "An Efficient Coordinator Election Algorithm in Synchronous
-/// Distributed Systems" (2004) by the same author.
+/// Source: S.-H. Park, "An Election Algorithm with Failure Detectors in Distributed Systems"
+/// (2008), section 2.2, and section 3 of "An Efficient Coordinator Election Algorithm in
+/// Synchronous Distributed Systems" (2004) by the same author.
 #[derive(Debug)]
 pub struct OnDemand {
     table: PeerTable,
@@ -40,11 +40,11 @@ pub struct OnDemand {
 }
 
 impl OnDemand {
-    /// The interval of a watch's questions, unless it is chosen.
+    /// The default interval of a watch's questions.
     pub const POLL: Duration = Duration::from_secs(1);
 
-    /// The detector of a node, with this interval of a watch's questions: at least the ask timeout. A
-    /// longer interval means fewer messages and later detection.
+    /// Creates the detector of a node. `poll` is the interval of a watch's questions, at least the
+    /// ask timeout. A longer interval means fewer messages and later detection.
     #[must_use]
     pub fn new(group: &Group, ask: AskOptions, poll: Duration) -> Self {
         Self {

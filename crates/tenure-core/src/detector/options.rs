@@ -4,15 +4,15 @@ use alloc::string::{String, ToString};
 use core::fmt;
 use core::time::Duration;
 
-/// Shortest interval and shortest timeout: below it, the scheduling delays of a busy machine matter
-/// more than the setting.
+/// The shortest interval and the shortest timeout. Below it, the scheduling delays of a busy
+/// machine matter more than the setting.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Longest duration of any parameter: a detector that takes longer than a day is useless.
+/// The longest duration of any parameter. A detector that takes longer than a day is useless.
 pub const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The reason why a detector refuses its parameters. The text has the parameter, its value and the
-/// limit, which may be another parameter. The caller must change one of the two.
+/// The reason why a detector refuses its parameters. The text contains the parameter, its value and
+/// the limit, which may be another parameter. The caller must change one of the two.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OptionsError(String);

@@ -1,5 +1,5 @@
-//! The part that all detectors share: the state of each peer, questions about one peer, the down
-//! list.
+//! The part that all detectors share: the state of each peer, questions about one peer, and the
+//! down list.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -9,24 +9,24 @@ use super::earliest;
 use super::message::{Candidacy, DetectorInput, DetectorMessage, DetectorOutput, Group, Verdict};
 use crate::{Incarnation, Instant, NodeId};
 
-/// How questions about a node are asked, and how long a `Down` answer is reused.
+/// The timing of questions about a node, and of the reuse of a `Down` answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskOptions {
-    /// T_o: a node counts as down if it sends nothing for this time after the question. Default 500
-    /// ms. It must be well above the longest time of a message and its answer. A longer time means
-    /// fewer mistakes and later answers.
+    /// T_o: a node counts as down if it sends nothing for this time after the question. Default:
+    /// 500 ms. It must be well above the longest time of a message and its answer. A longer time
+    /// means fewer mistakes and later answers.
     pub timeout: Duration,
-    /// The number of pings within the timeout, evenly spaced. Default 2, 1 to 10. Each further ping
-    /// makes a mistake by lost messages rarer by the factor of the loss, and leaves less time for
-    /// the answer to the last ping: the timeout divided by this number.
+    /// The number of pings within the timeout, evenly spaced. Default: 2, at most 10. Each further
+    /// ping multiplies the probability of a mistake by lost messages by the loss rate, but leaves
+    /// less time for the answer to the last ping: the timeout divided by this number.
     pub pings: u32,
-    /// The time to answer if there is a reason to think that the node is down: it refused a
-    /// connection, or it is on the down list. Default 125 ms. At most the timeout.
+    /// The time to answer if there is a reason to suspect the node: it refused a connection, or it
+    /// is on the down list. Default: 125 ms. At most the timeout.
     pub confirm: Duration,
-    /// T_fresh: for this time after a node was found down, questions about it are answered without
-    /// a ping. Default 2 s. A longer time means fewer messages; but a node that is back and whose
-    /// recovery notices are lost counts as down for that much longer. With zero, every question
-    /// sends a ping.
+    /// T_fresh: the time after a node was found down in which questions about it are answered
+    /// without a ping. Default: 2 s. A longer time means fewer messages, but a node that is up
+    /// again and whose recovery notices are lost counts as down for that much longer. With zero,
+    /// every question sends a ping.
     pub fresh: Duration,
 }
 
@@ -46,32 +46,33 @@ impl Default for AskOptions {
 pub struct PeerTable {
     /// The node and its peers.
     pub group: Group,
-    /// How questions are asked.
+    /// The timing of questions.
     pub options: AskOptions,
     candidacy: Candidacy,
     /// One entry for each peer of the group, and no others: this bounds the memory.
     peers: BTreeMap<NodeId, Peer>,
     rounds: u64,
-    /// The number of open questions. It is mostly zero, which keeps the frequent calls of
+    /// The number of open questions. It is mostly zero, which makes the frequent calls of
     /// `poll_timeout` cheap.
     open: usize,
-    /// The earliest time of a recovery notice. Drivers ask for it all the time, and a large group has
-    /// many nodes.
+    /// The earliest time of a recovery notice. It is stored because drivers call `poll_timeout`
+    /// often, and a large group has many nodes.
     notice_at: Option<Instant>,
     outputs: VecDeque<DetectorOutput>,
 }
 
-/// Longest time between two recovery notices to one node. It limits the messages to a node that stays
-/// down.
+/// The longest time between two recovery notices to one node. It limits the messages to a node that
+/// stays down.
 const MAX_NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 struct Peer {
-    /// The time of the next recovery notice to the node, and the interval after that; `None` once the
-    /// node has acknowledged one.
+    /// The time of the next recovery notice to the node, and the interval after it; `None` once the
+    /// node has acknowledged a notice.
     ///
-    /// Every detector remembers for a while that a node was down, and answers from memory. So a node
-    /// that starts must notify all other nodes, even those to which it has nothing else to send.
+    /// Every detector remembers for a while that a node was down, and answers from that memory. So
+    /// a node that starts must notify all other nodes, including those to which it sends nothing
+    /// else.
     notice: Option<(Instant, Duration)>,
     /// The newest known incarnation.
     incarnation: Option<Incarnation>,
@@ -84,15 +85,15 @@ struct Peer {
 
 #[derive(Clone, Copy, Debug)]
 struct Question {
-    /// The number of the client's newest question; `None` if the detector itself asks.
+    /// The number of the client's newest question; `None` if the detector itself asked.
     ask: Option<u64>,
-    /// The first ping that was sent for it.
+    /// The first ping of this question.
     first: u64,
     /// The number of pings that may still be sent.
     pings: u32,
-    /// The time of the next ping or, after the last ping, of the verdict.
+    /// The time of the next ping or, after the last ping, of the answer.
     next: Instant,
-    /// There is a reason to think that the node is down.
+    /// Whether there is a reason to suspect the node.
     hinted: bool,
 }
 
@@ -102,29 +103,29 @@ enum Watch {
     Suspected,
 }
 
-/// The part of an input that is left for the detector's own method.
+/// The part of an input that the specific detector must handle.
 #[derive(Debug)]
 pub enum Step {
     /// Nothing.
     Nothing,
     /// The client watches this node from now on.
     Watch(NodeId),
-    /// The client no longer watches it.
+    /// The client no longer watches this node.
     Unwatch(NodeId),
-    /// A peer has sent a message in its newest incarnation; `message` is `None` if it is not a
-    /// detector's.
+    /// A peer has sent a message in its newest incarnation. `message` is `None` if it is not a
+    /// message between detectors.
     Heard {
         /// The peer.
         from: NodeId,
-        /// The peer was known in an older incarnation.
+        /// Whether the peer was known in an older incarnation.
         restarted: bool,
-        /// The message, if it is a detector's.
+        /// The message between detectors, if it is one.
         message: Option<DetectorMessage>,
     },
 }
 
 impl PeerTable {
-    /// The table of a node that has just started.
+    /// Creates the table of a node that has just started.
     #[must_use]
     pub fn new(group: &Group, options: AskOptions) -> Self {
         let now = Instant::default();
@@ -189,8 +190,8 @@ impl PeerTable {
             return self.answer(ask, node, verdict, now);
         };
         if let Some(question) = &mut peer.question {
-            // The question is not restarted: a client that asks again and again would never learn
-            // that the node is down. Only its last question is answered.
+            // The question is not restarted: otherwise a client that asks repeatedly would never
+            // get the answer that the node is down. Only its last question is answered.
             question.ask = Some(ask);
         } else if let Some(listed) = peer.fresh(now, &self.options) {
             self.answer(ask, node, Verdict::Down, listed);
@@ -214,7 +215,7 @@ impl PeerTable {
         });
     }
 
-    /// Asks about a node for the detector itself. A node that was found down recently is suspected
+    /// Asks about a node for the detector itself. A node that was recently found down is suspected
     /// without a ping.
     pub fn ask_about(&mut self, now: Instant, node: NodeId) {
         let Some(peer) = self.peers.get_mut(&node) else {
@@ -228,8 +229,8 @@ impl PeerTable {
         }
     }
 
-    /// A hint never decides: the node gets one more ping, with a short time to answer. A hint about
-    /// a node without an open question and without a watch is ignored.
+    /// Handles a hint. A hint alone never decides: the node gets one more ping, with a short time
+    /// to answer. A hint about a node without an open question and without a watch is ignored.
     fn handle_hint(&mut self, now: Instant, node: NodeId) {
         let Some(peer) = self.peers.get(&node) else {
             return;
@@ -272,23 +273,25 @@ impl PeerTable {
         message: Option<DetectorMessage>,
     ) -> Step {
         let Some(peer) = self.peers.get_mut(&from) else {
-            return Step::Nothing; // Not a member: nothing is stored, nothing is answered.
+            return Step::Nothing; // The sender is not a member, so it gets no entry and no answer.
         };
         if peer.incarnation.is_some_and(|known| incarnation < known) {
-            // Sent before the node's last restart: it does not show that the node is alive now.
+            // The node sent this message before its last restart, so it does not show that the node
+            // is alive now.
             return Step::Nothing;
         }
         let restarted = peer.incarnation.is_some_and(|known| incarnation > known);
         peer.incarnation = Some(incarnation);
         peer.heard = Some(now);
-        // A node that sends a message is up: it leaves the down list, and any question about it is
-        // settled. So a `Down` answer never follows a message of the node since the question.
+        // A node that sends a message is up: it leaves the down list, and a question about it is
+        // settled. So a `Down` answer never follows a message that the node sent after the
+        // question.
         peer.listed = None;
         let question = peer.question.take();
         self.open -= usize::from(question.is_some());
         let asked = question.and_then(|question| question.ask);
-        // Only the answer to this very question shows that the node is not a candidate. An older
-        // answer may be out of date: the node may have become a candidate since.
+        // Only the answer to this question shows that the node is not a candidate. An older answer
+        // may be out of date, because the node may have become a candidate since.
         let verdict = match (&message, question) {
             (Some(DetectorMessage::Pong { round, candidacy }), Some(question))
                 if *round >= question.first =>
@@ -343,8 +346,8 @@ impl PeerTable {
         for (node, question) in due.collect::<Vec<_>>() {
             if question.pings > 0 {
                 self.ping(node);
-                // The time counts from now, not from the time at which the ping was due: after a
-                // pause of this process, the node still has its time to answer.
+                // The time counts from now, not from the time at which the ping was due. So after a
+                // pause of this process, the node still has its full time to answer.
                 let next = now + self.options.timeout / self.options.pings;
                 if let Some(question) = self.question(node) {
                     question.pings -= 1;
@@ -358,7 +361,7 @@ impl PeerTable {
         down
     }
 
-    /// Sends a recovery notice to each node to which one is due; its next interval is twice as long.
+    /// Sends a recovery notice to each node for which one is due, and doubles its interval.
     fn send_notices(&mut self, now: Instant) {
         self.notice_at = None;
         for (&to, peer) in &mut self.peers {
@@ -399,8 +402,8 @@ impl PeerTable {
         }
     }
 
-    /// The node has been silent for longer than its watch allows. That answers an open question,
-    /// too: a message of the node would have settled the question.
+    /// Handles a node that has been silent for longer than its watch allows. The silence also
+    /// answers an open question: a message of the node would have settled it.
     pub fn find_silent(&mut self, now: Instant, node: NodeId) {
         if let Some(question) = self.question(node) {
             let ask = question.ask;
@@ -409,7 +412,7 @@ impl PeerTable {
         self.suspect(now, node);
     }
 
-    /// Puts the node on the down list and notifies its watch.
+    /// Adds the node to the down list and notifies its watch.
     pub fn suspect(&mut self, now: Instant, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.listed = Some(now);
@@ -417,7 +420,7 @@ impl PeerTable {
         }
     }
 
-    /// Takes the node off the down list and notifies its watch.
+    /// Removes the node from the down list and notifies its watch.
     pub fn trust(&mut self, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.listed = None;
@@ -437,33 +440,33 @@ impl PeerTable {
         }
     }
 
-    /// Whether the node is under watch and suspected.
+    /// Returns whether the node is under watch and suspected.
     #[must_use]
     pub fn is_suspected(&self, node: NodeId) -> bool {
         let peer = self.peers.get(&node);
         peer.is_some_and(|peer| peer.watch == Some(Watch::Suspected))
     }
 
-    /// Whether a question about the node is open.
+    /// Returns whether a question about the node is open.
     #[must_use]
     pub fn is_asked(&self, node: NodeId) -> bool {
         let peer = self.peers.get(&node);
         peer.is_some_and(|peer| peer.question.is_some())
     }
 
-    /// Whether the node is on the down list, even if its entry is not fresh.
+    /// Returns whether the node is on the down list, even if its entry is not fresh.
     #[must_use]
     pub fn is_listed(&self, node: NodeId) -> bool {
         self.listed(node).is_some()
     }
 
-    /// When the node was put on the down list.
+    /// Returns the time at which the node was added to the down list.
     #[must_use]
     pub fn listed(&self, node: NodeId) -> Option<Instant> {
         self.peers.get(&node)?.listed
     }
 
-    /// When the last message of the node came.
+    /// Returns the time at which the last message of the node arrived.
     #[must_use]
     pub fn heard(&self, node: NodeId) -> Option<Instant> {
         self.peers.get(&node)?.heard
@@ -482,12 +485,12 @@ impl PeerTable {
         round
     }
 
-    /// The next output.
+    /// Returns the next output.
     pub fn poll_output(&mut self) -> Option<DetectorOutput> {
         self.outputs.pop_front()
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) at the latest.
+    /// Returns the latest time for the next call of [`handle_timeout`](Self::handle_timeout).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.open == 0 {
@@ -509,7 +512,7 @@ const fn up(candidacy: Candidacy) -> Verdict {
 }
 
 impl Peer {
-    /// The time at which the node was found down, if that is recent enough for an answer.
+    /// Returns the time at which the node was found down, if that is recent enough for an answer.
     fn fresh(&self, now: Instant, options: &AskOptions) -> Option<Instant> {
         self.listed
             .filter(|&listed| now.since(listed) < options.fresh)

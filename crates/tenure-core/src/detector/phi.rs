@@ -8,16 +8,16 @@ use super::options::MAX_DURATION;
 use super::push::Estimator;
 use crate::Instant;
 
-/// Assumes that the times between heartbeats are normally distributed, and calculates how unlikely
-/// the current silence is:
+/// Assumes that the times between heartbeats are normally distributed, and calculates the
+/// probability of the current silence:
 ///
 /// ```text
 /// phi = −log10 P(the next heartbeat arrives even later)
 /// ```
 ///
-/// So phi 1 is a mistake in one of 10 cases, and phi 8 in one of 10^8, **if** the times are
-/// normally distributed. On networks they are not (a lost heartbeat means an interval of twice the
-/// length), hence the option `pause`.
+/// So a suspicion at phi 1 is wrong in one of 10 cases, and at phi 8 in one of 10^8, **if** the
+/// times are normally distributed. On networks they are not (a lost heartbeat doubles an interval);
+/// the option `pause` compensates for that.
 ///
 /// The node is suspected when phi reaches the threshold: after the last heartbeat plus `pause`, the
 /// mean and `z` standard deviations, where `z` is the quantile of the normal distribution for the
@@ -49,24 +49,25 @@ pub struct PhiAccrual {
 /// The parameters of [`PhiAccrual`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PhiOptions {
-    /// The level at which a node is suspected. Default 8, 1 to 100. A higher level means fewer
+    /// The level at which a node is suspected, 1 to 100. Default: 8. A higher level means fewer
     /// mistakes and slightly later detection: from 8 to 16, `z` grows from 5.6 to 8.2.
     pub threshold: f64,
-    /// The number of intervals for mean and deviation. Default 100, 2 to 10,000.
+    /// The number of intervals for the mean and the deviation, 2 to 10,000. Default: 100.
     pub window: usize,
-    /// The least standard deviation. Default 30 ms, a tenth of the default interval: on a very
+    /// The least standard deviation. Default: 30 ms, a tenth of the default interval. On a very
     /// regular link, a small delay must not count as a failure.
     pub min_deviation: Duration,
-    /// The time added to the mean. Default 600 ms, which is 2 default intervals: two heartbeats in
-    /// a row may be lost. A longer pause means fewer mistakes and later detection by the same time.
+    /// The time added to the mean. Default: 600 ms, which is 2 default intervals, so two heartbeats
+    /// in a row may be lost. A longer pause means fewer mistakes, and a detection that is later by
+    /// the same time.
     pub pause: Duration,
 }
 
 impl PhiAccrual {
-    /// The usual size of the window.
+    /// The default size of the window.
     pub const WINDOW: usize = 100;
 
-    /// An estimator for heartbeats at this interval.
+    /// Creates an estimator for heartbeats at this interval.
     #[must_use]
     pub fn new(interval: Duration, options: PhiOptions) -> Self {
         Self {
@@ -80,8 +81,8 @@ impl PhiAccrual {
         }
     }
 
-    /// The level of suspicion at `now`: 0.3 at the expected time of the next heartbeat, and growing
-    /// from there.
+    /// Returns the level of suspicion at `now`. It is 0.3 at the expected time of the next
+    /// heartbeat, and grows from there.
     #[must_use]
     pub fn phi(&self, now: Instant) -> f64 {
         let (mean, deviation) = self.distribution();
@@ -90,12 +91,13 @@ impl PhiAccrual {
         -libm::log10(survival(late / deviation))
     }
 
-    /// Mean and standard deviation in nanoseconds.
+    /// Returns the mean and the standard deviation in nanoseconds.
     fn distribution(&self) -> (f64, f64) {
         let count = self.window.len();
         let sum: u128 = self.window.iter().sum();
         let squares: u128 = self.window.iter().map(|nanos| nanos * nanos).sum();
-        // n·Σx² − (Σx)² in integers: with rounded numbers the difference would be noise.
+        // The variance n·Σx² − (Σx)² is calculated in integers, because the rounding errors of
+        // floats would exceed the difference.
         let spread = (count as u128 * squares).saturating_sub(sum * sum);
         let deviation = libm::sqrt(spread as f64) / count as f64;
         let least = self.options.min_deviation.as_nanos() as f64;
@@ -106,7 +108,7 @@ impl PhiAccrual {
         if self.window.len() == self.options.window {
             self.window.pop_front();
         }
-        // 10,000 squares of a day in nanoseconds do not overflow a `u128`.
+        // The sum of 10,000 squares of a day in nanoseconds does not overflow a `u128`.
         self.window.push_back(time.min(MAX_DURATION).as_nanos());
     }
 
@@ -143,21 +145,21 @@ impl Estimator for PhiAccrual {
         self.deadline
     }
 
-    /// Times between heartbeats differ from the interval by at most the delay, so their deviation
-    /// is at most the delay, or the one assumed at first.
+    /// Times between heartbeats differ from the interval by at most the delay. So their deviation
+    /// is at most the delay, or the deviation that is assumed at first.
     fn detection_bound(&self, delay: Duration) -> Duration {
         let deviation = delay.max(self.interval / 4).max(self.options.min_deviation);
         delay + self.options.pause + self.interval + delay + deviation.mul_f64(self.z)
     }
 }
 
-/// The probability that a standard normal variable exceeds `z`.
+/// Returns the probability that a standard normal variable exceeds `z`.
 fn survival(z: f64) -> f64 {
     0.5 * libm::erfc(z / SQRT_2)
 }
 
-/// The `z` that a standard normal variable exceeds with probability 10^−phi, for phi from 1 to 100.
-/// 60 bisections of 0 to 32 reach the precision of an `f64`.
+/// Returns the `z` that a standard normal variable exceeds with probability 10^−phi, for phi from 1
+/// to 100. 60 bisections of the range 0 to 32 reach the precision of an `f64`.
 fn quantile(phi: f64) -> f64 {
     let (mut low, mut high) = (0.0, 32.0);
     for _ in 0..60 {
@@ -175,8 +177,8 @@ fn quantile(phi: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Tables of the normal distribution: P(Z > 1.2816) = 10 %, P(Z > 2.3263) = 1 %,
-    /// P(Z > 3.0902) = 0.1 %, P(Z > 5.6120) = 10^-8.
+    /// The expected values come from tables of the normal distribution: P(Z > 1.2816) = 10 %, P(Z >
+    /// 2.3263) = 1 %, P(Z > 3.0902) = 0.1 %, P(Z > 5.6120) = 10^-8.
     #[test]
     fn the_quantile_matches_tables_of_the_normal_distribution() {
         for (phi, z) in [(1.0, 1.2816), (2.0, 2.3263), (3.0, 3.0902), (8.0, 5.6120)] {

@@ -1,4 +1,4 @@
-//! Pings at an interval.
+//! A detector that sends pings at an interval.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
@@ -11,20 +11,20 @@ use crate::{Instant, NodeId};
 /// Pings a node under watch at an interval, and suspects it if several pings in a row stay
 /// unanswered.
 ///
-/// The time for an answer counts from when its ping was **sent**: a slow answer does not extend the
-/// time for the next one.
+/// The time for an answer counts from when its ping was **sent**, so a slow answer does not extend
+/// the time for the next one.
 ///
 /// - Detection: at most (`misses` + 1) × `interval`, if timers are punctual.
 /// - Messages: 2 per interval and watch (1 while the node is down).
-/// - A mistake needs `misses` exchanges in a row that are lost or take longer than the interval:
+/// - A mistake requires `misses` exchanges in a row that are lost or take longer than the interval:
 ///   with a loss of p per message, about (2p)^`misses` per interval.
 ///
 /// Source: the "simplest implementation" in section 2.2 of S.-H. Park, "An Election Algorithm with
-/// Failure Detectors in Distributed Systems" (2008), with more than one miss.
+/// Failure Detectors in Distributed Systems" (2008), extended to more than one miss.
 #[derive(Debug)]
 pub struct Pull {
     table: PeerTable,
-    /// The interval of the pings to a node under watch. It is also the time to answer a ping.
+    /// The interval of the pings to a node under watch, which is also the time to answer a ping.
     interval: Duration,
     /// The number of unanswered pings in a row after which the node is suspected.
     misses: u32,
@@ -34,14 +34,14 @@ pub struct Pull {
 #[derive(Debug)]
 struct Probes {
     next: Instant,
-    /// Unanswered pings since the newest answered one, the oldest first: the round and the time of
-    /// sending. At most `misses`: later ones do not affect the decision.
+    /// The unanswered pings since the newest answered one, oldest first: the round, and the time of
+    /// sending. At most `misses` are stored, because later pings do not affect the decision.
     open: VecDeque<(u64, Instant)>,
 }
 
 impl Pull {
-    /// The detector of a node, which suspects a node under watch after so many unanswered pings in a
-    /// row, at least one. A longer interval means fewer messages and later detection.
+    /// Creates the detector of a node. It suspects a node under watch after `misses` unanswered
+    /// pings in a row, at least one. A longer interval means fewer messages and later detection.
     #[must_use]
     pub fn new(group: &Group, ask: AskOptions, interval: Duration, misses: u32) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Pull {
             probes.open.drain(..=answered);
             self.table.trust(from);
         } else if self.table.is_suspected(from) {
-            // The node is alive, but has not answered a ping of this watch: it gets as much time as
+            // The node is alive, but has not answered a ping of this watch. It gets as much time as
             // at first.
             self.table.trust(from);
             self.begin(now, from);
@@ -84,7 +84,7 @@ impl Pull {
 }
 
 impl Probes {
-    /// The end of the time for the last of `misses` open pings.
+    /// Returns the end of the time for the last of `misses` open pings.
     fn deadline(&self, misses: u32, interval: Duration) -> Option<Instant> {
         let last = self.open.get(misses as usize - 1)?;
         Some(last.1 + interval)

@@ -1,4 +1,4 @@
-//! Heartbeats from the node under watch.
+//! A detector that receives heartbeats from the nodes under watch.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -11,16 +11,16 @@ use super::{Detector, earliest};
 use crate::time::nanos;
 use crate::{Instant, NodeId};
 
-/// The number of renewals within a subscription's lifetime: as many may be lost.
+/// The number of renewals within a subscription's lifetime, so that a lost renewal does not end it.
 pub(super) const RENEWALS: u32 = 3;
 
 /// Subscribes to the heartbeats of a node under watch. An [`Estimator`] calculates the deadline of
 /// the next heartbeat.
 ///
 /// A node sends heartbeats at multiples of the interval **on its own clock**, independent of the
-/// subscriber and the time of the subscription. So heartbeat number `tick` is due `tick` intervals
-/// after a fixed moment, which estimators rely on, also after lapsed subscriptions, lost heartbeats
-/// and pauses.
+/// subscriber and of the time of the subscription. So heartbeat number `tick` is due `tick`
+/// intervals after a fixed moment. Estimators rely on this, also after expired subscriptions, lost
+/// heartbeats and pauses.
 ///
 /// A subscription ends unless it is renewed, so a node stops sending to a subscriber that is gone.
 /// The subscriber renews it at every interval while the node is suspected, and until the first
@@ -30,10 +30,10 @@ pub(super) const RENEWALS: u32 = 3;
 /// - Detection: see the estimators [`FixedTimeout`](super::FixedTimeout), [`Chen`](super::Chen) and
 ///   [`PhiAccrual`](super::PhiAccrual). Before the first heartbeat they allow one interval more.
 /// - Messages: 1 per interval and watch, and 3 per lifetime for the subscription.
-/// - A mistake needs all heartbeats of the whole margin to be lost or late.
+/// - A mistake requires that all heartbeats within the margin are lost or late.
 ///
-/// Source: the "I'm alive" variant in section 2.2 of S.-H. Park, "An Election Algorithm with Failure
-/// Detectors in Distributed Systems" (2008).
+/// Source: the "I'm alive" variant in section 2.2 of S.-H. Park, "An Election Algorithm with
+/// Failure Detectors in Distributed Systems" (2008).
 #[derive(Debug)]
 pub struct Push<E: Estimator> {
     table: PeerTable,
@@ -49,22 +49,23 @@ pub struct Push<E: Estimator> {
 
 /// Calculates the deadline of a node's next heartbeat from the earlier ones.
 ///
-/// The trait is open: simulations implement it for estimators of their own.
+/// The trait is open: simulations implement it for their own estimators.
 pub trait Estimator: Clone + fmt::Debug {
-    /// Heartbeats are expected from `now` on; there are no observations yet.
+    /// Begins an observation at `now`, without any heartbeats yet.
     fn begin(&mut self, now: Instant);
 
-    /// Heartbeat `tick` has arrived. It is newer than the observed ones.
+    /// Observes the arrival of heartbeat `tick`, which is newer than all observed ones.
     fn observe(&mut self, now: Instant, tick: u64);
 
-    /// The time from which the node is suspected, unless a heartbeat arrives.
+    /// Returns the time at which the node becomes suspected unless a heartbeat arrives.
     fn deadline(&self) -> Instant;
 
-    /// The longest detection time, if messages take at most `delay` and none is lost.
+    /// Returns the longest detection time, if messages take at most `delay` and no message is lost.
     fn detection_bound(&self, delay: Duration) -> Duration;
 }
 
-/// The lifetime of a subscription that is not renewed: 30 s, or 10 intervals if these are longer.
+/// Returns the lifetime of a subscription that is not renewed: 30 s, or 10 intervals if that is
+/// longer.
 pub(super) fn subscription_lifetime(interval: Duration) -> Duration {
     Duration::from_secs(30).max(interval.saturating_mul(10))
 }
@@ -85,7 +86,7 @@ struct Subscription {
 }
 
 impl Subscription {
-    /// The number of the interval that contains `now`.
+    /// Returns the number of the interval that contains `now`.
     fn tick(self, now: Instant) -> u64 {
         now.as_nanos() / nanos(self.interval)
     }
@@ -97,11 +98,11 @@ impl Subscription {
 }
 
 impl<E: Estimator> Push<E> {
-    /// The interval of heartbeats, unless it is chosen. A longer interval means fewer messages and later
+    /// The default interval of heartbeats. A longer interval means fewer messages and later
     /// detection.
     pub const INTERVAL: Duration = Duration::from_millis(300);
 
-    /// The detector of a node. `estimator` is the initial state of each watch's estimator.
+    /// Creates the detector of a node. `estimator` is the initial state of each watch's estimator.
     #[must_use]
     pub fn new(group: &Group, ask: AskOptions, interval: Duration, estimator: E) -> Self {
         Self {
@@ -134,7 +135,7 @@ impl<E: Estimator> Push<E> {
         message: Option<&DetectorMessage>,
     ) {
         if restarted {
-            // The node's clock has another origin now, and the node does not know its subscribers.
+            // The node's clock has a new origin, and the node does not know its subscribers.
             self.subscribers.remove(&from);
             if self.watches.contains_key(&from) {
                 self.table.trust(from);
@@ -145,14 +146,14 @@ impl<E: Estimator> Push<E> {
             return self.handle_heartbeat(now, from, *tick);
         }
         if self.table.is_suspected(from) {
-            // The node is alive, although its heartbeats are missing: it gets as much time as at
+            // The node is alive although its heartbeats are missing, so it gets as much time as at
             // first.
             self.table.trust(from);
             self.begin(now, from);
         } else if let Some(watch) = self.watches.get_mut(&from)
             && watch.newest.is_none()
         {
-            // The node is alive, but may have been down when the watch began and missed the
+            // The node is alive, but may have been down when the watch began, and missed the
             // subscription.
             watch.estimator.begin(now);
         }
@@ -172,7 +173,7 @@ impl<E: Estimator> Push<E> {
             return;
         };
         if watch.newest.is_some_and(|newest| tick <= newest) {
-            return; // A duplicate, or older than a heartbeat that has arrived.
+            return; // The heartbeat is a duplicate, or older than one that has arrived.
         }
         if watch.newest.replace(tick).is_none() {
             watch.renew = now + self.lifetime / RENEWALS;
@@ -184,7 +185,8 @@ impl<E: Estimator> Push<E> {
         }
     }
 
-    /// The subscriber's wishes are limited to the allowed range: it may run another version.
+    /// Adds a subscription. Limits its interval and lifetime to the allowed range: the subscriber
+    /// may run another version.
     fn subscribe(&mut self, now: Instant, from: NodeId, interval: Duration, lifetime: Duration) {
         let mut subscription = Subscription {
             interval: interval.clamp(MIN_INTERVAL, MAX_DURATION),

@@ -1,4 +1,4 @@
-//! Why terms end.
+//! The reasons for which terms end.
 
 use core::fmt;
 use core::time::Duration;
@@ -7,25 +7,25 @@ use serde::Serialize;
 
 use crate::lease::candidate::TICK_INTERVAL;
 
-/// How a leader's task ended.
+/// The way in which a leader's task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskEnd {
-    /// It returned.
+    /// The task returned.
     Returned,
-    /// It returned an error.
+    /// The task returned an error.
     Failed,
-    /// It panicked.
+    /// The task panicked.
     Panicked,
-    /// It was aborted.
+    /// The task was aborted.
     Aborted,
 }
 
-/// Why a term ended.
+/// The reason for the end of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EndReason {
-    /// The leader gave the term up by itself.
+    /// The leader resigned.
     Resigned,
     /// The leader's task returned.
     TaskReturned,
@@ -39,22 +39,23 @@ pub enum EndReason {
     HandedOver,
     /// The leader's task hangs, or a health check reports a failure.
     Unhealthy,
-    /// An operator broke the lease or handed it over: the holder is told the same in both cases.
+    /// An operator broke the lease or handed it over. The holder cannot distinguish the two.
     Broken,
     /// Another candidate holds the lease, or the store no longer knows it.
     Superseded,
     /// The process is shutting down.
     ShutDown,
-    /// The process or its machine stood still for so long that the term passed meanwhile.
+    /// The process or its machine was suspended for so long that the term ended meanwhile.
     Suspended,
 }
 
-/// A pause of at least this length is called a suspension if the term ended in it: five ticks
-/// missed in a row.
+/// The shortest pause that counts as a suspension if the term ended in it: five missed ticks in a
+/// row.
 const SUSPENSION: Duration = TICK_INTERVAL.saturating_mul(5);
 
 impl EndReason {
-    /// The reason for the end of a term that was not renewed in time; the last tick was `gap` ago.
+    /// Returns the reason for the end of a term that was not renewed in time. The last tick was
+    /// `gap` ago.
     pub(crate) fn of_lapse(gap: Duration) -> Self {
         if gap >= SUSPENSION {
             Self::Suspended
@@ -63,7 +64,7 @@ impl EndReason {
         }
     }
 
-    /// The reason for the end of a term whose task ended by itself.
+    /// Returns the reason for the end of a term whose task ended by itself.
     pub(crate) const fn of_task(end: TaskEnd) -> Self {
         match end {
             TaskEnd::Returned => Self::TaskReturned,
@@ -73,8 +74,8 @@ impl EndReason {
         }
     }
 
-    /// Whether the next candidate should have its chance first: the term ended through this
-    /// candidate's own task, or because an operator wanted another leader.
+    /// Returns whether another candidate should get a chance to lead first: this candidate's task
+    /// ended the term, or an operator wanted another leader.
     #[must_use]
     pub const fn calls_for_cool_down(self) -> bool {
         matches!(
@@ -88,7 +89,7 @@ impl EndReason {
     }
 }
 
-/// The reason as one word, for logs, metrics and the store.
+/// Formats the reason as one word, for logs, metrics and the store.
 impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)

@@ -14,9 +14,9 @@ pub use output::{CampaignFailure, Output, TermEvent};
 pub(crate) use output::Outputs;
 pub(crate) use term::Term;
 
-/// A candidate as a pure state machine: [`LeaseCandidate`](crate::lease::candidate::LeaseCandidate)
-/// competes for a lease in a store, [`PeerCandidate`](crate::bully::PeerCandidate) among its peers,
-/// and [`Joint`](joint::Joint) needs to win both.
+/// A candidate as a pure state machine. [`LeaseCandidate`](crate::lease::candidate::LeaseCandidate)
+/// competes for a lease in a store, [`PeerCandidate`](crate::bully::PeerCandidate) is elected among
+/// its peers, and [`Joint`](joint::Joint) needs both.
 ///
 /// - commands: [`campaign`](Self::campaign), [`resign`](Self::resign),
 ///   [`hand_over`](Self::hand_over), [`task_ended`](Self::task_ended);
@@ -26,65 +26,66 @@ pub(crate) use term::Term;
 ///   [`poll_timeout`](Self::poll_timeout) for the next call of `handle_timeout`;
 /// - getters, at any time: [`standing`](Self::standing), [`stop_by`](Self::stop_by).
 ///
-/// `now` is read from a clock that also counts while the machine is suspended.
+/// All `now` arguments come from a clock that also counts while the machine is suspended.
 pub trait ElectionMachine {
     /// An input other than time.
     type Message;
     /// An action that the driver must execute.
     type Effect;
-    /// The name of a candidate to hand over to.
+    /// The name of a candidate that may be the target of a hand-over.
     type Peer;
 
-    /// Command: compete. Without effect while it competes or leads already.
+    /// Command: compete. It has no effect while the candidate competes or leads.
     fn campaign(&mut self, now: Instant, random: &mut dyn Random);
 
     /// Command: give up the campaign or the term. A leader keeps its term until its task is gone.
     fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random);
 
-    /// Command: give up the term in favour of this candidate. Without effect unless it leads.
+    /// Command: give up the term in favour of this candidate. It has no effect unless the candidate
+    /// leads.
     fn hand_over(&mut self, now: Instant, to: Self::Peer);
 
-    /// Command: the term's task is gone.
+    /// Command: the task of the term is gone.
     fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random);
 
     /// Input: a message.
     fn handle_message(&mut self, now: Instant, message: Self::Message, random: &mut dyn Random);
 
-    /// Input: the term's task showed progress at `at`.
+    /// Input: the task of the term showed progress at `at`.
     fn handle_progress(&mut self, at: Instant);
 
-    /// Input: time has passed. May be called at any time and any number of times.
+    /// Input: time has passed. The driver may call it at any time and any number of times.
     fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random);
 
-    /// Output: the next output, until there is none.
+    /// Output: the next output; `None` if there is none.
     fn poll_output(&mut self) -> Option<Output<Self::Effect>>;
 
     /// Output: when to call [`handle_timeout`](Self::handle_timeout) at the latest.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// The candidate's standing at `now`.
+    /// Returns the candidate's standing at `now`.
     fn standing(&self, now: Instant) -> Standing;
 
-    /// When the task of the current term is aborted at the latest. Each renewal that succeeds moves
-    /// it, until the term is ending.
+    /// Returns the latest time at which the task of the current term is aborted. Each successful
+    /// renewal moves it, until the term is ending.
     fn stop_by(&self) -> Option<Instant>;
 }
 
 /// The state of a candidate at a given `now`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It does not compete.
+    /// The candidate does not compete.
     Idle,
-    /// It competes.
+    /// The candidate competes.
     Campaigning,
-    /// It leads, at least until this instant. It also leads while the task of a candidate that has
-    /// resigned still stops, because its term is renewed until the task is gone.
+    /// The candidate leads, at least until this instant. This includes the time in which the task
+    /// of a resigned leader stops, because the term is renewed until the task is gone.
     Leading {
-        /// The term's number.
+        /// The epoch of the term.
         epoch: Epoch,
-        /// When it stops leading, unless a renewal succeeds.
+        /// The instant at which the candidate stops leading unless a renewal succeeds.
         until: Instant,
     },
-    /// It leads no more and its task still runs, or the term is being given up.
+    /// The candidate no longer leads and its task still runs, or the lease is being released.
     Ending,
 }

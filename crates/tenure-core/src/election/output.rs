@@ -9,9 +9,9 @@ use crate::{CandidateId, Epoch};
 /// An output of an [`ElectionMachine`](super::ElectionMachine).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Output<E> {
-    /// Something that the driver must do: an effect of this kind of machine.
+    /// An action that the driver must execute, specific to this kind of machine.
     Effect(E),
-    /// News of the campaign or of a term, the same for all machines.
+    /// An event of the campaign or the term, the same for all machines.
     Term(TermEvent),
 }
 
@@ -20,36 +20,36 @@ pub enum Output<E> {
 pub enum TermEvent {
     /// A term began: start the task.
     Began(Epoch),
-    /// A renewal has failed and is tried again (`true`), or the term is safe again.
+    /// A renewal has failed and is retried (`true`), or the term is no longer at risk (`false`).
     AtRisk(bool),
-    /// Tell the task to stop. It may take the stop grace for it.
+    /// Ask the task to stop. It has at most the stop grace to do so.
     Cancel(EndReason),
     /// Abort the task.
     Abort,
-    /// The task was aborted and still runs. The overrun policy decides.
+    /// The task was aborted and still runs. The overrun policy decides what happens.
     Overrun,
-    /// The term is over and its task is gone; the machine has told the others if it could.
+    /// The term is over and its task is gone. The machine has released the leadership if it could.
     Ended(Epoch, EndReason),
-    /// The campaign was given up before it won.
+    /// The campaign was given up before the candidate was elected.
     Withdrawn,
-    /// The campaign has failed for good.
+    /// The campaign has failed permanently.
     Failed(CampaignFailure),
-    /// Another candidate was seen to lead, or nobody.
+    /// The known leader has changed; `None` if no leader is known.
     LeaderSeen(Option<(CandidateId, Epoch)>),
 }
 
-/// Why a campaign has failed for good.
+/// The reason why a campaign has failed permanently.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CampaignFailure {
-    /// The store refuses to deal with this candidate. An operator must change one of the two.
+    /// The store refuses this candidate. An operator must change the candidate or the store.
     Refused(String),
     /// The store has never accepted this candidate's credential, or never allowed it this election.
     Denied(String),
-    /// This member can't lead its group any more.
+    /// This member can no longer lead its group.
     Barred(String),
 }
 
-/// Outputs not yet polled.
+/// The outputs that were not polled yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Outputs<E>(VecDeque<Output<E>>);
 

@@ -5,16 +5,17 @@ use super::{EndReason, Standing};
 use crate::lease::candidate::{TICK_INTERVAL, Timings};
 use crate::{Epoch, Instant};
 
-/// A running term, whichever machine has won it. `P` names the candidate to hand over to.
+/// A running term, for all machines. `P` names the candidate to hand over to.
 ///
-/// The machine renews; the term says until when it is valid without a renewal, and takes its task
-/// through the [`StepDown`]. It holds no timings, because a machine has one copy of them.
+/// The machine sends the renewals. The term calculates how long it is valid without a renewal, and
+/// controls the [`StepDown`] of its task. It contains no timings, because a machine has one copy of
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Term<P> {
     pub(crate) epoch: Epoch,
-    /// When the last successful renewal was sent. All deadlines count from here.
+    /// The time at which the last successful renewal was sent. All deadlines count from it.
     renewed: Instant,
-    /// When the task last showed progress; the beginning of the term, before it did.
+    /// The time at which the task last showed progress; at first, the beginning of the term.
     pub(crate) progress: Instant,
     pub(crate) last_tick: Instant,
     /// Whether leadership is gone, so that nothing is left to renew.
@@ -29,14 +30,14 @@ pub(crate) struct Term<P> {
 struct StepDown {
     reason: EndReason,
     cancelled_at: Instant,
-    /// When others may lead, if that is known to be before the hard stop.
+    /// The time at which others may lead, if that is known to be before the hard stop.
     ceiling: Option<Instant>,
     aborted_at: Option<Instant>,
     overrun: bool,
 }
 
 impl<P> Term<P> {
-    /// A term that begins at `now`, won by a request that was sent at `sent`.
+    /// Creates a term that begins at `now` and was won by a request that was sent at `sent`.
     pub(crate) const fn new(epoch: Epoch, sent: Instant, now: Instant) -> Self {
         Self {
             epoch,
@@ -58,12 +59,12 @@ impl<P> Term<P> {
         ending.map_or(EndReason::Resigned, |ending| ending.reason)
     }
 
-    /// Until when no other candidate can lead; `None` once leadership is gone.
+    /// Returns the time until which no other candidate can lead; `None` once leadership is gone.
     fn valid_until(&self, timings: &Timings) -> Option<Instant> {
         (!self.lost).then(|| self.renewed + timings.renew_deadline())
     }
 
-    /// How much time is left to renew in.
+    /// Returns the time that remains for a renewal.
     pub(crate) fn remaining(&self, now: Instant, timings: &Timings) -> core::time::Duration {
         (self.renewed + timings.renew_deadline()).since(now)
     }
@@ -76,12 +77,12 @@ impl<P> Term<P> {
         }
     }
 
-    /// When the lease expires for all others, unless it is renewed.
+    /// Returns the time at which the lease expires for all other candidates unless it is renewed.
     pub(crate) fn expires(&self, timings: &Timings) -> Instant {
         self.renewed + timings.lease_duration()
     }
 
-    /// When the task is aborted at the latest.
+    /// Returns the latest time at which the task is aborted.
     pub(crate) fn abort_at(&self, timings: &Timings) -> Instant {
         let hard_stop = self.renewed + timings.hard_stop();
         let Some(ending) = &self.ending else {
@@ -93,7 +94,7 @@ impl<P> Term<P> {
             .min(hard_stop)
     }
 
-    /// When to call [`Term::tick`] at the latest.
+    /// Returns the latest time for the next call of [`Term::tick`].
     pub(crate) fn poll_timeout(&self, timings: &Timings) -> Instant {
         let stage = self.stage_due(timings);
         let due = [self.valid_until(timings), stage, self.progress_due(timings)];
@@ -101,8 +102,8 @@ impl<P> Term<P> {
         due.into_iter().flatten().fold(tick, Instant::min)
     }
 
-    /// When the next stage of the end is due. An aborted task always gets its allowance before it
-    /// counts as overrunning.
+    /// Returns the time of the next stage of the step-down. An aborted task always gets its
+    /// allowance before it counts as overrunning.
     fn stage_due(&self, timings: &Timings) -> Option<Instant> {
         match self.ending.as_ref()? {
             StepDown { overrun: true, .. } => None,
@@ -114,23 +115,23 @@ impl<P> Term<P> {
         }
     }
 
-    /// When the task counts as hanging, if it shows no progress before.
+    /// Returns the time at which the task counts as hanging unless it shows progress before.
     fn progress_due(&self, timings: &Timings) -> Option<Instant> {
         let deadline = timings.progress_deadline()?;
         (!self.is_ending()).then(|| self.progress + deadline)
     }
 
-    /// The task showed progress at `at`.
+    /// Records that the task showed progress at `at`.
     pub(crate) fn handle_progress(&mut self, at: Instant) {
         self.progress = self.progress.max(at);
     }
 
-    /// A renewal that was sent at `sent` has succeeded.
+    /// Records the success of a renewal that was sent at `sent`.
     pub(crate) fn renew(&mut self, sent: Instant) {
         self.renewed = self.renewed.max(sent);
     }
 
-    /// Ends the term if its time is over, and takes the next stage of its end if that is due.
+    /// Ends the term if its time is over, and takes the next stage of its step-down if that is due.
     pub(crate) fn tick<E>(&mut self, now: Instant, timings: &Timings, outputs: &mut Outputs<E>) {
         let gap = now.since(self.last_tick);
         self.last_tick = self.last_tick.max(now);
@@ -143,10 +144,10 @@ impl<P> Term<P> {
         self.advance(now, timings, outputs);
     }
 
-    /// Begins to end the term for this reason, unless it ends already.
+    /// Begins to end the term for this reason, unless it is ending already.
     ///
-    /// The term of an unhealthy task is not renewed any more: a task that hangs, and may never end,
-    /// must not lead for ever.
+    /// The term of an unhealthy task is not renewed any more: a task that hangs may never end, and
+    /// its term must not last for ever.
     pub(crate) fn resign<E>(
         &mut self,
         now: Instant,
@@ -161,7 +162,7 @@ impl<P> Term<P> {
         }
     }
 
-    /// Begins to end the term in favour of this candidate, unless it ends already.
+    /// Begins to end the term in favour of this candidate, unless it is ending already.
     pub(crate) fn hand_over<E>(&mut self, now: Instant, to: P, outputs: &mut Outputs<E>) {
         if !self.is_ending() {
             self.successor = Some(to);
@@ -169,7 +170,7 @@ impl<P> Term<P> {
         }
     }
 
-    /// Begins to end the term; the first reason stays.
+    /// Begins to end the term. Only the first reason counts.
     pub(crate) fn begin_ending<E>(
         &mut self,
         now: Instant,
@@ -188,7 +189,7 @@ impl<P> Term<P> {
         }
     }
 
-    /// Leadership is gone: nothing is renewed any more, and the task must be gone by the hard stop,
+    /// Handles the loss of leadership: renewals stop, and the task must be gone by the hard stop,
     /// or by `ceiling` if that is earlier.
     pub(crate) fn lose<E>(
         &mut self,
@@ -206,8 +207,8 @@ impl<P> Term<P> {
         self.advance(now, timings, outputs);
     }
 
-    /// Takes the next stage of the end, if it is due. A stage that is late, because the machine stood
-    /// still, is taken at once.
+    /// Takes the next stage of the step-down if it is due. A stage that is late because the machine
+    /// was suspended is taken at once.
     fn advance<E>(&mut self, now: Instant, timings: &Timings, outputs: &mut Outputs<E>) {
         let is_due = self.stage_due(timings).is_some_and(|due| now >= due);
         if let Some(ending) = self.ending.as_mut().filter(|_| is_due) {

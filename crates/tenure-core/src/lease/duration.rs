@@ -16,12 +16,12 @@ pub enum LeaseDuration {
 }
 
 impl LeaseDuration {
-    /// The end of a lease that was granted or renewed at `now`; `None` if it never expires.
+    /// Returns the end of a lease that was granted or renewed at `now`; `None` if it never expires.
     pub(super) fn end(self, now: Instant) -> Option<Instant> {
         self.fixed().map(|duration| now + duration)
     }
 
-    /// The duration, unless it is infinite.
+    /// Returns the duration, unless it is infinite.
     #[must_use]
     pub const fn fixed(self) -> Option<Duration> {
         match self {

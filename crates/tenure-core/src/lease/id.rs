@@ -9,33 +9,33 @@ use uuid::{Builder, Uuid};
 /// lease.
 ///
 /// The candidate chooses it before its first request, so that it may repeat a request whose answer
-/// was lost. Ids compare as numbers: case, hyphens and braces of the text do not matter. An id never
-/// appears in logs: `Debug` omits it and there is no `Display`. Only [`LeaseId::to_wire`] gives the
-/// text.
+/// was lost. Ids compare as numbers: the case, hyphens and braces of the text do not matter. An id
+/// never appears in logs: `Debug` omits it, and there is no `Display`. Only [`LeaseId::to_wire`]
+/// returns the text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(Uuid);
 
 impl LeaseId {
-    /// A version 4 UUID made of 122 of these bits.
+    /// Creates a version 4 UUID from 122 of these bits.
     #[must_use]
     pub const fn from_random_bits(high: u64, low: u64) -> Self {
         let bits = ((high as u128) << 64) | low as u128;
         Self(Builder::from_random_bytes(bits.to_be_bytes()).into_uuid())
     }
 
-    /// The id as 16 bytes, for a store's disk.
+    /// Returns the id as 16 bytes, for the disk of a store.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.into_bytes()
     }
 
-    /// The id from the bytes of [`LeaseId::to_bytes`].
+    /// Creates the id from the bytes of [`LeaseId::to_bytes`].
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))
     }
 
-    /// The id as text, lower case with hyphens. Only the holder may see it.
+    /// Returns the id as text, in lower case with hyphens. Only the holder may see it.
     #[must_use]
     pub const fn to_wire(self) -> impl fmt::Display {
         self.0.hyphenated()
@@ -61,8 +61,8 @@ impl FromStr for LeaseId {
     }
 }
 
-/// The text is not a UUID, or it is the nil UUID (an unset variable). The message does not quote the
-/// text, because it may be a mistyped secret.
+/// The text is not a UUID, or it is the nil UUID (an unset variable). The message does not quote
+/// the text, because it may be a mistyped secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a lease id must be a UUID such as 6f1c9a64-3a52-4c0e-9d43-0d7f5b1f2a10, and not the nil UUID"

@@ -1,8 +1,9 @@
-//! The rules of a lease: [`Record`] is its state, [`apply`] is the one function that changes it, and
-//! [`Lease`] is a record with its waiting queue. Every store, test and simulation uses these.
+//! The rules of a lease. [`Record`] is its state, [`apply`] is the only function that changes it,
+//! and [`Lease`] is a record with its waiting queue. All stores, tests and simulations use these
+//! types.
 //!
-//! The states and operations are those of Azure Blob leases, as the service documents them. [`Rules`]
-//! lists the differences:
+//! The states and operations are those of Azure Blob leases, as the service documents them.
+//! [`Rules`] lists the differences:
 //!
 //! ```text
 //!               acquire                 break                  time

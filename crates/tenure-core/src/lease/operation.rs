@@ -13,7 +13,7 @@ pub type Metadata = BTreeMap<String, String>;
 /// A request to acquire a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acquire {
-    /// The secret that will prove the ownership of the lease. A repeated request has the same one.
+    /// The secret that proves the ownership of the lease. A repeated request has the same id.
     pub lease_id: LeaseId,
     /// The candidate.
     pub holder: CandidateId,
@@ -24,9 +24,9 @@ pub struct Acquire {
     pub lock_delay: Duration,
     /// The holder's metadata during the term.
     pub metadata: Metadata,
-    /// The least epoch of the grant. A candidate that is also elected elsewhere asks for the epoch
-    /// that it has there; the wall clock is then ignored, so that both epochs are equal if possible.
-    /// [`Epoch::most_asked_for`] is the upper bound.
+    /// The least epoch of the grant. A candidate that is also elected among peers requests the
+    /// epoch that the peers have chosen. The store then ignores its wall clock, so that both epochs
+    /// are equal if possible. [`Epoch::most_asked_for`] is the upper bound.
     pub min_epoch: Option<Epoch>,
 }
 
@@ -36,9 +36,9 @@ pub enum Operation {
     /// Acquire the lease, or renew it if this lease id already holds it. The wall-clock time is the
     /// source of the epoch.
     Acquire(Acquire, UnixMillis),
-    /// Renew the lease from now on, with a new duration if one is given.
+    /// Renew the lease at `now`, with a new duration if there is one.
     Renew(LeaseId, Option<LeaseDuration>),
-    /// Replace the lease id; the term and its remaining time go on.
+    /// Replace the lease id. The term and its remaining time continue.
     Change {
         /// The lease id that holds the lease.
         lease_id: LeaseId,
@@ -47,8 +47,9 @@ pub enum Operation {
     },
     /// Release the lease: it is free at once.
     Release(LeaseId),
-    /// Break the lease of any holder. It ends after this period or at its own expiry, whichever comes
-    /// first. Without a period a fixed lease runs until its expiry and an infinite one ends at once.
+    /// Break the lease of any holder. It ends after this period or at its own expiry, whichever
+    /// comes first. Without a period, a fixed lease runs until its expiry, and an infinite lease
+    /// ends at once.
     Break(Option<Duration>),
     /// Release the lease and reserve it for one candidate.
     HandOver {
@@ -59,16 +60,17 @@ pub enum Operation {
         /// The time of the reservation.
         within: Duration,
     },
-    /// Break the lease, and then reserve it for one candidate: an operator's hand-over. The holder
-    /// notices it as a break, and it needs no lease id.
+    /// Break the lease, and then reserve it for one candidate: an operator's hand-over, which needs
+    /// no lease id. The holder notices it as a break.
     SwitchOver {
         /// The only candidate that may acquire the lease.
         to: CandidateId,
-        /// The time that the holder has to stop, and after that the candidate to acquire.
+        /// The time that the holder has to stop, and that the candidate then has to acquire the
+        /// lease.
         within: Duration,
     },
     /// Replace the holder's metadata.
     SetMetadata(LeaseId, Metadata),
-    /// Check whether the term with this epoch still holds the lease. Changes nothing.
+    /// Check whether the term with this epoch still holds the lease, without changing anything.
     Verify(Epoch),
 }

@@ -7,10 +7,10 @@ use super::{Acquire, LeaseId, Owner, RequestNumber};
 /// The priority of a waiting request. Lower numbers go first.
 pub type Priority = u32;
 
-/// The requests that wait for one lease, by priority, then first come, first served.
+/// The requests that wait for one lease, ordered by priority and then by arrival.
 ///
-/// `T` is the caller's handle for the reply. A lease id waits once: a repeated request keeps the
-/// position and replaces `T`, because the client has dropped the earlier request.
+/// `T` is the caller's handle for the reply. Each lease id waits at most once: a repeated request
+/// replaces `T` and keeps the position, because the client has dropped the earlier request.
 #[derive(Clone, Debug)]
 pub(super) struct Queue<T> {
     /// The waiting request that was granted last, until the next change of the lease.
@@ -20,7 +20,7 @@ pub(super) struct Queue<T> {
     arrivals: u64,
 }
 
-/// Priority, then order of arrival.
+/// The priority, and then the order of arrival.
 type Position = (Priority, u64);
 
 /// A waiting request.
@@ -54,8 +54,8 @@ impl<T> Waiting<T> {
 }
 
 impl<T> Queue<T> {
-    /// Adds a request behind all of its priority. Returns the request that it replaces, if the lease
-    /// id already waits; the position stays the same if the priority does.
+    /// Adds a request behind all requests of its priority. Returns the request that it replaces, if
+    /// the lease id is already waiting. Its position stays the same if the priority does.
     pub(super) fn join(&mut self, priority: Priority, waiting: Waiting<T>) -> Option<Waiting<T>> {
         let key = waiting.key();
         let replaced = self.positions.get(&key).copied();
@@ -111,12 +111,12 @@ impl<T> Queue<T> {
         });
     }
 
-    /// Whether a request of this principal waits under `lease_id`.
+    /// Returns whether a request of this principal waits under `lease_id`.
     pub(super) fn has(&self, lease_id: LeaseId, owner: Option<&Owner>) -> bool {
         self.positions.contains_key(&(lease_id, owner.cloned()))
     }
 
-    /// Whether no request waits, and no grant can be given back.
+    /// Returns whether no request waits and no grant can be given back.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.unconfirmed.is_none()
     }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn lower_priority_numbers_go_first_and_equals_in_order_of_arrival() {
+    fn lower_priority_numbers_go_first_and_equal_ones_in_order_of_arrival() {
         let mut queue = Queue::default();
         queue.join(100, waiting(1, "first"));
         queue.join(100, waiting(2, "second"));

@@ -7,25 +7,26 @@ use core::time::Duration;
 use super::{LeaseDuration, LeaseId, Metadata, Owner};
 use crate::{CandidateId, Epoch, Instant, UnixMillis};
 
-/// The number of lease ids of ended terms that a record keeps. A store keeps the record in memory
-/// and writes it whole, so this bounds both; with 32 an id outlives 31 further terms.
+/// The number of lease ids of ended terms that a record keeps. The limit bounds memory and the size
+/// of each write, because a store keeps the record in memory and writes it as a whole. With 32, an
+/// id outlives 31 further terms.
 pub const RETIRED_LIMIT: usize = 32;
 
-/// How long a record keeps the lease id of an ended term, unless newer ones displace it: longer than
-/// a request survives in a network or a proxy.
+/// How long a record keeps the lease id of an ended term, unless newer ids displace it. It is
+/// longer than a request survives in a network or a proxy.
 pub(super) const RETIRED_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// One lease: its state and the part of its past that is needed.
+/// One lease: its state and the needed part of its history.
 ///
-/// Only [`apply`](super::apply) and [`Record::settle`] change it. Its instants belong to the clock of
-/// the authority that owns it; [`Stored`](super::Stored) is the form without instants, for a disk.
+/// Only [`apply`](super::apply) and [`Record::settle`] change it. Its instants belong to the clock
+/// of the authority that owns it. [`Stored`](super::Stored) is the form on disk, without instants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     pub(super) phase: Phase,
-    /// The current term's grant, or the last one's.
+    /// The grant of the current term, or of the last one.
     pub(super) grant: Option<Grant>,
     pub(super) metadata: Option<Box<Metadata>>,
-    /// The end of the lock delay: no grant before it.
+    /// The end of the lock delay. There is no grant before it.
     pub(super) barred_until: Option<Instant>,
     pub(super) reserved: Option<Box<Reservation>>,
     /// Ids of ended terms, oldest first.
@@ -34,7 +35,7 @@ pub struct Record {
     pub(super) floor: Option<Epoch>,
 }
 
-/// The state of a lease as of the last settle; the public [`State`] is computed from it and `now`.
+/// The state of a lease at the last settle. The public [`State`] follows from it and `now`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     #[default]
@@ -51,7 +52,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// The end of the term, if it has not ended yet and is not infinite.
+    /// Returns the end of the term, if it has not ended yet and is not infinite.
     pub(super) const fn end(self) -> Option<Instant> {
         match self {
             Self::Leased { expires } => expires,
@@ -68,8 +69,8 @@ pub struct Grant {
     pub lease_id: LeaseId,
     /// The candidate that holds the lease, or held it last.
     pub holder: CandidateId,
-    /// The principal that acquired the lease. `None` if the store did not know its callers: then the
-    /// lease id alone proves the ownership until the term ends.
+    /// The principal that acquired the lease. `None` if the store did not know its callers: then
+    /// the lease id alone proves the ownership until the term ends.
     pub owner: Option<Owner>,
     /// The term's epoch.
     pub epoch: Epoch,
@@ -82,10 +83,10 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Whether a caller with this lease id and this principal owns the lease.
+    /// Returns whether a caller with this lease id and this principal owns the lease.
     ///
-    /// The pair counts: a lease id that another principal has learned (from a backup, a core dump, or
-    /// the log of a proxy) is as good as a wrong one.
+    /// The pair counts: a lease id that another principal has learned (from a backup, a core dump,
+    /// or the log of a proxy) is as good as a wrong one.
     #[must_use]
     pub fn is_of(&self, lease_id: LeaseId, owner: Option<&Owner>) -> bool {
         self.lease_id == lease_id && (self.owner.is_none() || self.owner.as_ref() == owner)
@@ -105,15 +106,15 @@ pub struct Reservation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It is free: it was never granted, or it was released.
+    /// The lease is free: it was never granted, or it was released.
     Available,
-    /// A candidate holds it.
+    /// A candidate holds the lease.
     Leased,
-    /// A candidate still holds it, and a break is in progress.
+    /// A candidate still holds the lease, and a break is in progress.
     Breaking,
-    /// A break ended it.
+    /// A break ended the term.
     Broken,
-    /// Its holder did not renew in time.
+    /// The holder did not renew in time.
     Expired,
 }
 
@@ -127,11 +128,11 @@ pub enum Lapse {
 }
 
 impl Record {
-    /// A new lease whose first epoch is greater than `floor`.
+    /// Creates a new lease whose first epoch is greater than `floor`.
     ///
-    /// A store that has deleted leases passes the greatest epoch among them: a new lease under an old
-    /// name then still fences off the holders of the deleted one. [`Record::deleted`] says what else
-    /// is kept for some time.
+    /// A store that has deleted leases passes their greatest epoch, so that a new lease under an
+    /// old name still fences off the holders of the deleted one. [`Record::deleted`] describes the
+    /// other data that is kept for some time.
     #[must_use]
     pub fn above(floor: Option<Epoch>) -> Self {
         Self {
@@ -140,10 +141,10 @@ impl Record {
         }
     }
 
-    /// The same record, but its next epoch is also greater than `floor`.
+    /// Returns the same record, except that its next epoch is also greater than `floor`.
     ///
-    /// A store that was restored from a backup does not know the grants made after the backup: it
-    /// passes an epoch that they cannot have reached.
+    /// A store that was restored from a backup does not know the grants after the backup. It passes
+    /// an epoch that those grants cannot have reached.
     #[must_use]
     pub fn numbered_above(self, floor: Option<Epoch>) -> Self {
         Self {
@@ -152,12 +153,12 @@ impl Record {
         }
     }
 
-    /// The rest of the record after its lease is deleted at `now`: new epochs are greater than its
-    /// greatest epoch and than `floor`, and the ids of its ended terms are still refused for some time,
-    /// because a delayed copy of an acquire may arrive after the deletion.
+    /// Returns the rest of the record after its lease is deleted at `now`. New epochs are greater
+    /// than its greatest epoch and than `floor`. The ids of its ended terms are still refused for
+    /// some time, because a delayed copy of an acquire may arrive after the deletion.
     ///
-    /// Deleting the rest again gives the same rest. [`deletable`](super::deletable) checks whether a
-    /// lease may be deleted.
+    /// Deleting the rest again returns the same rest. [`deletable`](super::deletable) checks
+    /// whether a lease may be deleted.
     #[must_use]
     pub fn deleted(&self, floor: Option<Epoch>, now: Instant) -> Self {
         let mut left = Self::above(self.last_epoch().max(floor));
@@ -166,8 +167,8 @@ impl Record {
         left
     }
 
-    /// The rest of a deleted lease with these ids of ended terms, oldest first, for an authority that
-    /// starts at `now`: the ids count as retired at `now`.
+    /// Restores the rest of a deleted lease from the ids of its ended terms, oldest first, for an
+    /// authority that starts at `now`. The ids count as retired at `now`.
     #[must_use]
     pub fn restore_deleted(retired: Vec<LeaseId>, now: Instant) -> Self {
         Self {
@@ -176,14 +177,15 @@ impl Record {
         }
     }
 
-    /// The time at which the last id of an ended term may be dropped; `None` if there is none.
+    /// Returns the time at which the last id of an ended term may be dropped; `None` if there is
+    /// none.
     #[must_use]
     pub fn remembered_until(&self) -> Option<Instant> {
         let (_, since) = self.retired.last()?;
         Some(*since + RETIRED_FOR)
     }
 
-    /// The state at `now`.
+    /// Returns the state at `now`.
     #[must_use]
     pub fn state(&self, now: Instant) -> State {
         let is_over = self.has_lapsed(now);
@@ -198,7 +200,7 @@ impl Record {
         }
     }
 
-    /// The current grant, if the lease is held at `now`.
+    /// Returns the current grant, if the lease is held at `now`.
     #[must_use]
     pub fn held(&self, now: Instant) -> Option<&Grant> {
         match self.state(now) {
@@ -207,7 +209,7 @@ impl Record {
         }
     }
 
-    /// The remaining time of the lease, if it is held at `now`.
+    /// Returns the remaining time of the lease, if it is held at `now`.
     #[must_use]
     pub fn remaining(&self, now: Instant) -> Option<LeaseDuration> {
         self.held(now)?;
@@ -217,27 +219,27 @@ impl Record {
         }))
     }
 
-    /// The holder's metadata; `None` if it is empty, or if the lease is not held at `now`.
+    /// Returns the holder's metadata; `None` if it is empty, or if the lease is not held at `now`.
     #[must_use]
     pub fn metadata(&self, now: Instant) -> Option<&Metadata> {
         self.held(now).and(self.metadata.as_deref())
     }
 
-    /// The next epoch is greater than this: the greatest epoch granted so far, or the floor, if that is
-    /// greater.
+    /// Returns the greater of the greatest epoch granted so far and the floor. The next epoch is
+    /// greater than this one.
     #[must_use]
     pub fn last_epoch(&self) -> Option<Epoch> {
         let granted = self.grant.as_ref().map(|grant| grant.epoch);
         granted.max(self.floor)
     }
 
-    /// The current term's grant, or the last one's.
+    /// Returns the grant of the current term, or of the last one.
     #[must_use]
     pub const fn last_grant(&self) -> Option<&Grant> {
         self.grant.as_ref()
     }
 
-    /// The next instant after `now` at which the passing of time may allow a grant: the end of the
+    /// Returns the next instant after `now` at which time alone may allow a grant: the end of the
     /// term, of the lock delay, or of a reservation. The waiting queue must be polled then.
     #[must_use]
     pub fn next_lapse(&self, now: Instant) -> Option<Instant> {
@@ -250,14 +252,14 @@ impl Record {
             .min()
     }
 
-    /// Whether [`Record::settle`] would end a term at `now`.
+    /// Returns whether [`Record::settle`] would end a term at `now`.
     #[must_use]
     pub fn has_lapsed(&self, now: Instant) -> bool {
         self.phase.end().is_some_and(|end| now >= end)
     }
 
-    /// Ends the term if its time is over at `now`. The end is a change like any other: it must be
-    /// durable before the store tells anyone, or a restart could bring the term back.
+    /// Ends the term if its time is over at `now`. This end is a change like any other: the store
+    /// must write it before it reports the end to any client, or a restart could undo it.
     pub fn settle(&mut self, now: Instant) -> Option<Lapse> {
         let ended_at = self.phase.end().filter(|&end| now >= end)?;
         let lapse = match self.phase {
@@ -302,7 +304,7 @@ impl Record {
             .retain(|&(_, since)| now.since(since) < RETIRED_FOR);
     }
 
-    /// The lease ids of ended terms that are still kept, oldest first.
+    /// Returns the lease ids of ended terms that are still kept, oldest first.
     pub fn retired(&self) -> impl Iterator<Item = LeaseId> + '_ {
         self.retired.iter().map(|&(id, _)| id)
     }
@@ -368,7 +370,7 @@ mod tests {
         assert_eq!(deleted.remembered_until(), Some(at(15 + 600)));
         let id = LeaseId::from_random_bits(0, 1);
         assert!(deleted.is_retired(id));
-        // Also if it is asked about again and again.
+        // The result is the same after further deletions.
         let again = deleted.deleted(Epoch::new(9_000), at(614));
         assert!(again.is_retired(id) && again.last_epoch() == Epoch::new(9_000));
         assert_eq!(deleted.deleted(None, at(615)), Record::above(last));

@@ -6,26 +6,26 @@ use super::LeaseDuration;
 
 /// The differences between the two protocols of a store; an argument of [`apply`](super::apply).
 ///
-/// Clients may use one lease through both protocols at once, so the rules belong to an operation, not to a
-/// record.
+/// The rules belong to an operation, not to a record, because clients may use one lease through
+/// both protocols at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Shortest fixed lease duration.
+    /// The shortest fixed lease duration.
     pub min_duration: Duration,
-    /// Longest fixed lease duration.
+    /// The longest fixed lease duration.
     pub max_duration: Duration,
-    /// Longest break period and hand-over reservation.
+    /// The longest break period and hand-over reservation.
     pub max_break_period: Duration,
-    /// Whether the holder of an expired lease may renew it until it is granted again. Azure allows
-    /// that. Natively a new term needs a new acquire, so that each epoch stands for one
-    /// *uninterrupted* term.
+    /// Whether the holder of an expired lease may renew it while no other candidate has acquired
+    /// it. Azure allows this. The native rules require an acquire, which begins a new term, so that
+    /// each epoch identifies one *uninterrupted* term.
     pub renew_after_expiry: bool,
-    /// Whether an acquire by the lease id that holds may shorten the duration. Azure does that.
-    /// Natively it never does: the request may be a delayed duplicate, and the holder relies on a
+    /// Whether an acquire by the current lease id may shorten the duration. Azure allows this. The
+    /// native rules do not: the request may be a delayed duplicate, and the holder relies on a
     /// later answer.
     pub acquire_again_may_shorten: bool,
-    /// Whether an acquire with the id of an ended term is refused. Azure grants it. Natively it is
-    /// refused: it may be a delayed duplicate of a request whose sender no longer exists.
+    /// Whether an acquire with the id of an ended term is refused. Azure grants it. The native
+    /// rules refuse it: it may be a delayed duplicate of a request whose sender no longer exists.
     pub refuse_retired_ids: bool,
 }
 
@@ -51,7 +51,7 @@ impl Rules {
         refuse_retired_ids: false,
     };
 
-    /// Whether a client may request this duration.
+    /// Returns whether a client may request this duration.
     #[must_use]
     pub fn allows(&self, duration: LeaseDuration) -> bool {
         match duration {

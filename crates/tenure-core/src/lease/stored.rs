@@ -8,7 +8,7 @@ use super::{Grant, LeaseId, Metadata, Record, Reservation};
 use crate::{CandidateId, Instant};
 
 /// A record without instants. A reading of a monotonic clock has no meaning after a restart, so the
-/// stored form has full durations instead.
+/// stored form contains full durations instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The state of the lease.
@@ -17,7 +17,7 @@ pub struct Stored {
     pub grant: Option<Grant>,
     /// The holder's metadata.
     pub metadata: Metadata,
-    /// The candidate that the lease is reserved for, and the full time of the reservation.
+    /// The candidate for which the lease is reserved, and the full time of the reservation.
     pub reserved: Option<(CandidateId, Duration)>,
     /// Lease ids of ended terms, oldest first.
     pub retired: Vec<LeaseId>,
@@ -26,20 +26,20 @@ pub struct Stored {
 /// The state of a lease on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredState {
-    /// It is free.
+    /// The lease is free.
     Available,
-    /// A candidate holds it.
+    /// A candidate holds the lease.
     Leased,
-    /// A candidate holds it, and a break is in progress with this full period.
+    /// A candidate holds the lease, and a break is in progress with this full period.
     Breaking(Duration),
-    /// A break ended it.
+    /// A break ended the term.
     Broken,
-    /// It expired.
+    /// The lease expired.
     Expired,
 }
 
 impl Record {
-    /// The record without instants, as of `now`.
+    /// Converts the record to its stored form, as of `now`.
     #[must_use]
     pub fn store(&self, now: Instant) -> Stored {
         Stored {
@@ -60,12 +60,13 @@ impl Record {
         }
     }
 
-    /// The record that was stored, for an authority that starts at `now`.
+    /// Restores the record for an authority that starts at `now`.
     ///
     /// **Restart grace**: every running duration starts again at `now`, in full. A renewal that was
     /// acknowledged but not written happened before `now`, so no lease ends earlier than its holder
-    /// was told. It may end later, which costs time but not safety. The same holds for the period of
-    /// a break, a lock delay, a reservation and the retention of retired ids.
+    /// knows from the answers. A lease may end later, which delays a grant but is safe. The same
+    /// applies to the period of a break, a lock delay, a reservation and the retention of retired
+    /// ids.
     #[must_use]
     pub fn restore(stored: Stored, now: Instant) -> Self {
         let grant = stored.grant.as_ref();

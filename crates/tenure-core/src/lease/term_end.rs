@@ -16,25 +16,26 @@ pub enum TermEnd {
     Released,
     /// The holder did not renew in time.
     Expired,
-    /// The lease was broken; also if the holder released it before the break's period was over.
+    /// The lease was broken, even if the holder released it before the end of the break's period.
     Broken,
     /// The holder or an operator handed the lease over.
     HandedOver,
 }
 
-/// The name in JSON.
+/// Writes the name as in JSON.
 impl fmt::Display for TermEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
 }
 
-/// A term before a step. After the step, [`Running::ended`] says whether the step has ended the term.
+/// The running term before a step. After the step, [`Running::ended`] returns whether the step
+/// ended the term.
 #[derive(Clone, Copy, Debug)]
 pub struct Running(Phase);
 
 impl Record {
-    /// The term that has not been ended yet, if there is one. Its time may be over.
+    /// Returns the term that no step has ended yet, if there is one. Its time may be over.
     #[must_use]
     pub const fn running(&self) -> Option<Running> {
         match self.phase {
@@ -45,9 +46,9 @@ impl Record {
 }
 
 impl Running {
-    /// How and when the step at `now` ended the term; `None` if the term goes on. `after` is the record
-    /// after the step. The step is one call of [`Record::settle`], or one of [`apply`](super::apply)
-    /// on a record that was settled at `now`.
+    /// Returns how and when the step at `now` ended the term; `None` if the term continues. `after`
+    /// is the record after the step. The step is one call of [`Record::settle`], or one call of
+    /// [`apply`](super::apply) on a record that was settled at `now`.
     #[must_use]
     pub fn ended(self, after: &Record, now: Instant) -> Option<(TermEnd, Instant)> {
         let end = match (after.phase, self.0) {

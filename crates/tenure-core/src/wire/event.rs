@@ -1,4 +1,4 @@
-//! The events of a store, as server-sent events.
+//! The events of a store, which a client receives as server-sent events.
 
 use alloc::string::String;
 use core::fmt;
@@ -15,7 +15,8 @@ use super::LeaseView;
 pub enum EventKind {
     /// A term began.
     Granted,
-    /// The holder renewed: its duration counts from then. Only for clients that ask for renewals.
+    /// The holder renewed the lease, and its duration starts again. Only clients that request
+    /// renewals receive this event.
     Renewed,
     /// The holder released the lease, or handed it over.
     Released,
@@ -31,19 +32,19 @@ pub enum EventKind {
     Metadata,
     /// The lease was deleted.
     Deleted,
-    /// The store no longer has the events before: read the current state.
+    /// The store no longer has the earlier events. The client must read the current state.
     Reset,
 }
 
 impl EventKind {
-    /// The kind with this name; `None` for a kind of a newer store.
+    /// Returns the kind with this name; `None` for a kind of a newer store.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         Self::deserialize(StrDeserializer::<ValueError>::new(name)).ok()
     }
 }
 
-/// The name of the event.
+/// Writes the name of the event.
 impl fmt::Display for EventKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
@@ -53,11 +54,11 @@ impl fmt::Display for EventKind {
 /// The data of every event except `reset`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseEvent {
-    /// The lease right after the event, with the remaining time of that moment and without a lease
+    /// The lease right after the event, with the remaining time at that moment and without a lease
     /// id.
     #[serde(flatten)]
     pub view: LeaseView,
-    /// With `released`, `expired` and `broken`: the term that ended. The view has no holder then.
+    /// With `released`, `expired` and `broken`: the term that ended. The view then has no holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub term: Option<PastTerm>,
     /// The reason, if there is one.
@@ -68,15 +69,15 @@ pub struct LeaseEvent {
 /// A term that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PastTerm {
-    /// Its epoch.
+    /// The epoch of the term.
     pub epoch: u64,
-    /// Its holder.
+    /// The holder of the lease.
     pub holder: String,
 }
 
 /// The data of a `reset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reset {
-    /// The store's revision. The stream has all events after it.
+    /// The store's revision. The stream contains all events after it.
     pub revision: u64,
 }

@@ -1,8 +1,8 @@
 //! The store's HTTP API as types: the bodies of requests and responses, and the allowed values.
 //!
-//! A body is read in two steps. The types here accept any value of the right shape; the `check`
-//! functions make valid values of the core from them, or a [`Problem`] that names the field, the
-//! value and its range. So a wrong value is refused in the same way wherever it comes from.
+//! A body is read in two steps. The types in this module accept any value of the right shape. The
+//! `check` functions then create valid values of the core, or return a [`Problem`] that names the
+//! field, the value and its range. So every API refuses a wrong value in the same way.
 
 mod event;
 mod number;

@@ -1,4 +1,4 @@
-//! Numbers of requests, before they are checked.
+//! The numbers of requests, before the check of their range.
 
 use core::fmt;
 use core::time::Duration;
@@ -16,7 +16,7 @@ use crate::time::millis;
 pub struct Number(i128);
 
 impl Number {
-    /// The number, if it is within `least..=most`.
+    /// Returns the number if it is within `least..=most`.
     ///
     /// # Errors
     ///
@@ -33,7 +33,7 @@ impl Number {
             })
     }
 
-    /// The number as milliseconds, if these are at most `most`.
+    /// Returns the number as milliseconds if it is at most `most`.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for Number {
 pub enum DurationMs {
     /// A number of milliseconds.
     Fixed(Number),
-    /// Until it is released or broken.
+    /// No limit: the lease lasts until it is released or broken.
     Infinite,
 }
 
@@ -132,7 +132,8 @@ impl Visitor<'_> for DurationVisitor {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<DurationMs, E> {
-        // JSON readers give integers that are too big for 64 bits as floating point. Saturates.
+        // JSON readers return integers that exceed 64 bits as floating point. The conversion
+        // saturates.
         if value.abs() >= 9.0e18 {
             Ok(DurationMs::Fixed(Number(value as i128)))
         } else {

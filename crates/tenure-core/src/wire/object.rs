@@ -1,4 +1,4 @@
-//! JSON objects of requests, where serde alone is too lenient.
+//! JSON objects of requests, with stricter checks than those of serde.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -10,8 +10,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// A value that must be a JSON object. Serde alone also accepts an array for a struct, field by
-/// field.
+/// A value that must be a JSON object. Serde alone also accepts an array with the fields of a
+/// struct in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object<T>(pub T);
 
@@ -35,7 +35,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
-/// An array of objects.
+/// Deserializes an array of objects.
 pub(super) fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -45,7 +45,7 @@ where
     Ok(objects.into_iter().map(|Object(value)| value).collect())
 }
 
-/// Texts by key. A duplicate key is refused, as a duplicate field is.
+/// Deserializes a map from keys to texts. A duplicate key is refused, as a duplicate field is.
 pub(super) fn texts<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
 where
     D: Deserializer<'de>,
@@ -53,7 +53,7 @@ where
     deserializer.deserialize_map(TextsVisitor)
 }
 
-/// The same; null means none.
+/// Deserializes a map from keys to texts; null gives an empty map.
 pub(super) fn texts_or_null<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
 where
     D: Deserializer<'de>,

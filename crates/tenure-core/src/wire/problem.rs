@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::lease::Rejection;
 use crate::time::millis;
 
-/// Declares the codes: each with its status, its name in JSON, and a title.
+/// Declares the codes, each with its status, its name in JSON, and a title.
 macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident $status:literal $name:literal $title:literal;)*) => {
-        /// A stable name for a kind of error; scripts and other languages depend on these.
+        /// A stable name for a kind of error. Scripts and programs in other languages depend on
+        /// these names.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[non_exhaustive]
         pub enum Code {
@@ -21,13 +22,13 @@ macro_rules! codes {
                 #[serde(rename = $name)]
                 $code,
             )*
-            /// A code of a newer store.
+            /// A code of a newer store, which this version does not know.
             #[serde(other, rename = "other")]
             Other,
         }
 
         impl Code {
-            /// The HTTP status that goes with it.
+            /// Returns the HTTP status of this code.
             #[must_use]
             pub const fn status(self) -> u16 {
                 match self {
@@ -36,7 +37,7 @@ macro_rules! codes {
                 }
             }
 
-            /// A short text that is the same for every occurrence.
+            /// Returns a short text that is the same for every occurrence.
             const fn title(self) -> &'static str {
                 match self {
                     $(Self::$code => $title,)*
@@ -44,7 +45,7 @@ macro_rules! codes {
                 }
             }
 
-            /// The code as it stands in JSON.
+            /// Returns the code as in JSON.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -57,9 +58,9 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The body is not JSON, a value has the wrong type, or a part of the request is broken.
+    /// The body is not JSON, a value has the wrong type, or a part of the request is invalid.
     Malformed 400 "malformed" "The request is malformed";
-    /// The body or the query has a field that this call does not know.
+    /// The body or the query has a field that this route does not know.
     UnknownField 400 "unknown_field" "The request has an unknown field";
     /// A name or an id has the wrong length or a wrong character.
     InvalidName 400 "invalid_name" "A name or an id is invalid";
@@ -71,7 +72,7 @@ codes! {
     NotJson 415 "not_json" "The body must be JSON";
     /// The request has no credential.
     Unauthenticated 401 "unauthenticated" "A credential is needed";
-    /// The credential does not allow this.
+    /// The credential does not permit this request.
     Forbidden 403 "forbidden" "The credential does not allow this";
     /// A browser sent the request for a page of another origin.
     CrossOrigin 403 "cross_origin" "A page of another origin sent the request";
@@ -79,7 +80,7 @@ codes! {
     UnknownLease 404 "unknown_lease" "There is no such lease";
     /// The path does not exist.
     UnknownRoute 404 "unknown_route" "There is no such path";
-    /// The path exists, for another method.
+    /// The path exists, but not for this method.
     MethodNotAllowed 405 "method_not_allowed" "The path does not take this method";
     /// The request did not arrive in time.
     RequestTimeout 408 "request_timeout" "The request did not arrive in time";
@@ -89,7 +90,7 @@ codes! {
     LeaseIdMismatch 409 "lease_id_mismatch" "The lease id does not hold the lease";
     /// The lease is not held.
     LeaseNotHeld 409 "lease_not_held" "The lease is not held";
-    /// A break is under way.
+    /// A break is in progress.
     LeaseBreaking 409 "lease_breaking" "The lease is breaking";
     /// The lease was broken.
     LeaseBroken 409 "lease_broken" "The lease was broken";
@@ -114,7 +115,7 @@ codes! {
 }
 
 impl Code {
-    /// Whether the same request may succeed later without any other change.
+    /// Returns whether the same request may succeed later without any other change.
     #[must_use]
     pub const fn is_transient(self) -> bool {
         self.status() >= 500 || matches!(self, Self::OverLimit | Self::RequestTimeout)
@@ -138,16 +139,16 @@ pub struct Problem {
     /// With `lease_held`: the holder of the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// With `lease_held`: the holder's epoch. With `stale_epoch`: the greatest one seen.
+    /// With `lease_held`: the holder's epoch. With `stale_epoch`: the greatest epoch seen so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// The rest of the lease, the break, the lock delay or the reservation.
+    /// The remaining time of the lease, the break, the lock delay or the reservation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining_ms: Option<u64>,
 }
 
 impl Problem {
-    /// The problem `code` with the details of this occurrence.
+    /// Creates the problem `code` with the details of this occurrence.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Bodies of requests, and their checks.
+//! The bodies of requests, and their checks.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -16,18 +16,18 @@ use crate::lease::{Acquire, LeaseDuration, Metadata, Operation, Priority, Rules}
 use crate::time::millis;
 use crate::{Epoch, Random};
 
-/// The priority of an acquire that gives none: in the middle, so that others can come before and
-/// after.
+/// The priority of an acquire without one. It is in the middle, so that others can go before and
+/// after it.
 pub const DEFAULT_PRIORITY: Priority = 100;
 
-/// Longest time that a request may wait in the store. Proxies cut longer requests.
+/// The longest time that a request may wait in the store. Proxies often end longer requests.
 pub const MAX_WAIT: Duration = Duration::from_secs(5 * 60);
 
-/// Most bytes of all keys and values of a lease's metadata: enough for addresses and a version. The
-/// store keeps it in memory for every lease.
+/// The largest size of all keys and values of a lease's metadata, in bytes: enough for addresses
+/// and a version. The store keeps the metadata of every lease in memory.
 pub const MAX_METADATA_BYTES: usize = 4 * 1024;
 
-/// Most bytes of a reason: a sentence for the log.
+/// The largest size of a reason, in bytes: a sentence for the log.
 pub const MAX_REASON_BYTES: usize = 512;
 
 /// The body of `acquire`.
@@ -36,16 +36,15 @@ pub const MAX_REASON_BYTES: usize = 512;
 pub struct AcquireRequest {
     /// The candidate id.
     pub holder: String,
-    /// How long the lease lasts without a renewal.
+    /// The time until the lease expires without a renewal.
     pub duration_ms: DurationMs,
-    /// The lease id to hold the lease under. Without one the store makes one, and a retry is not
-    /// safe.
+    /// The lease id of the new holder. Without it the store chooses an id, and a retry is not safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<String>,
-    /// How long to wait if the lease cannot be granted at once; default 0.
+    /// The longest time to wait if the lease cannot be granted at once; default 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<Number>,
-    /// The priority among the waiters; lower first, default 100.
+    /// The priority among the waiters. Lower numbers go first; default 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Number>,
     /// The metadata of the holder.
@@ -55,32 +54,32 @@ pub struct AcquireRequest {
         deserialize_with = "object::texts_or_null"
     )]
     pub metadata: BTreeMap<String, String>,
-    /// The lock delay: how long nobody is granted the lease after this term expires or breaks;
-    /// default 0.
+    /// The lock delay: the time after this term's expiry or break in which the store grants the
+    /// lease to nobody; default 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock_delay_ms: Option<Number>,
-    /// The least epoch of the grant; then the store ignores its clock.
+    /// The least epoch of the grant. If it is set, the store ignores its clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_epoch: Option<Number>,
 }
 
-/// A checked `acquire`, and how to queue for it.
+/// A checked `acquire`, with its wait and priority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queued {
     /// The acquire.
     pub request: Acquire,
-    /// How long to wait for it.
+    /// The longest time to wait for the lease.
     pub wait: Duration,
     /// The priority among the waiters.
     pub priority: Priority,
 }
 
 impl AcquireRequest {
-    /// The request with valid values. `random` makes a lease id if none is given.
+    /// Checks the request and returns valid values. `random` creates a lease id if there is none.
     ///
     /// # Errors
     ///
-    /// A [`Problem`] that names the field and what would be right.
+    /// A [`Problem`] that names the field and the allowed values.
     pub fn check(self, rules: &Rules, random: &mut dyn Random) -> Result<Queued, Problem> {
         check_metadata(&self.metadata, MAX_METADATA_BYTES)?;
         let min_epoch = |epoch| check_epoch("min_epoch", epoch);
@@ -110,19 +109,19 @@ impl AcquireRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RenewRequest {
-    /// The lease id that holds.
+    /// The lease id that holds the lease.
     pub lease_id: String,
-    /// A new duration; without it the duration stays as it is.
+    /// A new duration. Without it the duration stays the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<DurationMs>,
 }
 
 impl RenewRequest {
-    /// The operation with valid values.
+    /// Checks the request and returns the operation.
     ///
     /// # Errors
     ///
-    /// A [`Problem`] that names the field and what would be right.
+    /// A [`Problem`] that names the field and the allowed values.
     pub fn check(&self, rules: &Rules) -> Result<Operation, Problem> {
         let duration = self.duration_ms.map(|it| check_duration(it, rules));
         let duration = duration.transpose()?;
@@ -131,32 +130,32 @@ impl RenewRequest {
     }
 }
 
-/// Most renewals in one request.
+/// The largest number of renewals in one request.
 pub const MAX_RENEWALS: usize = 1_000;
 
-/// The body of a namespace's `renew`: renewals of several leases in one request.
+/// The body of a namespace's `renew`, which contains renewals of several leases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RenewManyRequest {
-    /// At most [`MAX_RENEWALS`].
+    /// The renewals, at most [`MAX_RENEWALS`].
     #[serde(deserialize_with = "object::objects")]
     pub leases: Vec<RenewOne>,
 }
 
-/// One of several renewals; the duration stays as it is.
+/// One of several renewals. The duration stays the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RenewOne {
     /// The lease's name.
     pub lease: String,
-    /// The lease id that holds.
+    /// The lease id that holds the lease.
     pub lease_id: String,
 }
 
 /// The response to [`RenewManyRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RenewManyReply {
-    /// In the order of the request.
+    /// The results, in the order of the request.
     pub results: Vec<RenewResult>,
 }
 
@@ -164,9 +163,9 @@ pub struct RenewManyReply {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RenewResult {
-    /// Renewed.
+    /// The lease was renewed.
     View(Box<LeaseView>),
-    /// Refused.
+    /// The renewal was refused.
     Problem(Box<Problem>),
 }
 
@@ -174,18 +173,18 @@ pub enum RenewResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeRequest {
-    /// The lease id that holds.
+    /// The lease id that holds the lease.
     pub lease_id: String,
-    /// The lease id that holds afterwards.
+    /// The lease id that holds the lease afterwards.
     pub proposed_lease_id: String,
 }
 
 impl ChangeRequest {
-    /// The operation with valid values.
+    /// Checks the request and returns the operation.
     ///
     /// # Errors
     ///
-    /// A [`Problem`] that names the field and what would be right.
+    /// A [`Problem`] that names the field and the allowed values.
     pub fn check(&self) -> Result<Operation, Problem> {
         Ok(Operation::Change {
             lease_id: check_name("lease_id", &self.lease_id)?,
@@ -198,7 +197,7 @@ impl ChangeRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseRequest {
-    /// The lease id that holds.
+    /// The lease id that holds the lease.
     pub lease_id: String,
     /// The reason, for the store's log and the lease's history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -206,23 +205,24 @@ pub struct ReleaseRequest {
 }
 
 impl ReleaseRequest {
-    /// The operation with valid values, and the reason.
+    /// Checks the request, and returns the operation and the reason.
     ///
     /// # Errors
     ///
-    /// A [`Problem`] that names the field and what would be right.
+    /// A [`Problem`] that names the field and the allowed values.
     pub fn check(self) -> Result<(Operation, Option<String>), Problem> {
         let lease_id = check_name("lease_id", &self.lease_id)?;
         Ok((Operation::Release(lease_id), check_reason(self.reason)?))
     }
 }
 
-/// The body of `break`; it may be left out.
+/// The body of `break`, which may be absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BreakRequest {
-    /// The longest time that the lease has left; without it a fixed lease expires at its time. If
-    /// the break shortens the lease, the holder may still act when another candidate is granted it.
+    /// The longest time that the lease lasts from now. Without it, a fixed lease lasts until its
+    /// expiry. If the break shortens the lease, the holder may still be active when the store
+    /// grants the lease to another candidate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub break_period_ms: Option<Number>,
     /// The reason, for the store's log and the lease's history.
@@ -231,11 +231,11 @@ pub struct BreakRequest {
 }
 
 impl BreakRequest {
-    /// The operation with valid values, and the reason.
+    /// Checks the request, and returns the operation and the reason.
     ///
     /// # Errors
     ///
-    /// A [`Problem`] that names the field and what would be right.
+    /// A [`Problem`] that names the field and the allowed values.
     pub fn check(self, rules: &Rules) -> Result<(Operation, Option<String>), Problem> {
         let most = rules.max_break_period;
         let period = |period: Number| period.millis_up_to("break_period_ms", most);
@@ -248,22 +248,22 @@ impl BreakRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandOverRequest {
-    /// The lease id that holds. Without it this is an operator's request: the holder learns of it
-    /// as of a break, and has `within_ms` to stop.
+    /// The lease id that holds the lease. Without it, this is the request of an operator: the
+    /// holder notices it as a break, and has `within_ms` to stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<String>,
     /// The only candidate that may be granted the lease.
     pub to: String,
-    /// For how long only this candidate may be granted the lease.
+    /// The time in which only this candidate may acquire the lease.
     pub within_ms: Number,
 }
 
 impl HandOverRequest {
-    /// The operation with valid values.
+    /// Checks the request and returns the operation.
     ///
     /// # Errors
     ///
-    /// A [`Problem`] that names the field and what would be right.
+    /// A [`Problem`] that names the field and the allowed values.
     pub fn check(&self, rules: &Rules) -> Result<Operation, Problem> {
         let (to, most) = (check_name("to", &self.to)?, rules.max_break_period);
         let within = self.within_ms.millis_up_to("within_ms", most)?;
@@ -282,19 +282,19 @@ impl HandOverRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetadataRequest {
-    /// The lease id that holds.
+    /// The lease id that holds the lease.
     pub lease_id: String,
-    /// All metadata of the holder.
+    /// The new metadata of the holder, which replaces the old metadata.
     #[serde(deserialize_with = "object::texts")]
     pub metadata: BTreeMap<String, String>,
 }
 
 impl MetadataRequest {
-    /// The operation with valid values.
+    /// Checks the request and returns the operation.
     ///
     /// # Errors
     ///
-    /// A [`Problem`] that names the field and what would be right.
+    /// A [`Problem`] that names the field and the allowed values.
     pub fn check(self) -> Result<Operation, Problem> {
         let lease_id = check_name("lease_id", &self.lease_id)?;
         check_metadata(&self.metadata, MAX_METADATA_BYTES)?;
@@ -311,11 +311,11 @@ pub struct VerifyRequest {
 }
 
 impl VerifyRequest {
-    /// The operation with valid values.
+    /// Checks the request and returns the operation.
     ///
     /// # Errors
     ///
-    /// A [`Problem`] that names the field and what would be right.
+    /// A [`Problem`] that names the field and the allowed values.
     pub fn check(&self) -> Result<Operation, Problem> {
         check_epoch("epoch", self.epoch).map(Operation::Verify)
     }
@@ -330,7 +330,7 @@ pub struct VerifyReply {
     pub epoch: Option<u64>,
 }
 
-/// How long a request may wait, from its `wait_ms`.
+/// Checks `wait_ms` and returns how long the request may wait.
 ///
 /// # Errors
 ///
@@ -362,13 +362,13 @@ fn check_duration(duration: DurationMs, rules: &Rules) -> Result<LeaseDuration, 
     Ok(LeaseDuration::Fixed(Duration::from_millis(fixed)))
 }
 
-/// An id from its text.
+/// Parses a name or an id.
 fn check_name<T: FromStr<Err: fmt::Display>>(field: &str, text: &str) -> Result<T, Problem> {
     text.parse()
         .map_err(|error| Problem::new(Code::InvalidName, format!("{field}: {error}")))
 }
 
-/// Checks that keys and values of the metadata have at most `most` bytes together.
+/// Checks that the keys and values of the metadata have at most `most` bytes in total.
 ///
 /// # Errors
 ///
@@ -391,7 +391,7 @@ fn check_reason(mut reason: Option<String>) -> Result<Option<String>, Problem> {
             let detail = format!("reason has {len} bytes, at most {MAX_REASON_BYTES} are allowed");
             return Err(Problem::new(Code::TooLarge, detail));
         }
-        // Logs show it, so a client must not add line breaks or control sequences to them.
+        // Logs show the reason, so a client must not add line breaks or control sequences to them.
         text.retain(|c| !c.is_control());
     }
     Ok(reason)

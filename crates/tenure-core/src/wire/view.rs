@@ -11,14 +11,14 @@ use crate::Instant;
 use crate::lease::{LeaseDuration, LeaseId, Record, State, TermEnd};
 use crate::time::millis;
 
-/// One lease, as the store shows it. Fields that do not apply in its state are null.
+/// One lease, as the store reports it. Fields that do not apply to its state are null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseView {
     /// The namespace of the lease.
     pub namespace: String,
     /// The name of the lease in its namespace.
     pub lease: String,
-    /// Its state.
+    /// The state of the lease.
     pub state: State,
     /// The holder.
     pub holder: Option<String>,
@@ -27,25 +27,26 @@ pub struct LeaseView {
     pub owner: Option<String>,
     /// The holder's epoch: the fencing token.
     pub epoch: Option<u64>,
-    /// How long it lasts without a renewal.
+    /// The duration without a renewal.
     pub duration_ms: Option<DurationMs>,
     /// The time until the lease expires; null also for an infinite lease.
     pub remaining_ms: Option<u64>,
-    /// When the holder's term began (RFC 3339), for display.
+    /// The beginning of the holder's term (RFC 3339), for display.
     pub granted_at: Option<String>,
     /// The metadata of the holder.
     pub metadata: Option<BTreeMap<String, String>>,
     /// The number of acquires that wait for the lease.
     pub waiters: u64,
-    /// The store's revision of the last change; renewals do not count.
+    /// The store's revision at the last change. Renewals do not count as changes.
     pub revision: u64,
-    /// The secret, only in responses to the holder.
+    /// The lease id, only in responses to the holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<String>,
 }
 
 impl LeaseView {
-    /// The view of `record` at `now`. The caller sets `granted_at`, which needs a wall clock.
+    /// Returns the view of `record` at `now`. The caller sets `granted_at`, which needs a wall
+    /// clock.
     #[must_use]
     pub fn of(namespace: &str, lease: &str, record: &Record, now: Instant) -> Self {
         let (held, remaining) = (record.held(now), record.remaining(now));
@@ -66,7 +67,7 @@ impl LeaseView {
         }
     }
 
-    /// The view for the one who holds the lease under this id.
+    /// Adds the lease id, for the response to its owner.
     #[must_use]
     pub fn with_lease_id(self, lease_id: LeaseId) -> Self {
         Self {
@@ -76,12 +77,12 @@ impl LeaseView {
     }
 }
 
-/// Some leases of a namespace, in order of their names.
+/// A part of the leases of a namespace, ordered by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseList {
     /// The leases.
     pub leases: Vec<LeaseView>,
-    /// If there are more: the `after` to ask for them with.
+    /// The value of `after` that requests the following leases; null if there are none.
     pub next: Option<String>,
 }
 
@@ -102,12 +103,12 @@ pub struct TermView {
     /// The principal that acquired the lease; absent if the store did not know its callers then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// When it began (RFC 3339); null if a calendar has no such day.
+    /// The beginning of the term (RFC 3339); null if it is outside the range of the calendar.
     pub began_at: Option<String>,
-    /// When it ended (RFC 3339); null while it goes on.
+    /// The end of the term (RFC 3339); null if it has not ended.
     pub ended_at: Option<String>,
-    /// How it ended; null while it goes on.
+    /// The way in which the term ended; null if it has not ended.
     pub end: Option<TermEnd>,
-    /// Why, as far as anybody said.
+    /// The reason for the end, if a client gave one.
     pub reason: Option<String>,
 }

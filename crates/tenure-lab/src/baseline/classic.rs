@@ -1,7 +1,9 @@
-//! The Bully algorithm as Garcia-Molina published it in 1982: a member that finds the leader down asks all
-//! better members whether they are up, halts all worse ones, announces itself, and lets them go on.
+//! The Bully algorithm that Garcia-Molina published in 1982. A member that finds the leader down
+//! asks all better members whether they are up, halts all worse ones, announces itself, and ends
+//! the election.
 //!
-//! It assumes that a member without an answer in time is down. If that is wrong there may be two leaders.
+//! It assumes that a member without an answer in time is down. If that is wrong, there may be two
+//! leaders.
 
 use std::collections::BTreeSet;
 
@@ -57,25 +59,25 @@ impl ClassicMessage {
 pub struct Classic {
     node: BaselineNode,
     state: State,
-    /// When its timeout ends, or it polls again.
+    /// The end of its timeout, or the time of its next poll.
     due: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// It asks the better members whether they are up.
+    /// The member asks the better members whether they are up.
     Asking,
     /// A better member is up, and organises the election.
     Deferring,
-    /// The worse members have not answered `Halt` yet.
+    /// These worse members have not answered `Halt` yet.
     Halting(BTreeSet<NodeId>),
     /// These members have not accepted the new leader yet.
     Announcing(BTreeSet<NodeId>, BTreeSet<NodeId>),
-    /// It has stopped for this member, and will follow it.
+    /// The member has stopped for this member, and will follow it.
     Halted(NodeId),
-    /// It has accepted this leader, and waits for the end of the election.
+    /// The member has accepted this leader, and waits for the end of the election.
     Reorganizing(NodeId),
-    /// There is a leader; whether it was asked and has not answered.
+    /// There is a leader. The flag tells whether it was asked and has not answered yet.
     Normal { asked: bool },
 }
 
@@ -160,7 +162,7 @@ impl Classic {
             ClassicMessage::Yes => match &mut self.state {
                 State::Asking => {
                     self.state = State::Deferring;
-                    // Longer than an election takes.
+                    // The time is longer than an election.
                     self.due = context.now + self.node.timings.timeout * 5;
                 }
                 State::Normal { asked } if *asked && self.node.leader == Some(from) => {
@@ -173,7 +175,7 @@ impl Classic {
                 self.node.set_leader(context, None);
                 Self::send(context, [from], ClassicMessage::Halted);
                 self.wait(context, State::Halted(from));
-                // As long as the organiser waits for the others.
+                // The member waits as long as the organiser waits for the others.
                 self.due = context.now + self.node.timings.timeout * 3;
             }
             ClassicMessage::Halted => {
@@ -217,7 +219,7 @@ impl Classic {
         match &self.state {
             State::Asking => self.halt(context),
             State::Halting(_) => self.announce(context),
-            // A member that had stopped is down: start again.
+            // A member that had stopped is down, so the election starts again.
             State::Deferring
             | State::Announcing(..)
             | State::Halted(_)
@@ -230,7 +232,7 @@ impl Classic {
                     Self::send(context, self.node.others(), ClassicMessage::AreYouNormal);
                     self.due = self.node.next_poll(context);
                 } else if let Some(leader) = self.node.leader {
-                    // Without an answer within the timeout the leader is down.
+                    // A leader without an answer within the timeout is down.
                     Self::send(context, [leader], ClassicMessage::AreYouThere);
                     self.state = State::Normal { asked: true };
                     self.due = context.now + self.node.timings.timeout;

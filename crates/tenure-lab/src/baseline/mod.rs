@@ -1,7 +1,8 @@
-//! Older algorithms to compare with. Do not elect anything with them.
+//! Older algorithms, for comparison only. Do not use them for an election.
 //!
-//! They have no epochs and no quorum, and number elections only if their papers do. Each runs with the
-//! library's failure detector on demand, and tells its task to stop when it learns of another leader.
+//! They have no epochs and no quorum, and number elections only if their papers do. Each of them
+//! uses the library's on-demand failure detector, and cancels its task when it learns of another
+//! leader.
 //!
 //! An algorithm implements [`Baseline`]; `member` creates its members.
 
@@ -30,31 +31,32 @@ use tenure_core::{Incarnation, Instant, NodeId};
 use crate::contestant::Algorithm;
 use crate::sim::{Context, DurableState, LeadershipClaim, Payload, Process, ProcessInput};
 
-/// The timings of all of them.
+/// The timings of all baselines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BaselineTimings {
-    /// How long to wait for an answer.
+    /// The time to wait for an answer.
     pub timeout: Duration,
-    /// How often a member checks the leader, and the leader the others.
+    /// The interval at which a member checks the leader, and the leader checks the others.
     pub poll: Duration,
     /// The number of pings within the timeout.
     pub pings: u32,
-    /// How long a verdict of down is valid without a new question.
+    /// The time for which a verdict of down is valid without a new question.
     pub fresh: Duration,
 }
 
-/// A member of an older algorithm. The implementation of [`Process`] does the rest.
+/// A member of an older algorithm. The blanket implementation of [`Process`] adds the common
+/// behaviour.
 pub trait Baseline: fmt::Debug + Process {
-    /// The part that all algorithms share.
+    /// Returns the part that all algorithms share.
     fn node(&self) -> &BaselineNode;
 
-    /// The same, to change it.
+    /// Returns the shared part for changes.
     fn node_mut(&mut self) -> &mut BaselineNode;
 
-    /// Begins: the member has started and knows no leader.
+    /// Starts the member, which knows no leader.
     fn start(&mut self, context: &mut Context<'_>);
 
-    /// Begins as a member that has followed this leader for a long time.
+    /// Starts the member as one that has followed this leader for a long time.
     fn settle(&mut self, context: &mut Context<'_>, leader: NodeId);
 
     /// Handles a message, if there is one, and then the timers that are due.
@@ -63,7 +65,7 @@ pub trait Baseline: fmt::Debug + Process {
     /// Handles a suspicion of the failure detector.
     fn handle_suspected(&mut self, _: &mut Context<'_>, _: NodeId) {}
 
-    /// When the algorithm does something at the latest.
+    /// Returns the latest time at which the algorithm must run again.
     fn due(&self) -> Option<Instant>;
 
     /// Begins an election, as if the member had found its leader down.
@@ -97,8 +99,7 @@ impl<B: Baseline> Process for B {
     }
 }
 
-/// A member of this algorithm, which must be an older one, before it begins. `incarnation` counts its
-/// starts.
+/// Creates a member of this algorithm, which must be an older one. `incarnation` counts its starts.
 pub(crate) fn member(
     algorithm: Algorithm,
     (me, incarnation): (NodeId, u64),

@@ -18,11 +18,11 @@ pub struct BaselineNode {
     pub(super) timings: BaselineTimings,
     pub(super) incarnation: Incarnation,
     pub(super) detector: OnDemand,
-    /// The members with an open question.
+    /// The members about which a question is open.
     pub(super) asked: BTreeSet<NodeId>,
     pub(super) leader: Option<NodeId>,
     leaves: bool,
-    /// Messages that wait until a write is on disk, if one is pending.
+    /// The messages that wait for the end of a pending write.
     held: Option<Vec<(NodeId, Payload)>>,
 }
 
@@ -72,13 +72,13 @@ impl BaselineNode {
         all.filter(|&node| fit(node)).collect()
     }
 
-    /// Writes to disk; messages wait for the end of the write.
+    /// Writes to disk. Messages wait for the end of the write.
     pub(super) fn write(&mut self, context: &mut Context<'_>, state: DurableState) {
         context.emit(ProcessEffect::Write(state));
         self.held = Some(Vec::new());
     }
 
-    /// Sends a message after the pending write, if there is one.
+    /// Sends a message, after the pending write if there is one.
     pub(super) fn send(&mut self, context: &mut Context<'_>, to: NodeId, payload: Payload) {
         match &mut self.held {
             Some(held) => held.push((to, payload)),
@@ -142,11 +142,11 @@ impl BaselineNode {
                     context.send(to, payload);
                 }
             }
-            // The leader goes on with another task.
+            // The leader continues with another task.
             ProcessInput::TaskEnded(_) if self.leads() && !self.leaves => {
                 context.emit(ProcessEffect::StartTask(None))
             }
-            // None of the algorithms can resign.
+            // None of the algorithms supports resignation.
             ProcessInput::Leave => {
                 self.leaves = true;
                 context.emit(ProcessEffect::Exit);
@@ -173,13 +173,14 @@ impl BaselineNode {
         }
     }
 
-    /// The time of the next poll, up to a tenth earlier or later, so that members do not stay in step.
+    /// Returns the time of the next poll, up to a tenth earlier or later, so that members do not
+    /// poll at the same times.
     pub(super) fn next_poll(&self, context: &mut Context<'_>) -> Instant {
         context.now + jittered(context, self.timings.poll)
     }
 }
 
-/// A duration up to a tenth longer or shorter.
+/// Returns a duration up to a tenth longer or shorter.
 pub(super) fn jittered(context: &mut Context<'_>, duration: Duration) -> Duration {
     context.rng.between(duration * 9 / 10, duration * 11 / 10)
 }

@@ -1,7 +1,7 @@
-//! The algorithm of Chang and Roberts: only the best number goes all the way round a ring.
+//! The algorithm of Chang and Roberts: only the best number passes around the whole ring.
 //!
-//! By itself it tolerates no failures. Here messages skip members that the detector suspects, and an
-//! election that is stuck starts again after a while.
+//! The original algorithm tolerates no failures. In this version, messages skip the members that
+//! the detector suspects, and an election without progress starts again after some time.
 
 use serde::Serialize;
 use tenure_core::detector::{Detector, DetectorInput};
@@ -34,7 +34,7 @@ impl RingMessage {
 #[derive(Debug)]
 pub struct Ring {
     node: BaselineNode,
-    /// While it takes part in an election: when that counts as stuck.
+    /// The time at which the member's current election counts as stuck; `None` if there is none.
     taking_part: Option<Instant>,
 }
 
@@ -58,7 +58,7 @@ impl Ring {
         self.taking_part = Some(context.now + jittered(context, patience));
     }
 
-    /// To the next one that is not suspected.
+    /// Sends the message to the next member that is not suspected.
     fn pass(&mut self, context: &mut Context<'_>, message: RingMessage) {
         let members = &self.node.members;
         let after = members.iter().filter(|&&node| node > self.node.me);

@@ -1,8 +1,8 @@
 //! The Bully algorithm of textbooks: Election, Answer, Coordinator.
 //!
-//! A member that starts, or finds the leader down, sends `Election` to all better members. They answer and
-//! do the same. A member without an answer announces itself to all, and all follow it: the algorithm
-//! neither stops earlier leaders nor numbers elections.
+//! A member that starts, or finds the leader down, sends `Election` to all better members. Each of
+//! them answers and does the same. A member that gets no answer announces itself to all others,
+//! which follow it. The algorithm neither stops earlier leaders nor numbers elections.
 
 use serde::Serialize;
 use tenure_core::detector::DetectorInput;
@@ -42,12 +42,12 @@ pub struct Textbook {
     notifies: Notifies,
 }
 
-/// The members that the winner notifies. Textbooks differ.
+/// The members that the winner notifies. Textbooks differ in this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Notifies {
-    /// All others.
+    /// All other members.
     All,
-    /// The worse ones: the better ones did not answer.
+    /// Only the worse members, because the better ones did not answer.
     Worse,
 }
 
@@ -119,7 +119,7 @@ impl Textbook {
             }
             TextbookMessage::Answer => {
                 if matches!(self.state, State::Asking { .. }) {
-                    // The better ones may have to ask each other, one after the other.
+                    // The better members may ask each other one after the other.
                     let rounds = self.node.better().len() as u32 + 1;
                     let until = context.now + self.node.timings.timeout * rounds;
                     self.state = State::Waiting { until };
@@ -150,7 +150,8 @@ impl Baseline for Textbook {
         self.campaign(context);
     }
 
-    /// In the papers the winner notifies only the worse members, and no member watches another one.
+    /// In the papers the winner notifies only the worse members, and members do not watch each
+    /// other.
     fn settle(&mut self, context: &mut Context<'_>, leader: NodeId) {
         self.notifies = Notifies::Worse;
         self.node.set_leader(context, Some(leader));

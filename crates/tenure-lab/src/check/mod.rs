@@ -15,13 +15,13 @@ pub use seeds::{CheckReport, Finding, run_seeds};
 use crate::fault::Mutation;
 use crate::names::{self, UnknownName};
 
-/// A mutation can't be switched on.
+/// The reason why a mutation can't be enabled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MutationError {
-    /// The name is wrong.
+    /// The name is unknown.
     #[error(transparent)]
     Unknown(#[from] UnknownName),
-    /// This build has no mutations.
+    /// This build contains no mutations.
     #[error(
         "this build has no mutations; for tests only: cargo run -p tenure-cli --features mutations \
          --bin tenure -- compare check --mutation NAME"
@@ -29,7 +29,7 @@ pub enum MutationError {
     NotBuilt,
 }
 
-/// All mutations, each in the case that catches it.
+/// Returns all mutations, each in the case that catches it.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ pub fn mutations() -> Result<Vec<CheckCase>, MutationError> {
     return Err(MutationError::NotBuilt);
 }
 
-/// The mutation of this name.
+/// Returns the mutation with this name.
 ///
 /// # Errors
 ///

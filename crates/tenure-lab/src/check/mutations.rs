@@ -53,7 +53,7 @@ const RANDOM: &[(&str, &[Mutation])] = &[
     ),
 ];
 
-/// Mutations that need a few messages in a certain order, by fault script.
+/// Mutations that only a certain order of a few messages reveals, by fault script.
 const SCRIPTED: &[(&str, Mutation)] = &[
     ("change-of-strategy", Mutation::PeersIgnored),
     ("change-of-strategy", Mutation::LeaseIgnored),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_that_replays_a_seed_names_everything_that_the_run_depends_on() {
+    fn the_command_that_replays_a_seed_contains_everything_that_the_run_depends_on() {
         let script = CheckCase::on(FaultScript::of_name("parted").unwrap());
         assert_eq!(
             script.command(7),

@@ -10,18 +10,18 @@ use super::run::DRIFT;
 use crate::fault::{Fault, Mutation, Target};
 use crate::sim::{Latency, Link, Rng};
 
-/// The stream of random numbers of the schedule.
+/// The number of the random stream for the schedule.
 const SCHEDULE: u64 = 3;
 
 /// The mean time from one fault to the next.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// The random faults of this seed, each with its time.
+/// Returns the random faults of this seed, each with its time.
 ///
-/// A contestant that guarantees one leader at a time must keep that under severe faults; the others
-/// must agree when the faults are over. Without a quorum there is one leader only as long as no message
-/// outlives the detection of its sender's crash. So without severe faults there are no partitions, no
-/// losses and no frozen processes, and no message takes longer than `delay`.
+/// A contestant that guarantees one leader at a time must keep that guarantee under severe faults.
+/// The others must agree on a leader when the faults are over. Without a quorum there is one leader
+/// only if no message outlives the detection of its sender's crash. So without severe faults there
+/// are no partitions, no losses and no frozen processes, and no message takes longer than `delay`.
 pub(super) fn random_faults(
     case: &CheckCase,
     delay: Duration,
@@ -133,7 +133,7 @@ impl Schedule<'_> {
         match kind {
             FaultKind::Crash => self.push(at, Fault::Crash(who, Some(lasts))),
             FaultKind::PowerCut => self.push(at, Fault::PowerCut(who, Some(lasts))),
-            // The store has no orderly shutdown of its own: a crash covers it.
+            // A store has no orderly shutdown of its own, so a crash covers it.
             FaultKind::Leave | FaultKind::Resign | FaultKind::TaskEnds if who == Target::Store => {}
             FaultKind::Leave => self.push(at, Fault::Leave(who, Some(lasts))),
             FaultKind::Resign => self.push(at, Fault::Resign(who)),
@@ -147,7 +147,7 @@ impl Schedule<'_> {
                 self.push(end, Fault::SlowDisk(who, Duration::ZERO));
             }
             FaultKind::CrashWhileWriting => {
-                // The leader resigns first, so that there is something to write.
+                // The leader resigns first, so that there is a change to write.
                 let takes = self.longest / 4;
                 let who = if self.has_store { Target::Store } else { who };
                 self.push(at, Fault::SlowDisk(who, takes));
@@ -159,7 +159,7 @@ impl Schedule<'_> {
             FaultKind::WallClock => {
                 let days = rng.one_of(&[-86_400_000, -3_600_000, -7_000, 7_000, 3_600_000]);
                 self.push(at, Fault::WallClock(who, days));
-                // Epochs rely on a wall clock that is not wrong for good.
+                // Epochs depend on a wall clock that is not permanently wrong.
                 self.push(end, Fault::WallClock(who, -days));
             }
             FaultKind::ClockRate => {
@@ -196,7 +196,8 @@ impl Schedule<'_> {
                 self.push(at, Fault::CutOneWay(who, anybody(rng)));
                 self.push(end, Fault::Heal);
             }
-            // The period lets the lease expire: with a shorter one the leader could not know yet.
+            // The lease must be able to expire before the break ends: with a shorter period the
+            // leader could not notice the break in time.
             FaultKind::Break => self.push(at, Fault::Break(self.longest)),
         }
     }

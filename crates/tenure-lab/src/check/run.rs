@@ -9,25 +9,26 @@ use crate::fault::{Fault, Mutation, Target};
 use crate::invariant::{self, Promises, Violation};
 use crate::sim::{TaskStop, World, WorldConfig};
 
-/// A contestant, and the faults that it must survive.
+/// A contestant, and the faults that it must tolerate.
 #[derive(Clone, Debug)]
 pub struct CheckCase {
     /// The contestant.
     pub contestant: Contestant,
-    /// The mutation that is switched on, if any.
+    /// The enabled mutation, if there is one.
     pub mutation: Option<Mutation>,
-    /// How many hosts compete.
+    /// The number of hosts that compete.
     pub nodes: u32,
-    /// How long a run is, in virtual time.
+    /// The duration of a run in virtual time.
     pub lasts: Duration,
-    /// Whether random faults are severe. By default they are for contestants that guarantee one leader
-    /// at a time under such faults.
+    /// Whether random faults are severe. The default is yes for contestants that guarantee one
+    /// leader at a time under such faults.
     pub severe: bool,
     /// Whether a better member replaces a working leader.
     pub preempt: bool,
-    /// How long tasks take to stop.
+    /// The time that tasks take to stop.
     pub task: TaskStop,
-    /// Whether all wall clocks stand at zero, so that epochs can only grow from what hosts remember.
+    /// Whether all wall clocks are at zero, so that epochs can increase only from the state that
+    /// hosts remember.
     pub no_wall_clock: bool,
     /// The fault script. Without one the faults are random.
     pub script: Option<&'static FaultScript>,
@@ -44,18 +45,20 @@ pub struct RunOutcome {
     pub terms: u64,
 }
 
-/// The largest deviation of a clock's rate, in millionths: one percent. A lease tolerates five.
+/// The largest deviation of a clock's rate, in millionths: one percent. A lease tolerates five
+/// percent.
 pub(super) const DRIFT: u64 = 10_000;
 
-/// In milliseconds: a wall clock that is set back so far shows zero.
+/// In milliseconds. A wall clock that is set back by this time shows zero.
 const LONG_AGO: i64 = 1_000_000_000_000_000;
 
-/// Ten times as many as five members need under the worst random faults.
+/// The largest number of messages in a run: ten times the number that five members need under the
+/// worst random faults.
 const MOST_MESSAGES: u64 = 1_000_000;
 
 impl CheckCase {
-    /// Ten minutes on five hosts; the last two minutes have no faults, so that the run settles. The
-    /// lease is short, so that there are many terms in that time.
+    /// Creates a case of ten minutes on five hosts. The last two minutes have no faults, so that
+    /// the run settles. The lease is short, so that there are many terms in that time.
     #[must_use]
     pub fn new(contestant: Contestant) -> Self {
         Self {
@@ -71,7 +74,7 @@ impl CheckCase {
         }
     }
 
-    /// A case for this fault script.
+    /// Creates the case of this fault script.
     ///
     /// # Panics
     ///
@@ -95,7 +98,7 @@ impl CheckCase {
         }
     }
 
-    /// Its name in lists: the name of its script or else of its contestant.
+    /// Returns the name in lists: the name of the script or, without one, of the contestant.
     #[must_use]
     pub fn name(&self) -> &str {
         match self.script {
@@ -104,7 +107,8 @@ impl CheckCase {
         }
     }
 
-    /// A line for people: whether the mutation was caught, by which seed and invariant.
+    /// Returns a line for display: whether the mutation was caught, and by which seed and
+    /// invariant.
     #[must_use]
     pub fn describe(&self, report: &CheckReport) -> String {
         let mutation = self.mutation.map(|it| it.to_string()).unwrap_or_default();
@@ -121,7 +125,7 @@ impl CheckCase {
         format!("{mutation}: caught, {what}, seed {seed}: {violation}\n  {command}")
     }
 
-    /// The command that replays this seed.
+    /// Returns the command that replays this seed.
     #[must_use]
     pub fn command(&self, seed: u64) -> String {
         let next = seed + 1;
@@ -148,7 +152,7 @@ impl CheckCase {
         contestant.term.lease_duration() * 8
     }
 
-    /// With preemption the best member takes over in several steps, each after a hold-down.
+    /// With preemption, the best member takes over in several steps, each after a hold-down.
     fn takeovers(&self) -> Duration {
         let hold_down = self.contestant.peers.hold_down.unwrap_or_default();
         if self.preempt {
@@ -158,7 +162,7 @@ impl CheckCase {
         }
     }
 
-    /// The same with a mutation.
+    /// Returns the same case with a mutation.
     #[must_use]
     pub fn with_mutation(self, mutation: Mutation) -> Self {
         Self {
@@ -167,7 +171,7 @@ impl CheckCase {
         }
     }
 
-    /// How long there are faults.
+    /// Returns the time from the beginning to the end of the faults.
     pub(super) fn trouble(&self) -> Duration {
         self.script
             .map_or(self.lasts * 4 / 5, |script| script.faults_end)
@@ -176,15 +180,15 @@ impl CheckCase {
     fn promises(&self) -> Promises {
         let rests = self.contestant.has_epochs() && !self.severe && !self.preempt;
         Promises {
-            // Without a quorum it depends on mild faults, and a better member that takes over does not
-            // wait for the task of its predecessor.
+            // Without a quorum, one leader at a time depends on mild faults, and a better member
+            // that takes over does not wait for the task of its predecessor.
             one_leader: self.contestant.promises_one_leader() || rests,
-            // With a quorum a follower may learn of its leader late. Under random faults there are
-            // members in their cool-down after a term: a worse member leads without asking which leader
-            // they still follow.
+            // With a quorum, a follower may learn of its leader late. Under random faults some
+            // members are in their cool-down after a term. A worse member then leads, although
+            // these members may still follow an earlier leader.
             one_opinion: rests && !self.contestant.promises_one_leader() && self.script.is_some(),
             steady: self.script.is_some_and(|script| script.steady),
-            // Without a quorum no member that is up may know the last epoch.
+            // Without a quorum, it is possible that no running member knows the last epoch.
             epochs: self.contestant.promises_one_leader(),
             settles_within: Self::settling(&self.contestant) + self.takeovers(),
         }
@@ -206,7 +210,7 @@ impl CheckCase {
         let mut world = World::new(Box::new(cluster), config, seed);
         let late = self.script.map_or(&[][..], |script| script.starts_later);
         for node in world.machines() {
-            // In a script all start at once, so that the first leader is known.
+            // In a script all hosts start at once, so that the first leader is known.
             if self.no_wall_clock {
                 let fault = Fault::WallClock(Target::Node(node), -LONG_AGO);
                 world.inject_after(Duration::ZERO, fault);
@@ -246,7 +250,7 @@ pub fn run(case: &CheckCase, seed: u64) -> RunOutcome {
     }
 }
 
-/// Runs one seed and keeps a line for everything that happens.
+/// Runs one seed and records a line for each event.
 #[must_use]
 pub fn trace(case: &CheckCase, seed: u64) -> (Vec<String>, Option<Violation>) {
     let mut world = case.world(seed).with_trace();

@@ -1,4 +1,4 @@
-//! A fault script: faults in a certain order that random faults hardly ever hit.
+//! Fault scripts: faults in a certain order that random faults hardly ever produce.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::fault::{Fault, Target};
 use crate::names::{self, UnknownName};
 use crate::sim::{Latency, Link, Rng, TaskStop};
 
-/// The stream of random numbers that varies the times of a script.
+/// The number of the random stream that varies the times of a script.
 const SCRIPT: u64 = 4;
 
 /// Faults in a certain order; each seed varies their times.
@@ -23,24 +23,24 @@ pub struct FaultScript {
     pub nodes: u32,
     /// The hosts that do not start with the others.
     pub(super) starts_later: &'static [u32],
-    /// Whether members may suspect members that are up: then only some contestants guarantee one
+    /// Whether a member may suspect a running member. Then only some contestants guarantee one
     /// leader at a time.
     pub(super) severe: bool,
-    /// Whether no fault concerns the leader.
+    /// Whether no fault affects the leader.
     pub(super) steady: bool,
     pub(super) task: TaskStop,
-    /// The message lifetime, if it is not the default.
+    /// The message lifetime, if it differs from the default.
     pub(super) lifetime: Option<Duration>,
-    /// When all faults end.
+    /// The time at which all faults end.
     pub(super) faults_end: Duration,
     pub(super) script: fn(&mut ScriptBuilder<'_>),
 }
 
 impl FaultScript {
-    /// All of them.
+    /// All fault scripts.
     pub const ALL: &[Self] = ALL;
 
-    /// The faults of this seed, with their times.
+    /// Returns the faults of this seed with their times.
     #[must_use]
     pub fn faults(&self, seed: u64) -> Vec<(Duration, Fault)> {
         let mut script = ScriptBuilder {
@@ -51,11 +51,11 @@ impl FaultScript {
         script.faults
     }
 
-    /// The script of this name.
+    /// Returns the script with this name.
     ///
     /// # Errors
     ///
-    /// [`UnknownName`], with the nearest name that there is.
+    /// [`UnknownName`], which contains the most similar known name.
     pub fn of_name(name: &str) -> Result<&'static Self, UnknownName> {
         names::find("fault script", name, ALL, |script| script.name)
     }
@@ -73,7 +73,7 @@ impl ScriptBuilder<'_> {
         self.faults.push((ms(at), fault));
     }
 
-    /// A random time between the two.
+    /// Returns a random time between the two times.
     pub(super) fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.rng.below(to - from)
     }
@@ -84,7 +84,7 @@ impl ScriptBuilder<'_> {
         self.at(0, Fault::CutOneWay(node(other), node(one)));
     }
 
-    /// Messages of this kind take this long.
+    /// Delays messages of this kind by this time.
     pub(super) fn slow(&mut self, kind: &'static str, from: u32, to: u32, takes: u64) {
         let link = Link {
             latency: Latency::Constant(ms(takes)),
@@ -93,7 +93,7 @@ impl ScriptBuilder<'_> {
         self.kind(kind, from, to, link);
     }
 
-    /// Messages of this kind are lost.
+    /// Drops messages of this kind.
     pub(super) fn lose(&mut self, kind: &'static str, from: u32, to: u32) {
         let link = Link {
             loss: 1_000_000,
@@ -113,7 +113,8 @@ impl ScriptBuilder<'_> {
         self.at(0, fault);
     }
 
-    /// The machine loses power, without any refused connection, and is back at `back`, or never.
+    /// Cuts the power of the machine, so that it refuses no connections. It starts again at `back`,
+    /// or never.
     pub(super) fn power_cut(&mut self, at: u64, who: u32, back: Option<u64>) {
         let back_after = back.map(|back| ms(back - at));
         self.at(at, Fault::PowerCut(node(who), back_after));

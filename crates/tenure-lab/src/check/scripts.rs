@@ -1,7 +1,8 @@
-//! The fault scripts. Each violates an invariant with its mutation and none without it.
+//! The fault scripts. Each script violates an invariant with its mutation, and none without it.
 //!
-//! The lease lasts 6 s here, and a message 500 ms: a silent member is suspected after a little more than
-//! 1.2 s, and down when it has not answered a question 1.25 s later.
+//! In most scripts the lease lasts 6 s and a message lives 500 ms. So a silent member is suspected
+//! after a little more than 1.2 s, and counts as down if it does not answer a question within 1.25
+//! s after that.
 
 use tenure_core::detector::DetectBy;
 
@@ -10,7 +11,7 @@ use crate::contestant::{Algorithm, DetectorKind};
 use crate::fault::{Fault, Target};
 use crate::sim::TaskStop;
 
-/// Peers without a quorum; the best one leads.
+/// Peers without a quorum. The best member leads at first.
 const PEERS: FaultScript = FaultScript {
     name: "",
     contestant: "bully-no-quorum",
@@ -29,7 +30,7 @@ const QUORUM: FaultScript = FaultScript {
     ..PEERS
 };
 
-/// The latency of a slow message that still arrives in time.
+/// The latency of a slow message that arrives just in time.
 const SLOW: u64 = 450;
 
 const DETECTOR: DetectorKind = DetectorKind::Of(DetectBy::Push);
@@ -45,8 +46,8 @@ const BY_PEERS: Algorithm = Algorithm::Bully {
 };
 
 pub(super) const ALL: &[FaultScript] = &[
-    // The candidates change from a lease to both, to peers and back, one after the other. The
-    // clock of the store is an hour ahead.
+    // The candidates change from a lease to both, then to peers, and back, one candidate after the
+    // other. The clock of the store is an hour ahead.
     FaultScript {
         name: "change-of-strategy",
         contestant: "both",
@@ -88,7 +89,7 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..QUORUM
     },
-    // The voters of the leader restart, and another candidate asks them.
+    // The voters of the leader restart, and then another candidate asks them for votes.
     FaultScript {
         name: "voters-restart",
         nodes: 5,
@@ -101,8 +102,8 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..QUORUM
     },
-    // One vote for a leader is given long before the last vote arrives, and then the leader is
-    // cut off.
+    // One member votes for a leader long before the last vote arrives, and then the leader is cut
+    // off.
     FaultScript {
         name: "late-votes",
         nodes: 5,
@@ -122,8 +123,8 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..QUORUM
     },
-    // One promise of a renewal is given long before the last promise arrives, and then the leader
-    // is cut off.
+    // One member answers a renewal long before the last answer arrives, and then the leader is cut
+    // off.
     FaultScript {
         name: "late-renewals",
         nodes: 5,
@@ -158,7 +159,7 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..QUORUM
     },
-    // The leader is gone for good, and then the best of the others.
+    // The leader fails permanently, and then the best of the other members does.
     FaultScript {
         name: "last-one",
         script: |it| {
@@ -168,8 +169,8 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
-    // The best member is back while another one organises. It reaches the worst member before the
-    // other one, which is down again when it has won.
+    // The best member restarts while another member organises. It reaches the worst member before
+    // the other one does, and the other one fails again when it has won.
     FaultScript {
         name: "two-organisers",
         script: |it| {
@@ -177,7 +178,7 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
-    // The same, and the worst member restarts after it has accepted the best one.
+    // The same, and the worst member also restarts after it has accepted the best one.
     FaultScript {
         name: "short-memory",
         script: |it| {
@@ -187,7 +188,7 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
-    // Acknowledgements are under way for so long that an organiser has restarted meanwhile.
+    // Acknowledgements take so long that the organiser has restarted before they arrive.
     FaultScript {
         name: "old-acks",
         script: |it| {
@@ -201,7 +202,7 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
-    // One member never receives the notice that the best one is back.
+    // One member never receives the notice that the best member has recovered.
     FaultScript {
         name: "lost-notice",
         script: |it| {
@@ -212,7 +213,7 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
-    // A new member that does not hear of the leader finds one member down, and later another one.
+    // A new member that does not learn of the leader finds one member down, and later another one.
     FaultScript {
         name: "one-after-the-other-down",
         starts_later: &[3],
@@ -226,7 +227,7 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
-    // The same, and the member that was found down first answers slowly later.
+    // The same, and the member that was found down first later answers slowly.
     FaultScript {
         name: "late-verdicts",
         starts_later: &[3],
@@ -253,7 +254,7 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
-    // A leader is gone for good, and a better member follows it.
+    // A leader fails permanently, and a better member followed it.
     FaultScript {
         name: "worse-leader",
         starts_later: &[1],
@@ -264,14 +265,14 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
-    // Followers are killed and come back, one after the other.
+    // Followers are killed and restart, one after the other.
     FaultScript {
         name: "followers-restart",
         steady: true,
         script: |it| come_and_go(it, [3, 2]),
         ..PEERS
     },
-    // The worst member leads. Better ones start, are killed, and come back.
+    // The worst member leads. Better members start, are killed, and restart.
     FaultScript {
         name: "better-ones-restart",
         steady: true,
@@ -283,7 +284,7 @@ pub(super) const ALL: &[FaultScript] = &[
         },
         ..PEERS
     },
-    // Members are down for about as long as it takes to detect that.
+    // Members are down for about as long as the detection takes.
     FaultScript {
         name: "quick-restarts",
         script: |it| {
@@ -299,8 +300,9 @@ pub(super) const ALL: &[FaultScript] = &[
     },
 ];
 
-/// Member 1 goes down and comes back after 2 has halted 3. Member 2 wins if 3 waits for it, and goes down
-/// before it hears of 1. Returns the time at which 1 is back.
+/// Member 1 fails, and restarts after member 2 has halted member 3. Member 2 wins if member 3 waits
+/// for it, and fails before it receives a message of member 1. Returns the time at which member 1
+/// restarts.
 fn two_organisers(it: &mut ScriptBuilder<'_>) -> u64 {
     it.slow("Halt", 1, 2, SLOW);
     it.slow("Halt", 2, 3, SLOW);

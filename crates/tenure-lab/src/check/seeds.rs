@@ -29,8 +29,8 @@ pub struct Finding {
     pub violation: Violation,
 }
 
-/// Runs these seeds on all processors and calls `done` after each one. With `first` it stops at the
-/// first violation.
+/// Runs these seeds on all processors and calls `done` after each of them. With `first` it stops at
+/// the first violation.
 pub fn run_seeds(
     case: &CheckCase,
     seeds: Range<u64>,

@@ -1,4 +1,4 @@
-//! A candidate: one of the library's machines with the least of a driver.
+//! A candidate: one of the library's machines with a minimal driver.
 
 use std::time::Duration;
 
@@ -22,10 +22,11 @@ pub(super) struct Candidate {
     store: Option<StoreClient>,
     peers: Option<PeerLink>,
     mutation: Option<Mutation>,
-    /// With [`Mutation::DeadlineFromReply`]: how far the machine's clock is behind. It stops while a
-    /// request that succeeds is under way, so that everything counts from the answer.
+    /// With [`Mutation::DeadlineFromReply`]: the time by which the machine's clock is behind. The
+    /// clock stops while a request that succeeds is under way, so that every duration counts from
+    /// the answer.
     behind: Duration,
-    /// Whether it competes again after a term.
+    /// Whether the candidate competes again after a term.
     stays: bool,
     left: bool,
 }
@@ -54,7 +55,7 @@ impl Candidate {
             return candidate;
         }
         if let Machine::Joint(_) = candidate.machine {
-            // It passes on the outputs of its halves only after an input.
+            // The machine passes on the outputs of its halves only after an input.
             let now = candidate.now(context);
             candidate.machine.handle_timeout(now, context.rng);
         }
@@ -67,7 +68,7 @@ impl Candidate {
         candidate
     }
 
-    /// The start is on disk.
+    /// Begins after the write of the incarnation.
     fn begin(&mut self, context: &mut Context<'_>) {
         if let Some(peers) = &mut self.peers {
             peers.begun = true;
@@ -79,7 +80,7 @@ impl Candidate {
         self.mutation == Some(mutation)
     }
 
-    /// The machine's time.
+    /// Returns the machine's time.
     fn now(&self, context: &Context<'_>) -> Instant {
         context.now.earlier_by(self.behind)
     }

@@ -26,7 +26,7 @@ use crate::sim::{Context, DurableState, Process, ProcessFactory};
 /// The host of the store.
 const STORE: NodeId = NodeId(0);
 
-/// Switches on the mutation, in builds with the feature `mutations`.
+/// Applies the mutation, in builds with the feature `mutations`.
 fn mutated(settings: GroupSettings, mutation: Option<Mutation>) -> GroupSettings {
     #[cfg(feature = "mutations")]
     let settings = mutation
@@ -38,7 +38,7 @@ fn mutated(settings: GroupSettings, mutation: Option<Mutation>) -> GroupSettings
     settings
 }
 
-/// One contestant on a number of hosts, with one more for the store if it needs one.
+/// One contestant on a number of hosts, with an additional host for the store if it needs one.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     contestant: Contestant,
@@ -52,11 +52,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// This contestant on this number of hosts, numbered from 1, the best one first.
+    /// Creates the cluster of this contestant with this number of hosts, numbered from 1, the best
+    /// one first.
     ///
     /// # Panics
     ///
-    /// If the contestant's timings contradict each other, or `nodes` is zero.
+    /// If the contestant's timings contradict each other, or if `nodes` is zero.
     #[must_use]
     pub fn new(contestant: Contestant, nodes: u32) -> Self {
         let member = |id| Member {
@@ -76,14 +77,14 @@ impl Cluster {
         }
     }
 
-    /// The same with a mutation.
+    /// Returns the same cluster with a mutation.
     #[must_use]
     pub fn with_mutation(self, mutation: Option<Mutation>) -> Self {
         Self { mutation, ..self }
     }
 
-    /// The same, but members do not watch each other and only ask when they need to know, as in the
-    /// papers. With a thousand members the pairs would make a million watches.
+    /// Returns the same cluster, in which members do not watch each other and only ask when they
+    /// need to know, as in the papers. With a thousand members there would be a million watches.
     #[must_use]
     pub fn without_watches(self) -> Self {
         Self {
@@ -92,7 +93,7 @@ impl Cluster {
         }
     }
 
-    /// The longest time that a message may be under way.
+    /// Returns the longest time that a message may be under way.
     #[must_use]
     pub const fn message_lifetime(&self) -> Duration {
         self.timings.message_lifetime()
@@ -111,7 +112,7 @@ impl Cluster {
         mutated(settings, self.mutation)
     }
 
-    /// A candidate of the library.
+    /// Creates a candidate of the library.
     fn candidate(
         &self,
         algorithm: Algorithm,

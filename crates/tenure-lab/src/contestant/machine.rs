@@ -1,4 +1,4 @@
-//! The library's machines behind one interface, that of the one that needs both halves.
+//! The machines of the library behind the interface of [`Joint`].
 
 use tenure_core::bully::{PeerCandidate, PeerInput};
 use tenure_core::election::joint::{Joint, JointEffect, JointMessage};
@@ -24,7 +24,7 @@ macro_rules! each {
 }
 
 impl Machine {
-    /// The half among peers, if there is one.
+    /// Returns the half among peers, if there is one.
     pub(super) const fn peers(&self) -> Option<&PeerCandidate> {
         match self {
             Self::Lease(_) => None,

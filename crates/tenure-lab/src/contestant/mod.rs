@@ -23,58 +23,58 @@ pub use cluster::Cluster;
 pub struct Contestant {
     /// Its name in tables.
     pub name: String,
-    /// How it elects.
+    /// The election algorithm.
     pub algorithm: Algorithm,
     /// The timings of a term.
     pub term: Timings,
-    /// Among peers: the settings beside them.
+    /// Among peers: the settings in addition to the timings.
     pub peers: BullyTimingsOptions,
     /// Among peers: whether a better member replaces a working leader.
     pub preempt: bool,
-    /// Among peers: the settings of the failure detector, whose kind the algorithm says.
+    /// Among peers: the settings of the failure detector. Its kind is part of the algorithm.
     pub detection: DetectionOptions,
 }
 
-/// How to elect.
+/// An election algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// By a lease in a store.
     Lease,
-    /// Bully_FD, repaired, with this failure detector.
+    /// Bully_FD with the repairs, and with this failure detector.
     Bully {
         /// The failure detector.
         detector: DetectorKind,
         /// Whether a leader needs a quorum.
         quorum: bool,
     },
-    /// By both at once: the lease and the peers.
+    /// By a lease and among peers at once.
     Joint {
         /// The failure detector.
         detector: DetectorKind,
         /// Whether the peers need a quorum.
         quorum: bool,
     },
-    /// Bully_FD as it was published.
+    /// Bully_FD as published.
     Published,
     /// Garcia-Molina's Bully algorithm.
     Classic,
-    /// The textbook's Bully algorithm.
+    /// The Bully algorithm of textbooks.
     Textbook,
-    /// The ring of Chang and Roberts.
+    /// The ring algorithm of Chang and Roberts.
     Ring,
 }
 
 /// A failure detector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetectorKind {
-    /// One of the library's.
+    /// A detector of the library.
     Of(DetectBy),
-    /// An attendance list that goes round, for experiments.
+    /// An attendance list that passes around a ring, for experiments.
     AttendanceRing,
 }
 
 impl Contestant {
-    /// This algorithm, with the library's default settings.
+    /// Creates a contestant with this algorithm and the library's default settings.
     #[must_use]
     pub fn new(way: Algorithm) -> Self {
         Self {
@@ -87,7 +87,8 @@ impl Contestant {
         }
     }
 
-    /// The same with a lease of this duration, and all else in proportion.
+    /// Returns the same contestant with a lease of this duration, and the other timings in
+    /// proportion.
     ///
     /// # Panics
     ///
@@ -103,7 +104,7 @@ impl Contestant {
         }
     }
 
-    /// Whether it guarantees one leader at a time under every network fault.
+    /// Returns whether the contestant guarantees one leader at a time under every network fault.
     #[must_use]
     pub const fn promises_one_leader(&self) -> bool {
         matches!(
@@ -112,7 +113,7 @@ impl Contestant {
         )
     }
 
-    /// Whether its terms have epochs.
+    /// Returns whether the contestant's terms have epochs.
     #[must_use]
     pub const fn has_epochs(&self) -> bool {
         matches!(

@@ -18,13 +18,13 @@ const DETECTORS: &[(&str, DetectorKind)] = &[
 ];
 
 impl Algorithm {
-    /// Whether it needs a store.
+    /// Returns whether the algorithm needs a store.
     #[must_use]
     pub const fn uses_store(self) -> bool {
         matches!(self, Self::Lease | Self::Joint { .. })
     }
 
-    /// All of them.
+    /// Returns all algorithms.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let bully = |quorum| {
@@ -40,7 +40,7 @@ impl Algorithm {
         all
     }
 
-    /// Its name on the command line and in tables.
+    /// Returns the name on the command line and in tables.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -66,11 +66,11 @@ impl Algorithm {
 impl fmt::Display for DetectorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Of(by) = self else {
-            return f.write_str("an attendance list that goes round");
+            return f.write_str("an attendance list that passes around a ring");
         };
         f.write_str(match by {
-            DetectBy::OnDemand => "asks when it is asked, with a down list",
-            DetectBy::Pull => "asks at an interval",
+            DetectBy::OnDemand => "pings on demand, with a down list",
+            DetectBy::Pull => "pings at an interval",
             DetectBy::PushFixed => "heartbeats, fixed timeout",
             DetectBy::Push => "heartbeats, Chen's deadline",
             DetectBy::Phi => "heartbeats, phi accrual",
@@ -80,12 +80,12 @@ impl fmt::Display for DetectorKind {
 }
 
 impl Contestant {
-    /// The contestant of this name, with the library's default settings. A name such as `lease@3s`
-    /// sets the lease duration.
+    /// Returns the contestant with this name and the library's default settings. A name such as
+    /// `lease@3s` sets the lease duration.
     ///
     /// # Errors
     ///
-    /// [`UnknownName`], with the nearest name that there is.
+    /// [`UnknownName`], which contains the most similar known name.
     pub fn of_name(name: &str) -> Result<Self, UnknownName> {
         let of = |name: &str| names::find("contestant", name, Algorithm::all(), |it| it.name());
         if let Some((base, lease)) = name.split_once('@')

@@ -1,4 +1,4 @@
-//! A member's failure detector and messages.
+//! A member's failure detector and its messages to other members.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,21 +21,22 @@ pub(super) struct PeerLink {
     mutation: Option<Mutation>,
     state: MutationState,
     candidacy: Candidacy,
-    /// Until its start is on disk the member neither sends nor receives: it might forget that start.
+    /// Whether the incarnation is on disk. Until then the member neither sends nor receives,
+    /// because it might forget that incarnation.
     pub(super) begun: bool,
 }
 
 /// The state that mutations need.
 #[derive(Debug, Default)]
 struct MutationState {
-    /// With [`Mutation::StaleDownList`]: the down list, and the members that had a recovery notice.
+    /// With [`Mutation::StaleDownList`]: the down list, and the members that got a recovery notice.
     listed: BTreeSet<NodeId>,
     notified: BTreeSet<NodeId>,
-    /// With [`Mutation::LateVerdict`]: when to report which member as down, and for which question.
+    /// With [`Mutation::LateVerdict`]: the time of a late report, the member, and the question.
     late: BTreeSet<(Instant, NodeId, u64)>,
 }
 
-/// With [`Mutation::LateVerdict`]: the longest delay. It affects every other verdict.
+/// With [`Mutation::LateVerdict`]: the longest delay. Every second verdict is late.
 const LATE: Duration = Duration::from_secs(4);
 
 impl PeerLink {
@@ -62,7 +63,7 @@ impl PeerLink {
         self.mutation == Some(mutation)
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) at the latest.
+    /// Returns the latest time for the next call of [`handle_timeout`](Self::handle_timeout).
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let late = self.state.late.first().map(|(due, ..)| *due);
         [self.detector.poll_timeout(), late]
@@ -188,14 +189,14 @@ impl PeerLink {
             DetectorOutput::Suspected(node) | DetectorOutput::Restarted(node, _) => node,
         };
         machine.handle_peers(context.now, PeerInput::Suspected(suspected), context.rng);
-        // A member that has restarted has lost its state, and is up.
+        // A member that has restarted is up, and has lost its state.
         if matches!(output, DetectorOutput::Restarted(..)) {
             machine.handle_peers(context.now, PeerInput::Alive(suspected), context.rng);
         }
         true
     }
 
-    /// Whether a mutation keeps this message from being sent.
+    /// Returns whether a mutation suppresses this message.
     fn withholds(&mut self, to: NodeId, message: &DetectorMessage) -> bool {
         if *message != DetectorMessage::Recovered {
             return false;
@@ -223,7 +224,7 @@ impl PeerLink {
         }
     }
 
-    /// Reports the verdicts that [`Mutation::LateVerdict`] has held back until now.
+    /// Reports the verdicts that [`Mutation::LateVerdict`] has delayed until now.
     pub(super) fn report_late(&mut self, context: &mut Context<'_>, machine: &mut Machine) {
         let due = |late: &BTreeSet<(Instant, NodeId, u64)>, now| {
             late.first().is_some_and(|(due, ..)| *due <= now)

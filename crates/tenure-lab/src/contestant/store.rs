@@ -20,14 +20,14 @@ use crate::sim::{
 /// The priority of all requests.
 const PRIORITY: u32 = DEFAULT_PRIORITY;
 
-/// With [`Mutation::WallClockExpiry`]: how often it reads the wall clock.
+/// With [`Mutation::WallClockExpiry`]: the interval at which the store reads the wall clock.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// With [`Mutation::LateSweep`]: how long after a check it ends the expired lease.
+/// With [`Mutation::LateSweep`]: the time from the check of an expired lease to its end.
 const SWEEP: Duration = Duration::from_millis(300);
 
-/// The longest time until the runtime polls the task of a waiting request that was granted, or whose
-/// connection was closed. Tasks are polled in any order.
+/// The longest time until the runtime polls the task of a waiting request that was granted, or
+/// whose connection was closed. The order of the polls is arbitrary.
 const POLLED: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
@@ -35,15 +35,15 @@ pub(super) struct Store {
     duration: Duration,
     mutation: Option<Mutation>,
     lease: Lease<Caller>,
-    /// The tasks of requests that wait, or that waited and have not been polled since.
+    /// The tasks of requests that wait, or that waited and were not polled since.
     tasks: BTreeMap<RequestNumber, Task>,
     /// The number of requests that have waited.
     waited: RequestNumber,
-    /// The pending writes, and the effects that must not happen before them.
+    /// The pending writes, and the effects that must follow them.
     unwritten: u32,
     held: VecDeque<ProcessEffect>,
     sweep_at: Option<Instant>,
-    /// When it last served.
+    /// The time at which the store last ran [`Store::serve`].
     served_at: Instant,
     /// With [`Mutation::RenewAfterRegrant`]: the last epoch of each candidate.
     granted: BTreeMap<NodeId, Epoch>,
@@ -56,16 +56,16 @@ struct Caller {
     id: RequestId,
 }
 
-/// The task of a request that waits, as a server has one for each connection.
+/// The task of a waiting request. A server has one for each connection.
 #[derive(Debug)]
 struct Task {
     caller: Caller,
     request: Acquire,
-    /// When it is polled next: at the end of its wait, or earlier.
+    /// The time of the next poll: at the end of the wait, or earlier.
     polled_at: Instant,
-    /// An answer that it has not read yet.
+    /// An answer that the task has not read yet.
     unread: Option<Answer>,
-    /// Whether its connection was closed. The task is dropped at its next poll.
+    /// Whether the connection was closed. The task is dropped at its next poll.
     is_closed: bool,
 }
 
@@ -118,7 +118,7 @@ impl Store {
         self.mutation == Some(mutation)
     }
 
-    /// The time that leases count by.
+    /// Returns the time that decides about leases.
     fn now(&self, context: &Context<'_>) -> Instant {
         if self.has(Mutation::WallClockExpiry) {
             Instant::from_nanos(context.wall.get() * 1_000_000)
@@ -188,7 +188,7 @@ impl Store {
                 self.enqueue(request, caller, until);
             }
             (Err(_), Operation::Renew(..)) if self.has(Mutation::RenewAfterRegrant) => {
-                // It ignores which candidate holds the lease.
+                // This mutation ignores which candidate holds the lease.
                 let epoch = self.granted.get(&from).copied();
                 let answer = epoch.map_or(Answer::Superseded, Answer::Held);
                 self.answer(context, caller, answer);
@@ -206,7 +206,7 @@ impl Store {
             owner: None,
             reply_to: caller,
         };
-        // The client no longer waits for the request that this one replaces.
+        // The client no longer waits for the request that this request replaces.
         if let Some(replaced) = self.lease.wait(PRIORITY, waiting) {
             self.tasks.remove(&replaced.number);
         }
@@ -220,7 +220,7 @@ impl Store {
         self.tasks.insert(self.waited, task);
     }
 
-    /// The lease id that a release names.
+    /// Returns the lease id that a release affects.
     fn known(&self, lease_id: LeaseId) -> LeaseId {
         let current = self.lease.record().last_grant().map(|grant| grant.lease_id);
         if self.has(Mutation::ReleaseWithoutId) {
@@ -248,7 +248,8 @@ impl Store {
             Change::Granted(epoch) => self.report_grant(context, epoch, from),
             Change::Released | Change::HandedOver | Change::Breaking(_) | Change::Broken => {
                 if let Some(epoch) = before {
-                    // At once, even before it is on disk: no one relies on the lease any more.
+                    // The end of the lease counts at once, even before it is on disk: no candidate
+                    // relies on the full lease any more.
                     context.record(HistoryEventKind::LeaseGivenUp(epoch));
                 }
             }
@@ -279,7 +280,7 @@ impl Store {
     fn answer(&mut self, context: &mut Context<'_>, caller: Caller, answer: Answer) {
         let Caller { from, id } = caller;
         if let Answer::Held(epoch) = answer {
-            // The holder relies on the lease from here on.
+            // From this moment the holder relies on the lease.
             let runs = HistoryEventKind::LeaseRuns(epoch, context.true_time(), self.duration);
             self.emit_durable(context, ProcessEffect::Record(runs));
         }
@@ -298,8 +299,7 @@ impl Store {
         }
     }
 
-    /// Ends a term that has expired, and grants the lease to the first waiting
-    /// request.
+    /// Ends a term that has expired, and grants the lease to the first waiting request.
     fn serve(&mut self, context: &mut Context<'_>) {
         let now = self.now(context);
         self.served_at = context.now;
@@ -318,7 +318,7 @@ impl Store {
             }
         }
         let (wall, rules) = (self.wall(context), self.rules());
-        // It learns that a connection was closed only when it polls its task.
+        // The server notices a closed connection only when it polls the request's task.
         while let Some(due) = self.lease.poll(now, wall, &rules, |_| false) {
             self.persist(context);
             if let Due::Granted { to, epoch } = due {
@@ -328,7 +328,7 @@ impl Store {
         }
     }
 
-    /// Leaves an answer for the task of a waiting request, which reads it at its next poll.
+    /// Stores an answer for the task of a waiting request, which reads it at its next poll.
     fn leave_answer(&mut self, context: &mut Context<'_>, number: RequestNumber, answer: Answer) {
         let soon = context.now + context.rng.between(Duration::ZERO, POLLED);
         if let Some(task) = self.tasks.get_mut(&number) {
@@ -337,7 +337,7 @@ impl Store {
         }
     }
 
-    /// Marks the connections as closed for which `is_of` holds.
+    /// Closes the connections for which `is_of` returns `true`.
     fn close(&mut self, context: &mut Context<'_>, is_of: impl Fn(&Caller) -> bool) {
         for task in self.tasks.values_mut().filter(|it| is_of(&it.caller)) {
             let soon = context.now + context.rng.between(Duration::ZERO, POLLED);
@@ -363,7 +363,7 @@ impl Store {
                 Some(answer) => self.answer(context, task.caller, answer),
                 None if task.is_closed => {}
                 None => {
-                    // Its wait is over: the answer names the holder.
+                    // The wait is over, and the answer contains the holder.
                     let operation = Operation::Acquire(task.request, self.wall(context));
                     let result = self.apply(context, &operation, task.caller.from);
                     self.answer(context, task.caller, Answer::from(result));
@@ -373,7 +373,7 @@ impl Store {
         }
     }
 
-    /// Takes back a grant whose client has gone before its task has read the grant.
+    /// Takes back a grant whose client disconnected before its task read the grant.
     fn give_back(&mut self, context: &mut Context<'_>, number: RequestNumber, task: &Task) {
         let now = self.now(context);
         let given_back = if self.has(Mutation::GiveBackUnchecked) {
@@ -431,7 +431,7 @@ impl Process for Store {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let lapse = if self.has(Mutation::WallClockExpiry) {
-            // The wall clock has no timer.
+            // The wall clock has no timer, so the store reads it at an interval.
             Some(self.served_at + GLANCE)
         } else {
             self.lease.record().next_lapse(self.served_at)

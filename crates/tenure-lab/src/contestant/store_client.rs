@@ -19,7 +19,7 @@ pub(super) struct StoreClient {
     in_flight: Option<InFlight>,
     /// With [`Mutation::FreshIdOnRetry`]: the last lease id.
     fresh: Option<LeaseId>,
-    /// With [`Mutation::GrantOfAnyEpoch`]: the epoch that the machine asked for.
+    /// With [`Mutation::GrantOfAnyEpoch`]: the epoch that the machine requested.
     wanted: Option<Epoch>,
 }
 
@@ -30,13 +30,13 @@ pub(super) struct InFlight {
     times_out: Instant,
 }
 
-/// The candidate id of this node.
+/// Returns the candidate id of this node.
 fn name_of(node: NodeId) -> CandidateId {
     let name = format!("candidate-{node}");
     name.parse().expect("visible characters")
 }
 
-/// The node of this candidate id. Among peers the id is only the number.
+/// Returns the node with this candidate id. Among peers the id is only the number.
 pub(super) fn node_of(name: &CandidateId) -> Option<NodeId> {
     let number = name.as_str().rsplit('-').next()?;
     number.parse().ok().map(NodeId)
@@ -68,7 +68,7 @@ impl StoreClient {
         self.mutation == Some(mutation)
     }
 
-    /// When the request in flight fails without an answer.
+    /// Returns the time at which the request in flight fails without an answer.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.in_flight.map(|it| it.times_out)
     }
@@ -104,8 +104,8 @@ impl StoreClient {
         context.send(self.store, payload);
     }
 
-    /// Handles an answer. The answer to an earlier start or to a request that was given up has no
-    /// reader.
+    /// Handles an answer. An answer to an earlier incarnation, or to a request that was given up,
+    /// is dropped.
     pub(super) fn handle_answer(
         &mut self,
         id: RequestId,
@@ -121,7 +121,7 @@ impl StoreClient {
         Some((in_flight, answer))
     }
 
-    /// Fails the request in flight if its time is over.
+    /// Fails the request in flight if its timeout is over.
     pub(super) fn handle_timeout(
         &mut self,
         context: &mut Context<'_>,
@@ -130,7 +130,7 @@ impl StoreClient {
         self.fail(context, "no answer in time")
     }
 
-    /// Closes the connection of the request in flight, so that its outcome is unknown.
+    /// Closes the connection of the request in flight, which makes its outcome unknown.
     pub(super) fn fail(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! A failure detector by an attendance list that goes round.
+//! A failure detector with an attendance list that passes around a ring.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -8,48 +8,52 @@ use tenure_core::detector::peer_table::{PeerTable, Step};
 use tenure_core::detector::{AskOptions, Detector, DetectorInput, DetectorOutput, Group};
 use tenure_core::{Incarnation, Instant, NodeId};
 
-/// Passes one list from node to node, in the order of their ids and back to the first. The node that
-/// has the list signs it, holds it for a moment and passes it on to the next node that is not
-/// suspected.
+/// Passes one list from node to node, in the order of their ids and then back to the first. The
+/// node that has the list signs it, holds it for a moment, and passes it to the next node that is
+/// not suspected.
 ///
-/// A node that has not seen the list for too long takes it for lost. It pings all the others and
-/// writes a new list that names those without an answer as **absent**: so the others learn of them
-/// without pings. The node with the least id that is not suspected does that first; the next one
-/// waits longer, by the time that the first one needs. Of two lists the newer one holds, by
-/// generation and then author; a node that has seen the newer one drops the other.
+/// A node that has not seen the list for too long considers it lost. It pings all other nodes, and
+/// writes a new list that contains the nodes without an answer as **absent**, so that the others
+/// learn of them without pings. The node with the least id that is not suspected does this first.
+/// Each further node waits longer, by the time that the first one needs. Of two lists the newer one
+/// is valid, by generation and then by author. A node that has seen the newer list drops the older
+/// one.
 ///
-/// The first node alone pings the absent nodes again from time to time.
+/// Only the first node pings the absent nodes again from time to time.
 ///
-/// Since it last saw the list, a node trusts its own observations more than the list.
+/// A node prefers its own observations to the list, if they are newer than the last list that it
+/// saw.
 ///
-/// It knows about all nodes, under watch or not; a watch only makes it report them.
+/// A node has information about all nodes; a watch only makes the detector report them.
 ///
-/// - Detection of one crash: at most 2 × (members × (`hold` + delay) + `list_timeout` + ask timeout),
-///   half of it if the node with the least id is up. Each further node that is down at the same
-///   time, with a lesser id than all that are up, costs `list_timeout` + ask timeout more.
-/// - Messages: members per round, and all learn about all; 2 per member after a loss, and 1 per
-///   absent node and `fresh`.
+/// - Detection of one crash: at most 2 × (members × (`hold` + delay) + `list_timeout` + ask
+///   timeout), or half of it if the node with the least id is up. Each further node that is down at
+///   the same time and has a smaller id than all running nodes adds `list_timeout` + ask timeout.
+/// - Messages: one per member and round, with which each node learns about all others; 2 per member
+///   after a loss, and 1 per absent node and `fresh`.
 /// - One slow node delays the detection of all.
 ///
-/// A crash of one node delays all, and so does one lost message. It is for experiments.
+/// The crash of one node delays the detection of all, and so does one lost message. The detector is
+/// for experiments only.
 ///
 /// Source: the "attendance list" in section 2.2 of S.-H. Park, "An Election Algorithm with Failure
-/// Detectors in Distributed Systems" (2008). How a list is replaced is not said there.
+/// Detectors in Distributed Systems" (2008). The paper does not describe how a lost list is
+/// replaced.
 #[derive(Debug)]
 pub struct AttendanceRing {
     table: PeerTable,
-    /// Lists to send.
+    /// The lists to send.
     lists: VecDeque<(NodeId, Attendance)>,
     list_timeout: Duration,
     /// The newest list that was seen or passed on.
     newest: Option<Stamp>,
-    /// When a list was last seen.
+    /// The time at which this node last saw a list.
     seen: Instant,
-    /// The list while it is here, and when it goes on.
+    /// The list while this node holds it, and the time at which it is passed on.
     held: Option<(Instant, Attendance)>,
-    /// The node that the list went to, until this node sees it again.
+    /// The node to which the list was passed, until this node sees a list again.
     passed_to: Option<NodeId>,
-    /// When this node takes the list for lost.
+    /// The time at which this node considers the list lost.
     lost: Instant,
     /// The nodes that have not answered yet in the search after a loss.
     searched: BTreeSet<NodeId>,
@@ -66,10 +70,10 @@ pub struct Attendance {
     pub absent: BTreeSet<NodeId>,
 }
 
-/// Orders attendance lists: the newer one holds.
+/// The order of attendance lists: the newest list is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Stamp {
-    /// Grows when a node writes a new list.
+    /// The generation, which increases when a node writes a new list.
     pub generation: u64,
     /// The node that wrote it.
     pub author: NodeId,
@@ -77,15 +81,16 @@ pub struct Stamp {
     pub hops: u64,
 }
 
-/// How long each node keeps the list. Longer: fewer messages, later detection.
+/// The time for which each node holds the list. A longer time means fewer messages and later
+/// detection.
 const HOLD: Duration = Duration::from_millis(100);
 
-/// How long a node waits at least for the list before it takes it for lost. In a large group it waits
-/// for three rounds: two of them are for the messages.
+/// The least time without a list after which a node considers it lost. In a large group the time is
+/// three rounds; two of them allow for the delays of messages.
 const LIST_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl AttendanceRing {
-    /// The detector of a node that starts at `now`.
+    /// Creates the detector of a node that starts at `now`.
     #[must_use]
     pub fn new(now: Instant, group: &Group, ask: AskOptions) -> Self {
         let mut ring = Self {
@@ -103,8 +108,8 @@ impl AttendanceRing {
         ring
     }
 
-    /// How much later than the first node this one takes the list for lost: by then the first one has
-    /// searched and its list has come round.
+    /// Returns how much later than the first node this node considers the list lost. By then the
+    /// first node has searched, and its list has passed around the ring.
     fn turn(&self) -> Duration {
         let me = self.table.group.me;
         let before = self.table.group.peers().filter(|node| *node < me);
@@ -121,7 +126,7 @@ impl AttendanceRing {
         self.searched.clear();
     }
 
-    /// Input: a list has come from this node.
+    /// Input: a list has arrived from this node.
     pub fn handle_list(
         &mut self,
         now: Instant,
@@ -157,8 +162,8 @@ impl AttendanceRing {
         self.see(now, list.stamp);
         self.held = Some((now + HOLD, list));
         if self.turn().is_zero() {
-            // The first node asks about the absent ones again. Otherwise each side of a network
-            // partition would keep a list of its own after the partition has healed.
+            // The first node asks about the absent nodes again. Otherwise each side of a network
+            // partition would keep its own list after the partition has healed.
             for node in self.table.group.clone().peers() {
                 if self.table.is_listed(node) {
                     self.table.ask_about(now, node);
@@ -172,8 +177,8 @@ impl AttendanceRing {
         self.lists.pop_front()
     }
 
-    /// Passes the list on. If all others are down the list is lost, and its nodes search for it in
-    /// time.
+    /// Passes the list on. If all other nodes are down, the list is lost, and its nodes search for
+    /// it after their timeouts.
     fn pass(&mut self, mut list: Attendance) {
         let Some(next) = self.successor() else {
             return;
@@ -206,8 +211,8 @@ impl AttendanceRing {
         }
     }
 
-    /// Writes a list of a new generation from this node's own knowledge. Nodes that have seen it drop
-    /// the older lists that still go round.
+    /// Writes a list of a new generation from this node's own information. Nodes that have seen it
+    /// drop older lists.
     fn write_anew(&mut self, now: Instant) {
         let author = self.table.group.me;
         let last = self.newest.map_or(0, |newest| newest.generation);
@@ -237,7 +242,7 @@ impl AttendanceRing {
     fn handle_down(&mut self, now: Instant, node: NodeId) {
         self.table.suspect(now, node);
         if self.passed_to == Some(node) {
-            // The list went to a node that is down: do not wait for its timeout.
+            // The list was passed to a node that is down, so do not wait for its timeout.
             self.write_anew(now);
         } else {
             self.handle_found(now, node);
@@ -245,7 +250,7 @@ impl AttendanceRing {
     }
 }
 
-/// How long a list takes to go round if messages take no time.
+/// Returns the time that a list needs for a round if messages take no time.
 fn round(group: &Group, hold: Duration) -> Duration {
     hold * u32::try_from(group.peers().count() + 1).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Failure detection for experiments: a detector that no user chooses.
+//! Failure detection for experiments: a detector that users cannot choose.
 
 mod attendance_ring;
 
@@ -10,14 +10,14 @@ use tenure_core::{Incarnation, Instant, NodeId};
 /// A detector in the simulation.
 #[derive(Debug)]
 pub enum SimDetector {
-    /// One of the library's.
+    /// A detector of the library.
     Library(Box<dyn Detector>),
-    /// The attendance list, which has messages of its own.
+    /// The attendance list, which has its own messages.
     AttendanceRing(Box<AttendanceRing>),
 }
 
 impl SimDetector {
-    /// Handles an attendance list. To the library's detectors it only shows that its sender is up.
+    /// Handles an attendance list. For the library's detectors it only shows that its sender is up.
     pub fn handle_list(&mut self, now: Instant, from: (NodeId, Incarnation), list: Attendance) {
         match self {
             Self::Library(detector) => {
@@ -28,7 +28,7 @@ impl SimDetector {
         }
     }
 
-    /// The next attendance list to send.
+    /// Returns the next attendance list to send.
     pub fn poll_list(&mut self) -> Option<(NodeId, Attendance)> {
         match self {
             Self::Library(_) => None,

@@ -13,14 +13,14 @@ use crate::sim::Link;
 
 pub use mutation::Mutation;
 
-/// The hosts that a fault concerns.
+/// The hosts that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// This host.
     Node(NodeId),
-    /// The leaders at that moment; none if there is no leader.
+    /// The hosts that lead at that moment.
     Leader,
-    /// The best host that runs and does not lead.
+    /// The best running host that does not lead.
     BestOther,
     /// The store, if there is one.
     Store,
@@ -29,22 +29,22 @@ pub enum Target {
 /// A fault, or the end of one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// The process crashes, and starts again after this time; `None`: never. Its machine refuses
-    /// connections.
+    /// The process crashes, and starts again after this time, or never if it is `None`. Its machine
+    /// refuses connections.
     Crash(Target, Option<Duration>),
-    /// The same, but the machine loses power: it is silent.
+    /// The same, but the machine loses power and does not respond.
     PowerCut(Target, Option<Duration>),
-    /// The process starts, if it does not run.
+    /// The process starts, if it is not running.
     Start(Target),
-    /// The process is frozen; its clock goes on.
+    /// The process is frozen, while its clock continues.
     Freeze(Target, Duration),
-    /// The machine is suspended, with its clock unless that counts suspensions.
+    /// The machine is suspended. Its clock stops unless it counts suspensions.
     Suspend(Target, Duration),
-    /// The task blocks the runtime of its process for this time, and goes on.
+    /// The task blocks the runtime of its process for this time, and then continues.
     Block(Target, Duration),
     /// The link from the first to the second is cut.
     CutOneWay(Target, Target),
-    /// A partition: these hosts, and all others.
+    /// A partition between these hosts and all others.
     Part(Vec<Target>),
     /// All links are restored.
     Heal,
@@ -61,7 +61,7 @@ pub enum Fault {
         /// The link.
         link: Link,
     },
-    /// Every write to this disk takes this time; zero ends that.
+    /// Every write to this disk takes this time; zero restores the default.
     SlowDisk(Target, Duration),
     /// The monotonic clock gains this many millionths from now on.
     ClockRate(Target, i64),
@@ -69,13 +69,13 @@ pub enum Fault {
     WallClock(Target, i64),
     /// The process resigns, and campaigns again.
     Resign(Target),
-    /// The process is shut down in order, and starts again after this time.
+    /// The process shuts down in order, and starts again after this time.
     Leave(Target, Option<Duration>),
     /// The task ends by itself.
     TaskEnds(Target, TaskEnd),
-    /// The host elects by this algorithm from its next start on.
+    /// The host uses this algorithm from its next start on.
     Algorithm(Target, Algorithm),
-    /// An operator breaks the lease, which runs on for this period.
+    /// An operator breaks the lease, which lasts for this period.
     Break(Duration),
 }
 

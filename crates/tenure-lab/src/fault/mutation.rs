@@ -1,70 +1,71 @@
-//! Bugs that can be switched on, to check that the simulation catches them.
+//! Bugs that a test build can enable, to check that the simulation catches them.
 
 use std::fmt::{self, Write};
 
 #[cfg(feature = "mutations")]
 use tenure_core::bully::DisabledRule;
 
-/// A bug. Systems of this kind have been built with each of them.
+/// A bug. Real systems of this kind have had each of these bugs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mutation {
-    /// A candidate counts its term from the answer, not from the request.
+    /// A candidate counts its term from the answer instead of the request.
     DeadlineFromReply,
     /// A store forgets at a restart which candidate holds the lease.
     LeasesForgotten,
-    /// A store counts leases by the wall clock.
+    /// A store measures leases with the wall clock.
     WallClockExpiry,
-    /// A store numbers terms in memory only.
+    /// A store keeps the last epoch in memory only.
     EpochInMemory,
     /// A store releases the lease for any lease id.
     ReleaseWithoutId,
-    /// A store answers before the disk has it.
+    /// A store answers before the change is on disk.
     AnswerBeforeDisk,
-    /// A store renews a term that is over, for any holder.
+    /// A store renews a term that is over, for any candidate that held the lease.
     RenewAfterRegrant,
     /// A store collects the expired leases and ends them a little later without a second check.
     LateSweep,
-    /// A candidate takes a new lease id whenever it asks again.
+    /// A candidate uses a new lease id for every retry.
     FreshIdOnRetry,
     /// The store's lease is no longer than the candidate's term.
     NoMargin,
     /// A store grants the lease to an id whose term is over.
     RetiredIdGranted,
-    /// A store takes back the grant of a waiting request that was given up, although another request
-    /// has reported it to the holder.
+    /// A store takes back the grant of a waiting request that was given up, although the answer to
+    /// another request has confirmed the grant to the holder.
     GiveBackUnchecked,
-    /// The task can keep renewals and the watchdog from running.
+    /// The task can block renewals and the watchdog.
     RenewerOnTaskRuntime,
-    /// A candidate releases the lease when it tells its task to stop, and not when the task has ended.
+    /// A candidate releases the lease when it cancels its task, and not when the task has ended.
     ReleaseBeforeTaskEnd,
     /// A candidate's clock does not count suspensions.
     ClockStopsWhenSuspended,
     /// A member's votes are in memory only.
     VoteForgotten,
-    /// A member sends a promise before it is on its disk.
+    /// A member sends a promise before the promise is on disk.
     SayBeforeDisk,
-    /// An organiser halts all worse members at once, and a member that has obeyed it also obeys a worse
-    /// organiser.
+    /// An organiser halts all worse members at once, and a member that has accepted it also accepts
+    /// a worse organiser.
     ObeyAnybody,
-    /// The same, but a member obeys a worse organiser only after a restart, at which it forgets the
-    /// better one.
+    /// The same, but a member accepts a worse organiser only after a restart, because it has
+    /// forgotten the better one.
     ObeyedForgotten,
-    /// An organiser counts an acknowledgement of any election, however old it is.
+    /// An organiser counts an acknowledgement of any election, even of an old one.
     AckOfAny,
-    /// A member stays on the down list until its recovery notice comes, which is sent only once.
+    /// A member stays on the down list until its recovery notice arrives, and the notice is sent
+    /// only once.
     StaleDownList,
-    /// A member that is back sends no recovery notice.
+    /// A member that has restarted sends no recovery notice.
     NoNotice,
-    /// The detector reports a member as down late, when the member may be back, and the verdict counts
-    /// for any later question.
+    /// The detector reports a member as down late, when the member may be up again, and the verdict
+    /// counts for any later question.
     LateVerdict,
-    /// Two leaders that learn of each other both go on.
+    /// Two leaders that learn of each other both continue.
     BlindLeaders,
     /// A candidate by both leads with the lease alone.
     PeersIgnored,
     /// A candidate by both leads among the peers alone.
     LeaseIgnored,
-    /// A candidate by both leads although the store has granted another epoch than it asked for.
+    /// A candidate by both leads although the granted epoch differs from the requested one.
     GrantOfAnyEpoch,
     /// A member ignores one rule of its algorithm.
     #[cfg(feature = "mutations")]
@@ -73,7 +74,7 @@ pub enum Mutation {
 
 #[cfg(feature = "mutations")]
 impl Mutation {
-    /// The rules that members ignore.
+    /// Returns the rules that members ignore.
     #[must_use]
     pub fn without(self) -> Vec<DisabledRule> {
         match self {
@@ -90,7 +91,7 @@ impl Mutation {
     }
 }
 
-/// Its name on the command line: the name of the variant in lower case, with hyphens.
+/// Writes the name on the command line: the name of the variant in lower case, with hyphens.
 impl fmt::Display for Mutation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let variant = format!("{self:?}");

@@ -1,4 +1,4 @@
-//! Some time after the faults all see the same leader, and it leads.
+//! Some time after the faults, all running members see the same leader, and it leads.
 
 use std::collections::BTreeMap;
 

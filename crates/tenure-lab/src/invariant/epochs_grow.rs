@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_epoch_that_comes_again_or_is_smaller_is_found() {
+    fn an_epoch_that_is_repeated_or_smaller_is_found() {
         let terms = |numbers: &[u64]| {
             let acts = numbers
                 .iter()

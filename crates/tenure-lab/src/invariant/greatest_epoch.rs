@@ -1,4 +1,4 @@
-//! After the faults the leader has the greatest epoch, so that receivers take its writes.
+//! After the faults the leader has the greatest epoch, so that receivers accept its writes.
 
 use super::Promises;
 use crate::sim::{HistoryEvent, HistoryEventKind, Time};

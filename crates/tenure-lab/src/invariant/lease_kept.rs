@@ -1,12 +1,12 @@
-//! After a grant or renewal the lease goes to no other candidate until its duration has passed in true
-//! time, less the deviation of clocks, or until it was released or broken.
+//! After a grant or a renewal, no other candidate gets the lease until its duration has passed in
+//! true time, less the deviation of clocks, or until the lease was released or broken.
 
 use std::collections::BTreeSet;
 
 use super::Promises;
 use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
-/// A lease may be shorter than its duration by one part in this: clocks may be fast.
+/// A lease may be shorter than its duration by one part in this number, because clocks may be fast.
 const CLOCKS: u32 = 50;
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {

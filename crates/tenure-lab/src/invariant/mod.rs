@@ -1,5 +1,5 @@
-//! The invariants of every history, one file each. Each has a test with a made-up history that violates
-//! it, so that the check is known to work.
+//! The invariants of every history, one file each. Each invariant has a test with a made-up history
+//! that violates it, which shows that the check works.
 
 mod agreement;
 mod epochs_grow;
@@ -25,15 +25,15 @@ use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 /// The guarantees of a contestant under certain faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
-    /// One leader and one task at a time.
+    /// There is at most one leader and one task at a time.
     pub one_leader: bool,
-    /// Terms whose epochs increase.
+    /// The epochs of terms increase.
     pub epochs: bool,
-    /// All that see a leader see the same one.
+    /// All members that see a leader see the same one.
     pub one_opinion: bool,
-    /// The leader at the first fault leads until faults are over.
+    /// The leader at the first fault leads until the faults are over.
     pub steady: bool,
-    /// How long after the last fault there is a leader that all know.
+    /// The longest time from the last fault until there is a leader that all members see.
     pub settles_within: Duration,
 }
 
@@ -42,7 +42,7 @@ pub struct Promises {
 pub struct Violation {
     /// The invariant.
     pub invariant: &'static str,
-    /// When.
+    /// The time of the violation.
     pub at: Time,
     /// The details.
     pub what: String,
@@ -72,7 +72,7 @@ const STEADY: &[Invariant] = &[("a leader without a fault goes on leading", stea
 
 const EPOCHS: &[Invariant] = &[("epochs grow", epochs_grow::check)];
 
-/// The invariants of all contestants.
+/// The invariants that apply to all contestants.
 const OF_ALL: &[Invariant] = &[
     ("a lease never ends early", lease_kept::check),
     ("a lease id has one term", one_term_per_id::check),
@@ -120,7 +120,7 @@ pub fn check(history: &[HistoryEvent], promises: &Promises) -> Result<(), Violat
         .map_or(Ok(()), Err)
 }
 
-/// The processes that have claimed to lead, and until when.
+/// The processes that have claimed to lead, and the ends of their claims.
 #[derive(Debug, Default)]
 struct Claims(BTreeMap<NodeId, Time>);
 

@@ -7,7 +7,7 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
     let mut claims = Claims::default();
     for event in history {
         claims.update(event);
-        // Of two claims that overlap, one begins, or is prolonged, while the other one is valid.
+        // If two claims overlap, one of them begins or is extended while the other is valid.
         if matches!(event.kind, HistoryEventKind::Claims(..)) {
             claims.0.retain(|_, until| event.at < *until);
             if let Some((other, until)) = claims.0.iter().find(|(node, _)| **node != event.node) {

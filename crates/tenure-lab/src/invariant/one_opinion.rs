@@ -1,5 +1,5 @@
-//! At any instant all that see a leader see the same one. This is the safety condition of the papers: an
-//! election ends only when no member follows another leader.
+//! At any instant, all members that see a leader see the same one. This is the safety condition of
+//! the papers: an election ends only when no member follows another leader.
 
 use std::collections::BTreeMap;
 

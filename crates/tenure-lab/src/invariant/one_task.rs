@@ -1,5 +1,5 @@
-//! At any instant at most one task runs. A task whose process was frozen during its term does not count:
-//! receivers refuse its writes by their epochs.
+//! At any instant at most one task runs. A task whose process was frozen during its term does not
+//! count: receivers refuse its writes by their epochs.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::Promises;
 use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
-    // The running tasks, and whether their processes were frozen.
+    // The running tasks, and whether the process of each was frozen.
     let mut acting: BTreeMap<NodeId, bool> = BTreeMap::new();
     for event in history {
         match event.kind {
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_task_is_found_unless_the_first_one_stood_still() {
+    fn a_second_task_is_found_unless_the_process_of_the_first_was_frozen() {
         let acts = |number| HistoryEventKind::TaskStarted(Some(epoch(number)));
         let rests = |number| HistoryEventKind::TaskEnded(Some(epoch(number)));
         let beside = history([(1, 1, acts(1)), (20, 2, acts(2)), (21, 1, rests(1))]);

@@ -1,4 +1,4 @@
-//! A lease id holds the lease for one term: a late copy of its request gets no grant.
+//! A lease id holds the lease for one term only: a late copy of its request gets no grant.
 
 use std::collections::BTreeMap;
 

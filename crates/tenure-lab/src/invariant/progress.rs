@@ -1,4 +1,4 @@
-//! Soon after the faults there is a leader, and it goes on leading.
+//! Soon after the faults there is a leader, and it continues to lead.
 
 use super::{Claims, Promises};
 use crate::sim::{HistoryEvent, HistoryEventKind, Time};
@@ -20,7 +20,7 @@ pub(super) fn check(history: &[HistoryEvent], promises: &Promises) -> Result<(),
     let mut claims = Claims::default();
     for event in history {
         if event.at >= settled {
-            // The leader until now.
+            // The current leader.
             let until = claims.0.values().max().copied().unwrap_or_default();
             if until < settled {
                 let what = "no leader, long after the last fault".into();

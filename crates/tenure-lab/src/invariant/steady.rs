@@ -1,4 +1,4 @@
-//! While only other members crash and start, the leader goes on leading.
+//! While only other members crash and start, the leader continues to lead.
 
 use super::Promises;
 use crate::sim::{HistoryEvent, HistoryEventKind, Time};
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leader_that_gives_way_to_one_that_is_back_is_found() {
+    fn a_leader_that_yields_to_a_restarted_member_is_found() {
         let fault = |secs| (secs, 0, HistoryEventKind::Fault("2 is killed".into()));
         let bullied = history([fault(3), (5, 1, HistoryEventKind::Yields)]);
         assert!(check(&bullied, &PROMISES).is_err());

@@ -8,7 +8,7 @@ use super::{Claims, Promises};
 use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
-    // Tasks whose process has not claimed leadership yet. It does so at the same instant.
+    // The tasks whose process has not claimed leadership yet. It must do so at the same instant.
     let mut started: BTreeMap<NodeId, Time> = BTreeMap::new();
     let mut claims = Claims::default();
     for event in history {

@@ -1,4 +1,4 @@
-//! Every contestant in every scenario.
+//! The comparison of all contestants in all scenarios.
 
 use std::iter;
 use std::num::NonZeroUsize;
@@ -13,17 +13,18 @@ use crate::contestant::{Cluster, Contestant};
 use crate::scenario::{LASTS, SETTLED, Scenario};
 use crate::sim::{Rng, Time, Traffic, World, WorldConfig};
 
-/// How many members, or candidates, there are.
+/// The number of members or candidates.
 pub const NODES: u32 = 5;
 
-/// The stream of random numbers that moves a scenario's faults.
+/// The number of the random stream that shifts the faults of a scenario.
 const PHASE: u64 = 4;
 
-/// Faults are delayed by a random time up to this: renewals and heartbeats have intervals, and the
-/// phase of a fault within them matters.
+/// The largest random delay of faults. Renewals and heartbeats have intervals, and the phase of a
+/// fault within them matters.
 const LATER: Duration = Duration::from_secs(10);
 
-/// The time before the first fault when all have settled. Its messages are the cost at rest.
+/// The time at rest, when all hosts have settled and before the first fault. Its messages are the
+/// cost at rest.
 pub const REST: Range<Duration> = Duration::from_secs(30)..SETTLED;
 
 /// The result of one run.
@@ -37,12 +38,13 @@ pub struct RunResult {
     pub elections: Vec<Traffic>,
     /// The messages at rest.
     pub rest: Traffic,
-    /// Whether it ended because of too many messages.
+    /// Whether the run ended because of too many messages.
     pub floods: bool,
 }
 
-/// Twenty times as many as a normal run has. With the textbook's algorithm messages sometimes only cause
-/// more messages, since each lost answer starts another election.
+/// The largest number of messages in a run, twenty times that of a normal run. With the textbook
+/// algorithm, messages sometimes only cause more messages, since each lost answer starts another
+/// election.
 const MOST_MESSAGES: u64 = 200_000;
 
 /// A comparison.
@@ -52,12 +54,12 @@ pub struct Comparison {
     pub contestants: Vec<Contestant>,
     /// The scenarios.
     pub scenarios: Vec<Scenario>,
-    /// The seeds of each pair.
+    /// The seeds of each pair of a contestant and a scenario.
     pub seeds: Range<u64>,
 }
 
 impl Comparison {
-    /// The number of runs.
+    /// Returns the number of runs.
     #[must_use]
     pub fn runs(&self) -> u64 {
         self.pairs().len() as u64 * (self.seeds.end - self.seeds.start)
@@ -73,7 +75,7 @@ impl Comparison {
     }
 }
 
-/// Runs a comparison on all processors and calls `done` after each run. The result is ordered by
+/// Runs a comparison on all processors, and calls `done` after each run. The result is ordered by
 /// scenario.
 pub fn compare(comparison: &Comparison, done: impl Fn() + Sync) -> Vec<Measurement> {
     map_parallel(comparison.pairs(), |(contestant, scenario)| {
@@ -126,7 +128,7 @@ impl RunResult {
     }
 }
 
-/// One complete run.
+/// Completes one run.
 pub(crate) fn run_scenario(
     contestant: &Contestant,
     scenario: &Scenario,
@@ -139,7 +141,7 @@ pub(crate) fn run_scenario(
     world
 }
 
-/// A world at its beginning, with the faults of the scenario. It ends early after `most_messages`.
+/// Creates a world with the faults of the scenario. Its run ends early after `most_messages`.
 pub(crate) fn new_world(
     contestant: &Contestant,
     scenario: &Scenario,
@@ -155,8 +157,8 @@ pub(crate) fn new_world(
         ..WorldConfig::default()
     };
     let mut world = World::new(Box::new(cluster), config, seed);
-    // All start at once: early ones would have an election of their own, which the published algorithm
-    // does not survive.
+    // All hosts start at once: with staggered starts the first ones would hold their own election,
+    // which the published algorithm does not survive.
     for node in world.machines() {
         world.start_after(node, Duration::ZERO);
     }
@@ -171,7 +173,7 @@ pub(crate) fn new_world(
 mod tests {
     use super::*;
 
-    /// Followers watch their leader: the interval says how many heartbeats there are.
+    /// Followers watch their leader, so the interval determines the number of heartbeats.
     #[test]
     fn the_simulation_uses_the_settings_of_the_detector() {
         let at_rest = |interval| {
@@ -187,7 +189,8 @@ mod tests {
             rows[0].messages_at_rest
         };
         let fewer = at_rest(300) - at_rest(600);
-        // Four followers: 800 a minute, and 400; and subscriptions that are renewed less often.
+        // Four followers cause 800 heartbeats a minute, or 400 with the longer interval, and fewer
+        // renewals of subscriptions.
         assert!((350.0..420.0).contains(&fewer), "{fewer}");
     }
 }

@@ -28,26 +28,26 @@ pub struct Measurement {
     pub scenario: String,
     /// The number of runs.
     pub seeds: u64,
-    /// The time until the first leader, in the runs that had one.
+    /// The time until the first leader, in the runs that had a leader.
     pub first_leader: Spread,
     /// The number of runs without any leader.
     pub never_led: u64,
     /// The longest time without a leader in each run, after the first one.
     pub without_leader: Spread,
-    /// The same of each run, in the order of the seeds. In seconds.
+    /// The longest time without a leader of each run, in the order of the seeds, in seconds.
     #[serde(skip)]
     pub gaps: Vec<f64>,
-    /// How long two tasks ran at once in each run.
+    /// The time for which two tasks ran at once, in each run.
     pub overlap: Spread,
     /// The number of runs in which two tasks ran at once.
     pub runs_with_overlap: u64,
-    /// Terms in each run, on average.
+    /// The mean number of terms in a run.
     pub terms: f64,
-    /// Changes of leadership in each run, on average: terms after the first one.
+    /// The mean number of changes of leadership in a run: the terms after the first one.
     pub flaps: f64,
-    /// Writes that the receiver accepted in each run, on average.
+    /// The mean number of writes that the receiver accepted in a run.
     pub writes_taken: f64,
-    /// Writes that the receiver refused, in all runs.
+    /// The number of writes that the receiver refused, in all runs.
     pub writes_refused: u64,
     /// Election messages per minute.
     pub election_messages_per_minute: f64,
@@ -55,22 +55,24 @@ pub struct Measurement {
     pub detection_messages_per_minute: f64,
     /// Bytes of message bodies per minute.
     pub bytes_per_minute: f64,
-    /// Election messages from the loss of a leader to the next one, on average of all elections.
+    /// The mean number of election messages from the loss of a leader to the next leader, over all
+    /// elections.
     pub messages_per_election: f64,
-    /// The bytes of their bodies.
+    /// The bytes of the bodies of those messages.
     pub bytes_per_election: f64,
     /// All messages per minute at rest, before the first fault.
     pub messages_at_rest: f64,
-    /// The bytes of their bodies.
+    /// The bytes of the bodies of those messages.
     pub bytes_at_rest: f64,
     /// The number of runs that ended because of too many messages.
     pub floods: u64,
     /// The number of runs without a leader at the end.
     pub without_leader_at_end: u64,
-    /// Whether the processes were real ones. Then messages are requests and responses, all count as
-    /// election messages, and bytes include headers.
+    /// Whether the processes were real. Then messages are requests and responses, all of them count
+    /// as election messages, and bytes include headers.
     pub live: bool,
-    /// Live: the processor time of all processes at rest, in percent of one processor.
+    /// For real processes: the processor time of all processes at rest, in percent of one
+    /// processor.
     pub cpu_at_rest: Option<f64>,
 }
 
@@ -94,7 +96,7 @@ impl Spread {
 }
 
 impl Measurement {
-    /// The measurement of these runs, each of which took `minutes`.
+    /// Creates the measurement of these runs, each of which took `minutes`.
     #[must_use]
     pub fn of(contestant: &str, scenario: &str, minutes: f64, runs: &[RunResult]) -> Self {
         let count = runs.len().max(1) as f64;

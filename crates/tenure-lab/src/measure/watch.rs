@@ -1,4 +1,4 @@
-//! Reads the figures of a run from its history.
+//! Extracts the figures of a run from its history.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,15 +12,18 @@ use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 pub struct Figures {
     /// The time from the beginning until the first leader.
     pub first_leader: Option<Duration>,
-    /// The longest time without a leader after that. A frozen leader does not count.
+    /// The longest time without a leader after the first leader. A frozen leader does not count as
+    /// a leader.
     pub longest_without: Duration,
-    /// How long two or more tasks ran at once.
+    /// The time for which two or more tasks ran at once.
     pub overlap: Duration,
-    /// How many terms there were.
+    /// The number of terms.
     pub terms: u64,
-    /// The writes that the receiver accepted, and those that it refused for a stale epoch.
+    /// The number of writes that the receiver accepted, and of those that it refused for a stale
+    /// epoch.
     pub writes: (u64, u64),
-    /// The elections: the times without a leader that ended with one, the beginning included.
+    /// The elections: the times without a leader that ended with a leader, including the time
+    /// before the first leader.
     pub elections: Vec<(Time, Time)>,
     /// Whether there was a leader at the end.
     pub led_at_end: bool,
@@ -33,17 +36,17 @@ struct Machine {
     acts: bool,
 }
 
-/// Reads a history from beginning to end.
+/// Calculates the figures from a history.
 #[must_use]
 pub fn figures(history: &[HistoryEvent]) -> Figures {
     let mut figures = Figures::default();
     let mut machines: BTreeMap<NodeId, Machine> = BTreeMap::new();
     let mut before = Time::default();
-    // The beginning of the time without a leader.
+    // The beginning of the current time without a leader.
     let mut without_since = None;
     for event in history {
         let awake = || machines.values().filter(|machine| !machine.frozen);
-        // Since `before` claims may have expired, and nothing else has changed.
+        // Since `before`, claims may have expired, and nothing else has changed.
         let led_until = awake().filter_map(|it| it.claims_until).max();
         let led_until = led_until.unwrap_or_default().clamp(before, event.at);
         if led_until > before
@@ -120,11 +123,12 @@ mod tests {
         let found = read(&[
             (2, 1, claims(10)),
             (2, 1, HistoryEventKind::TaskStarted(None)),
-            // It runs out at 10, and the next one leads from 13 on; the first one's task goes until 14.
+            // The first claim expires at 10, and the next leader leads from 13 on. The task of the
+            // first leader runs until 14.
             (13, 2, claims(30)),
             (13, 2, HistoryEventKind::TaskStarted(None)),
             (14, 1, HistoryEventKind::TaskEnded(None)),
-            // It is frozen, and resumes.
+            // The leader is frozen, and resumes.
             (20, 2, HistoryEventKind::Paused(Time::after(secs(25)))),
             (25, 2, HistoryEventKind::Resumed),
             (25, 2, claims(40)),

@@ -1,4 +1,4 @@
-//! The claims, each measured over a sweep.
+//! The claims of the papers, each measured with several settings.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,15 +15,16 @@ use crate::sim::Sending;
 pub struct Claim {
     /// Its name in data.
     pub name: &'static str,
-    /// The place in the paper, and the claim.
+    /// The place in the paper, and the text of the claim.
     pub about: &'static str,
     quantity: Quantity,
-    /// The algorithm of the election that is measured, the members that begin it, and how members send.
+    /// The algorithm of the measured election. The next fields are the members that begin it, and
+    /// how members send.
     pub(crate) algorithm: Algorithm,
     starters: Starters,
     sending: Sending,
     settings: fn() -> Vec<Setting>,
-    /// The printed formula, and the correct one for the printed algorithm.
+    /// The printed formula. The next field is the correct formula for the printed algorithm.
     formula: fn(&Case) -> f64,
     holds: fn(&Case) -> f64,
 }
@@ -32,7 +33,7 @@ pub struct Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quantity {
     ElectionMessages,
-    /// Those of the failure detector as well.
+    /// The election messages and those of the failure detector.
     AllMessages,
     /// The response time.
     Time,
@@ -40,21 +41,21 @@ enum Quantity {
     TimeSaved,
 }
 
-/// The members that find the leader down, at the same time.
+/// The members that find the leader down at the same time.
 #[derive(Clone, Copy, Debug)]
 enum Starters {
-    /// The best one that is up.
+    /// The best running member.
     Best,
-    /// The worst one.
+    /// The worst member.
     Last,
-    /// All that are up.
+    /// All running members.
     All,
 }
 
-/// T_m.
+/// T_m: the time of a message.
 const MESSAGE: Duration = Duration::from_millis(10);
 
-/// A claim about the messages of the textbook's algorithm, which the others change.
+/// The template of the claims about the messages of the textbook algorithm.
 const BULLY: Claim = Claim {
     name: "",
     about: "",
@@ -67,7 +68,7 @@ const BULLY: Claim = Claim {
     holds: Case::bully_best,
 };
 
-/// The same for Bully_FD as it was published.
+/// The template of the claims about Bully_FD as published.
 const DETECTOR: Claim = Claim {
     quantity: Quantity::AllMessages,
     algorithm: Algorithm::Published,
@@ -76,12 +77,12 @@ const DETECTOR: Claim = Claim {
 };
 
 impl Claim {
-    /// All of them, in the papers' order.
+    /// All claims, in the order of the papers.
     pub const ALL: &[Self] = &[
         Self {
             name: "table-1-bully-best",
             about: "2004, Table 1: Bully, best case, n-1 messages",
-            // The best case is that the next best one finds the leader down.
+            // In the best case, the next best member finds the leader down.
             settings: || counts(2).collect(),
             ..BULLY
         },
@@ -91,7 +92,7 @@ impl Claim {
             starters: Starters::All,
             settings: || sizes().collect(),
             formula: |it| (it.members - it.failed) * it.members,
-            // One less: the best that is up needs no `Coordinator` itself.
+            // One message fewer: the best running member needs no `Coordinator` itself.
             holds: |it| (it.members - it.failed) * it.members - 1.0,
             ..BULLY
         },
@@ -99,8 +100,8 @@ impl Claim {
             name: "table-1-detector-best",
             about: "2004, Table 1: Bully_FD, best case, n-1-pf messages",
             formula: |it| it.members - 1.0 - it.listed,
-            // Question, answer, `Halt`, `Ack` and `Ldr` for each worse one; a question for each
-            // better one that is not listed.
+            // A question, an answer, `Halt`, `Ack` and `Ldr` for each worse member, and a question
+            // for each better member that is not listed.
             holds: |it| 5.0 * it.worse() + it.unlisted(),
             ..DETECTOR
         },
@@ -117,7 +118,7 @@ impl Claim {
             about: "Chang and Roberts, worst case, n(n+1)/2+n messages",
             algorithm: Algorithm::Ring,
             starters: Starters::All,
-            // A member counts an election as stuck only after it has had time to go round once.
+            // The timeout allows one round before an election counts as stuck.
             settings: || counts(1).map(|it| it.with_timeout(it.n)).collect(),
             formula: Case::ring_worst,
             holds: Case::ring_worst,
@@ -129,7 +130,8 @@ impl Claim {
             quantity: Quantity::Time,
             starters: Starters::Last,
             sending: Sending::OneByOne(MESSAGE),
-            // The last timeout is too short for many members: a busy sender answers too late.
+            // The last timeout is too short for many members, because a busy sender answers too
+            // late.
             settings: || sizes().flat_map(|it| timeouts(it, [200, 50, 10])).collect(),
             formula: Case::bully_one_by_one,
             holds: Case::bully_one_by_one,
@@ -163,7 +165,8 @@ impl Claim {
             sending: Sending::Multicast(MESSAGE),
             settings: || sizes().flat_map(|it| timeouts(it, [10, 50])).collect(),
             formula: |_| 4.0,
-            // `Election`, `Answer`, `Election`, the wait that (4) leaves out, `Coordinator`.
+            // `Election`, `Answer`, `Election`, the timeout that formula (4) omits, and
+            // `Coordinator`.
             holds: |it| 4.0 + it.timeout,
             ..BULLY
         },
@@ -204,9 +207,9 @@ impl Claim {
             about: "2008, (3.5): the gain of Bully_FD, p N_f (T_o-T_p) - 2N T_s",
             quantity: Quantity::TimeSaved,
             settings: lists_with_processing,
-            // T_s is zero.
+            // T_s is zero in this measurement.
             formula: |it| it.p() * it.failed * (it.timeout - it.processing),
-            // The time that the list saves: T_o or nothing.
+            // The time that the down list saves: T_o or nothing.
             holds: |it| it.classic_at_once() - it.published_at_once(),
             ..DETECTOR
         },
@@ -219,36 +222,37 @@ impl Serialize for Claim {
     }
 }
 
-/// One measurement beside the formula's value.
+/// One measurement and the value of the formula.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
     /// The claim.
     pub claim: &'static Claim,
     /// The unit: messages, or T_m.
     pub unit: &'static str,
-    /// n.
+    /// n: the number of members.
     pub n: u32,
-    /// k: the best member that is up.
+    /// k: the best running member.
     pub k: u32,
     /// f: the number of members that are down.
     pub f: u32,
-    /// l: how many of the members that are down and better than k are on the down lists.
+    /// l: the number of failed members better than k that are on the down lists.
     pub l: u32,
-    /// p: the same as a fraction of f.
+    /// p: l as a fraction of f.
     pub p: f64,
-    /// T_o, in T_m.
+    /// T_o: the timeout, in T_m.
     pub t_o: f64,
-    /// T_p, in T_m.
+    /// T_p: the processing time, in T_m.
     pub t_p: f64,
-    /// T_s, in T_m. A question to the own detector is a call and takes no time.
+    /// T_s: the time of a question to the own detector, in T_m. The question is a call and takes no
+    /// time.
     pub t_s: f64,
     /// The formula's value.
     pub formula: f64,
     /// The measured value; `None` if no election ended.
     pub measured: Option<f64>,
-    /// The deviation of the measured value from the formula's value, in percent of that.
+    /// The deviation of the measured value from the formula's value, in percent of the latter.
     pub deviation_percent: Option<f64>,
-    /// The value for the algorithm as it was published; `None` if its election does not end.
+    /// The correct value for the algorithm as published; `None` if its election does not end.
     pub holds: Option<f64>,
     /// The number of members that announced themselves as leader.
     pub named: u32,
@@ -265,20 +269,20 @@ fn points(claim: &'static Claim) -> impl Iterator<Item = Point> {
     settings.map(move |setting| setting.point(claim))
 }
 
-/// The sizes (n, k) of a sweep.
+/// The sizes (n, k) of the measurements.
 const SIZES: &[(u32, u32)] = &[(5, 2), (10, 2), (10, 4), (20, 2), (20, 10), (50, 2)];
 
 fn sizes() -> impl Iterator<Item = Setting> {
     SIZES.iter().map(|&(n, k)| Setting::new(n, k))
 }
 
-/// The different n of the sizes, with this k.
+/// Returns settings for each different n of the sizes, with this k.
 fn counts(k: u32) -> impl Iterator<Item = Setting> {
     let counts = BTreeSet::from_iter(SIZES.iter().map(|&(n, _)| n));
     counts.into_iter().map(move |n| Setting::new(n, k))
 }
 
-/// None, half and all of the members that are better than k are on the down lists.
+/// Returns settings with none, half and all of the members better than k on the down lists.
 fn lists(setting: Setting) -> impl Iterator<Item = Setting> {
     let better = setting.k - 1;
     let lists = BTreeSet::from([0, better / 2, better]);
@@ -294,13 +298,13 @@ fn timeouts<const N: usize>(setting: Setting, timeouts: [u32; N]) -> [Setting; N
     timeouts.map(|timeout| setting.with_timeout(timeout))
 }
 
-/// The parameters of one point: all members better than k are down.
+/// The parameters of one measurement. All members better than k are down.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     n: u32,
     k: u32,
     l: u32,
-    /// Whether the worst member is down, too, and on no list.
+    /// Whether the worst member is also down, and on no list.
     last_is_down: bool,
     /// T_o, in T_m.
     timeout: u32,
@@ -333,8 +337,8 @@ impl Setting {
         (1..self.k).chain(last).collect()
     }
 
-    /// Only an `Ack` makes a leader, and the detector reports a worst member that is down after the
-    /// last `Ack`.
+    /// Returns whether the election ends. In the published algorithm only an `Ack` makes a leader,
+    /// so it does not end if the detector reports the worst member as down after the last `Ack`.
     const fn ends(&self) -> bool {
         !self.last_is_down
     }
@@ -393,7 +397,8 @@ impl Setting {
                 ("T_m", times.map(|(classic, other)| classic - other))
             }
         };
-        // Nanoseconds are whole numbers and fractions of T_m need not be, so a millionth is rounding.
+        // Times are whole nanoseconds and fractions of T_m need not be, so the value is rounded to
+        // a millionth.
         let measured = measured.map(|it| (it * 1e6).round() / 1e6);
         let formula = (claim.formula)(&case);
         let deviation = |it: f64| (formula != 0.0).then(|| (it - formula) / formula * 100.0);
@@ -421,13 +426,13 @@ impl Setting {
 mod tests {
     use super::*;
 
-    /// Whether the timeout is so short that the formula does not apply.
+    /// Returns whether the timeout is so short that the formula does not apply.
     fn is_too_short(point: &Point) -> bool {
         point.claim.name == "formula-2" && point.t_o < f64::from(2 * point.n)
     }
 
     #[test]
-    fn the_value_that_holds_is_measured() {
+    fn the_measured_value_equals_the_correct_formula() {
         for point in measure().iter().filter(|it| !is_too_short(it)) {
             let close = |(measured, holds): (f64, f64)| (measured - holds).abs() < 1e-3;
             let both = point.measured.zip(point.holds);
@@ -438,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn formulas_that_are_exact_are_met_to_the_unit() {
+    fn measurements_equal_the_exact_formulas() {
         let exact = ["table-1-bully-best", "ring-worst", "formula-2"];
         for name in exact {
             let claim = Claim::ALL.iter().find(|it| it.name == name).unwrap();

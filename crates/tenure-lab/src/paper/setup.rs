@@ -13,32 +13,33 @@ use crate::sim::{
     ProcessFactory, ProcessInput, Sending, Time, World, WorldConfig,
 };
 
-/// The situation at the beginning of an election. Members are numbered from 1, the best one first;
-/// member 1 was the leader.
+/// The situation at the beginning of an election. Members are numbered from 1, the best one first.
+/// Member 1 was the leader.
 #[derive(Clone, Debug)]
 pub struct ElectionSetup {
     /// The algorithm, one of the [`baseline`](mod@baseline)s.
     pub algorithm: Algorithm,
     /// n: the number of members.
     pub members: u32,
-    /// The f members that are down.
+    /// The failed members; f is their number.
     pub down: BTreeSet<u32>,
-    /// Those of them that are on the down list of every member.
+    /// The failed members that are on the down list of every member.
     pub listed: BTreeSet<u32>,
-    /// The members that find the leader down, at the same time.
+    /// The members that find the leader down at the same time.
     pub starters: BTreeSet<u32>,
     /// How members send, and how long each message keeps the sender busy.
     pub sending: Sending,
     /// The latency of a message.
     pub latency: Duration,
-    /// T_o: how long to wait for an answer.
+    /// T_o: the time to wait for an answer.
     pub timeout: Duration,
 }
 
 /// The result of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElectionOutcome {
-    /// From the beginning until the last member knew the leader; `None` if the members never agreed.
+    /// The time from the beginning until the last member knew the leader; `None` if the members
+    /// never agreed.
     pub response: Option<Duration>,
     /// Messages of the election itself.
     pub election: u64,
@@ -48,14 +49,15 @@ pub struct ElectionOutcome {
     pub named: u32,
 }
 
-/// When members learn which members are listed, and when the election begins.
+/// The time at which members learn which members are listed. The next constant is the beginning of
+/// the election.
 const LISTS: Duration = Duration::from_secs(100);
 const BEGINS: Duration = Duration::from_secs(1_000);
 
-/// When every election is over.
+/// The time at which every election is over.
 const ENDS: Duration = Duration::from_secs(2_000);
 
-/// Longer than all of that. It is also the longest duration that a detector accepts.
+/// A duration that is longer than the run, and the longest one that a detector accepts.
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl ElectionSetup {
@@ -71,7 +73,7 @@ impl ElectionSetup {
         for node in world.machines() {
             world.start_after(node, Duration::ZERO);
         }
-        // First all are up, and their detectors have heard of each other.
+        // At first all members are up, and their detectors have received messages of each other.
         for &node in &self.down {
             let power_cut = Fault::PowerCut(Target::Node(NodeId(node)), None);
             world.inject_after(LISTS / 2, power_cut);
@@ -116,7 +118,7 @@ impl ElectionSetup {
             timeout: self.timeout,
             poll: NEVER,
             pings: 1,
-            // The papers' list is right for ever.
+            // An entry in the papers' list never expires.
             fresh: NEVER,
         }
     }
@@ -155,7 +157,7 @@ impl ProcessFactory for ElectionSetup {
     }
 }
 
-/// A member that executes commands at their times, the last one first.
+/// A member that executes commands at given times. The commands are in reverse order.
 #[derive(Debug)]
 struct ScriptedMember {
     member: Box<dyn Baseline>,

@@ -1,4 +1,4 @@
-//! The data of a page.
+//! The data of a report page.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -14,8 +14,9 @@ use super::Timeline;
 /// The numbers of members for which messages are counted.
 const SIZES: &[u32] = &[3, 5, 9, 15, 25];
 
-/// Four times the messages of the algorithm with the most messages, with the most members. In a run with
-/// more, messages only cause more messages, and the run is not counted.
+/// The largest number of messages in a counted run: four times that of the algorithm and group with
+/// the most messages. In a run with more, messages only cause more messages, and the run is not
+/// counted.
 const MOST_MESSAGES: u64 = 2_000_000;
 
 /// The data of a page.
@@ -29,18 +30,18 @@ pub struct Report {
     pub setting: Setting,
     /// The measurements.
     pub rows: Vec<Measurement>,
-    /// The lease durations of the contestants that have epochs, by name. Live there are none.
+    /// The lease durations of the contestants that have epochs, by name. Empty for real processes.
     pub leases: Vec<(String, Duration)>,
-    /// The messages of each contestant with more members, in the order of the contestants, without
-    /// the runs that have too many. Live there are none.
+    /// The messages of each contestant by group size, in the order of the contestants, without the
+    /// runs that have too many messages. Empty for real processes.
     pub growth: Vec<Vec<Growth>>,
-    /// The claims of the papers, and the measurements. Live there are none.
+    /// The claims of the papers, and the measurements. Empty for real processes.
     pub papers: Vec<Point>,
-    /// One run of each row, in the order of the rows.
+    /// The timeline of one run of each row, in the order of the rows.
     pub timelines: Vec<Timeline>,
 }
 
-/// How a comparison was made.
+/// The setting of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
     /// In simulated time, with a run for each of these seeds.
@@ -51,7 +52,7 @@ pub enum Setting {
         candidates: u32,
         /// The number of runs of each contestant in each scenario.
         runs: u32,
-        /// The factor for the times of the simulation, with the longest lease.
+        /// The scale of the simulation's times, with the longest lease.
         scale: f64,
     },
 }
@@ -70,14 +71,15 @@ pub struct Growth {
 }
 
 impl Report {
-    /// The number of runs of [`Report::new`].
+    /// Returns the number of runs of [`Report::new`].
     #[must_use]
     pub fn runs(comparison: &Comparison) -> u64 {
         let growth = comparison.contestants.len() * SIZES.len();
         (comparison.pairs().len() + growth) as u64
     }
 
-    /// Makes the additional measurements with the first seed, and calls `done` after each run.
+    /// Creates the report. Makes the additional measurements with the first seed, and calls `done`
+    /// after each run.
     #[must_use]
     pub fn new(comparison: &Comparison, rows: Vec<Measurement>, done: impl Fn() + Sync) -> Self {
         let seed = comparison.seeds.start;
@@ -117,7 +119,7 @@ impl Report {
         }
     }
 
-    /// The report of real processes, with a timeline of one run for each row.
+    /// Creates the report of real processes, with a timeline of one run for each row.
     #[must_use]
     pub fn live(
         contestants: Vec<String>,
@@ -143,15 +145,15 @@ impl Report {
         rows.find(|row| row.contestant == contestant && row.scenario == scenario.name)
     }
 
-    /// The rows of this scenario, each with its timeline.
+    /// Returns the rows of this scenario, each with its timeline.
     pub(super) fn of_scenario(&self, scenario: &Scenario) -> Vec<(&Measurement, &Timeline)> {
         let all = self.rows.iter().zip(&self.timelines);
         all.filter(|(row, _)| row.scenario == scenario.name)
             .collect()
     }
 
-    /// The scenario that shows the failover time: the first one of the list with a fault that concerns
-    /// all contestants.
+    /// Returns the scenario that shows the failover time: the first one of the list with a fault
+    /// that affects all contestants.
     pub(super) fn failover(&self) -> Option<&Scenario> {
         let fit = |it: &&Scenario| !it.needs_store() && !it.faults().is_empty();
         let scenarios = self.scenarios.iter().filter(fit);

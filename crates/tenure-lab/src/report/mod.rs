@@ -1,6 +1,7 @@
-//! A page with the results of a comparison: one HTML file with plots and without external resources.
+//! A page with the results of a comparison: one HTML file with plots and without external
+//! resources.
 //!
-//! All of it, the sentences included, is made from the measurements.
+//! All its content, including the sentences, follows from the measurements.
 
 mod collect;
 mod timeline;

@@ -12,7 +12,7 @@ const TEMPLATE: &str = include_str!("page.html");
 pub struct Provenance {
     /// The command.
     pub by: String,
-    /// Its version.
+    /// The version of the command.
     pub version: String,
     /// The machine.
     pub on: String,
@@ -21,7 +21,7 @@ pub struct Provenance {
 }
 
 impl Report {
-    /// The page as HTML without external references.
+    /// Returns the page as HTML without external references.
     #[must_use]
     pub fn html(&self, made: &Provenance) -> String {
         fill(&[
@@ -41,7 +41,7 @@ impl Report {
         ])
     }
 
-    /// The setting of the comparison.
+    /// Describes the setting of the comparison.
     fn about(&self) -> String {
         match &self.setting {
             Setting::Simulated(seeds) => format!(
@@ -70,7 +70,7 @@ impl Report {
         }
     }
 
-    /// The quantities that the figures count.
+    /// Describes the quantities that the figures count.
     const fn counts(&self) -> &'static str {
         match self.setting {
             Setting::Simulated(_) => {
@@ -130,7 +130,8 @@ impl Report {
         )
     }
 
-    /// A failover after a crash waits for the lease, so different leases do not compare.
+    /// Describes the lease durations. A failover after a crash waits for the lease, so contestants
+    /// with different leases are not comparable.
     fn lease_durations(&self) -> String {
         if self.leases.is_empty() {
             return String::new();
@@ -276,7 +277,8 @@ fn figure(svg: &str, key: &str, caption: &str) -> String {
     )
 }
 
-/// Fills the placeholders of the template with the texts of their names. Texts are not expanded again.
+/// Replaces the placeholders of the template by the texts with their names. The inserted texts are
+/// not expanded again.
 fn fill(texts: &[(&str, String)]) -> String {
     let mut page = String::new();
     let mut rest = TEMPLATE;

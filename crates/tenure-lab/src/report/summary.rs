@@ -5,7 +5,7 @@ use super::page::escape;
 use super::table::secs;
 use crate::measure::Measurement;
 
-/// A list of sentences. A sentence without a measurement is left out.
+/// Returns a list of sentences. A sentence without a measurement is omitted.
 pub(super) fn summary(report: &Report) -> String {
     let sentences = [
         failover(report),
@@ -18,7 +18,7 @@ pub(super) fn summary(report: &Report) -> String {
     items.map(|it| format!("<li>{it}</li>\n")).collect()
 }
 
-/// The time without a leader in the failover scenario, shortest first.
+/// Describes the time without a leader in the failover scenario, shortest first.
 fn failover(report: &Report) -> Option<String> {
     let scenario = report.failover()?;
     let rows = report.of_scenario(scenario).into_iter().map(|(row, _)| row);
@@ -36,7 +36,7 @@ fn failover(report: &Report) -> Option<String> {
     ))
 }
 
-/// The contestants with an overlap of two tasks, and how long it was.
+/// Describes which contestants had an overlap of two tasks, and its duration.
 fn overlap(report: &Report) -> Option<String> {
     let (never, did) = sorted(report, |row| row.runs_with_overlap > 0);
     let did = worst(
@@ -55,7 +55,7 @@ fn overlap(report: &Report) -> Option<String> {
     Some(format!("<b>Overlap</b> of two tasks: {did}.{never}"))
 }
 
-/// The writes that epochs kept out.
+/// Describes the writes that receivers refused because of their epochs.
 fn refused(report: &Report) -> Option<String> {
     let (_, did) = sorted(report, |row| row.writes_refused > 0);
     let did = did.into_iter().map(|(contestant, rows)| {
@@ -69,7 +69,7 @@ fn refused(report: &Report) -> Option<String> {
     ))
 }
 
-/// The contestants that did not recover.
+/// Describes the contestants that did not recover.
 fn none_at_end(report: &Report) -> Option<String> {
     let (_, did) = sorted(report, |row| row.without_leader_at_end > 0);
     let did = worst(
@@ -87,7 +87,7 @@ fn none_at_end(report: &Report) -> Option<String> {
     })
 }
 
-/// The cost at rest.
+/// Describes the cost at rest.
 fn at_rest(report: &Report) -> Option<String> {
     let scenario = report.scenarios.iter().find(|it| !it.needs_store())?;
     let rows = report.of_scenario(scenario).into_iter();
@@ -105,7 +105,7 @@ fn at_rest(report: &Report) -> Option<String> {
     Some(format!("<b>Messages per minute at rest</b>: {costs}."))
 }
 
-/// The contestants without such a row, and the others with those rows.
+/// Returns the contestants without a row that matches, and the others with those rows.
 fn sorted(
     report: &Report,
     applies: fn(&Measurement) -> bool,
@@ -124,7 +124,7 @@ fn sorted(
     (never, did)
 }
 
-/// How many scenarios each contestant has rows for, and the worst of them.
+/// Describes the number of scenarios with rows for each contestant, and the worst of them.
 fn worst(
     of: &[(&str, Vec<&Measurement>)],
     by: fn(&Measurement) -> f64,
@@ -142,7 +142,7 @@ fn worst(
     list(each, "; ")
 }
 
-/// The parts, if there are any.
+/// Joins the parts; `None` if there are none.
 fn list(parts: impl Iterator<Item = String>, separator: &str) -> Option<String> {
     let parts: Vec<String> = parts.collect();
     (!parts.is_empty()).then(|| parts.join(separator))

@@ -6,7 +6,8 @@ use super::Report;
 use super::page::escape;
 use crate::measure::Measurement;
 
-/// Time without a leader, scenario by scenario, one column for each contestant.
+/// Returns a table of the times without a leader, with a row for each scenario and a column for
+/// each contestant.
 pub(super) fn overview(report: &Report) -> String {
     let contestants = &report.contestants;
     let names = contestants
@@ -74,7 +75,7 @@ const COLUMNS: &[&str] = &[
     "no leader at the end",
 ];
 
-/// Every figure of every row.
+/// Returns a table with every figure of every row.
 pub(super) fn all(report: &Report) -> String {
     let names = COLUMNS.iter().map(|name| format!("<th>{name}</th>"));
     let mut table = format!("<tr>{}</tr>\n", names.collect::<String>());

@@ -3,7 +3,7 @@ use crate::contestant::{Algorithm, Contestant};
 use crate::measure::{Comparison, Measurement, compare};
 use crate::scenario;
 
-/// A page may not be larger: 2 MiB.
+/// The largest size of a page: 2 MiB.
 const LARGEST: usize = 2 << 20;
 
 fn made() -> Provenance {
@@ -25,7 +25,7 @@ fn report(contestants: Vec<Contestant>, scenarios: Vec<scenario::Scenario>) -> R
     Report::new(&comparison, rows, || {})
 }
 
-/// Whether a page loads and runs nothing.
+/// Returns whether a page loads and runs nothing.
 fn is_self_contained(page: &str) -> bool {
     let signs = [
         "http://", "https://", "src=", "<script", "<link", "@import", "url(",
@@ -36,10 +36,10 @@ fn is_self_contained(page: &str) -> bool {
 }
 
 #[test]
-fn a_page_has_every_contestant_and_scenario_and_needs_nothing_else() {
+fn a_page_contains_every_contestant_and_scenario_and_loads_nothing() {
     let contestants: Vec<_> = Algorithm::all().into_iter().map(Contestant::new).collect();
     let mut report = report(contestants.clone(), scenario::ALL.to_vec());
-    // As many dots as there can be.
+    // The report contains the largest possible number of dots.
     for row in &mut report.rows {
         row.gaps = (0..1_000).map(|run| f64::from(run) / 7.3).collect();
     }
@@ -74,15 +74,18 @@ fn a_page_has_every_contestant_and_scenario_and_needs_nothing_else() {
 }
 
 #[test]
-fn names_are_text_wherever_they_stand() {
+fn names_are_escaped_everywhere() {
     let mine = Contestant {
         name: "<script src=https://example.com>&$\\alpha$\"{{table}}.toml".into(),
         ..Contestant::new(Algorithm::Lease)
     };
     let scenarios = ["start", "kill-leader"].map(|name| scenario::Scenario::of_name(name).unwrap());
     let page = report(vec![mine], scenarios.to_vec()).html(&made());
-    assert!(page.contains("&lt;script src"), "it is there");
-    assert!(!page.contains("<script"), "and nothing but text");
+    assert!(
+        page.contains("&lt;script src"),
+        "the name must be on the page"
+    );
+    assert!(!page.contains("<script"), "the name must be escaped");
     assert!(page.contains("$\\alpha$&quot;{{table}}.toml"));
     assert_eq!(page.matches("<table>").count(), 2);
 }
@@ -95,7 +98,7 @@ fn a_page_without_any_fault_says_so() {
 }
 
 #[test]
-fn a_page_of_a_fault_that_takes_no_leader_away_says_so() {
+fn a_page_of_a_fault_without_effect_on_leaders_says_so() {
     let one_way = scenario::Scenario::of_name("one-way").unwrap();
     let mut report = report(vec![Contestant::new(Algorithm::Lease)], vec![one_way]);
     report.rows[0].without_leader = Default::default();
@@ -104,7 +107,7 @@ fn a_page_of_a_fault_that_takes_no_leader_away_says_so() {
 }
 
 #[test]
-fn a_page_of_real_processes_has_their_processor_time_and_no_more_than_was_measured() {
+fn a_page_of_real_processes_shows_their_processor_time_and_only_measured_plots() {
     let scenarios =
         ["kill-leader", "cut-leader"].map(|name| scenario::Scenario::of_name(name).unwrap());
     let simulated = report(vec![Contestant::new(Algorithm::Lease)], scenarios.to_vec());

@@ -1,4 +1,4 @@
-//! The timeline of each host in one run: when it was up, led, was paused and ran its task.
+//! The timeline of each host in one run: when it was up, led, was frozen, and ran its task.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 /// One run, host by host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
-    /// The hosts in the order of their numbers. The store, if there is one, is 0.
+    /// The hosts in the order of their numbers. The number of the store, if there is one, is 0.
     pub lanes: Vec<Lane>,
     /// The times at which faults began or ended, in seconds since the run began.
     pub faults: Vec<f64>,
@@ -29,7 +29,7 @@ pub struct Lane {
 pub struct Span {
     /// The state.
     pub state: LaneState,
-    /// The begin, in seconds since the run began.
+    /// The beginning, in seconds since the run began.
     pub from: f64,
     /// The end.
     pub to: f64,
@@ -38,20 +38,20 @@ pub struct Span {
 /// A state of a host; a host may have several at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneState {
-    /// Its process runs.
+    /// The process runs.
     Up,
-    /// It leads. A frozen host does not lead.
+    /// The host leads. A frozen host does not lead.
     Leads,
-    /// Its process is frozen.
+    /// The process is frozen.
     Frozen,
-    /// Its task runs.
+    /// The task runs.
     Acts,
 }
 
 #[derive(Debug, Default)]
 struct Machine {
     up: Option<Time>,
-    /// The begin of the leadership, and its end unless it is prolonged.
+    /// The beginning of the leadership, and its end unless it is extended.
     leads: Option<(Time, Time)>,
     frozen: Option<Time>,
     acts: Option<Time>,
@@ -59,7 +59,7 @@ struct Machine {
 }
 
 impl Timeline {
-    /// Reads a history from beginning to end.
+    /// Creates the timeline from a history.
     #[must_use]
     pub fn of(history: &[HistoryEvent]) -> Self {
         let mut machines: BTreeMap<NodeId, Machine> = BTreeMap::new();
@@ -110,7 +110,7 @@ impl Machine {
             HistoryEventKind::Paused(_) => {
                 let leads = self.leads;
                 self.end_leadership(at);
-                // If it resumes before the end of its claim, it leads again.
+                // If the host resumes before the end of its claim, it leads again.
                 self.leads = leads;
                 self.frozen.get_or_insert(at);
             }
@@ -129,7 +129,7 @@ impl Machine {
         }
     }
 
-    /// The process has ended, and with it all states.
+    /// Ends all states, because the process has ended.
     fn stops(&mut self, at: Time) {
         if self.frozen.is_none() {
             self.end_leadership(at);
@@ -145,7 +145,7 @@ impl Machine {
         }
     }
 
-    /// Its leadership ends now, or has ended when its claim ended.
+    /// Ends the leadership now, or at the end of its claim if that was earlier.
     fn end_leadership(&mut self, at: Time) {
         if let Some((since, until)) = self.leads.take() {
             self.span(LaneState::Leads, Some(since), at.min(until));

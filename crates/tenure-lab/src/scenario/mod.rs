@@ -8,13 +8,13 @@ use crate::fault::{Fault, Target};
 use crate::names::{self, UnknownName};
 use crate::sim::{Latency, Link};
 
-/// A scenario. All hosts start at once, the faults begin a minute later, and the run ends two minutes
-/// after that.
+/// A scenario. All hosts start at once, the faults begin a minute later, and the run ends two
+/// minutes after that.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// Its name on the command line and in tables.
     pub name: &'static str,
-    /// The faults, in a few words.
+    /// A short description of the faults.
     pub about: &'static str,
     script: fn() -> Vec<(u64, Fault)>,
 }
@@ -26,7 +26,7 @@ pub const SETTLED: Duration = Duration::from_secs(60);
 pub const LASTS: Duration = Duration::from_secs(180);
 
 impl Scenario {
-    /// The faults, with their times after [`SETTLED`].
+    /// Returns the faults, with their times after [`SETTLED`].
     #[must_use]
     pub fn faults(&self) -> Vec<(Duration, Fault)> {
         let script = (self.script)().into_iter();
@@ -34,7 +34,7 @@ impl Scenario {
         faults.collect()
     }
 
-    /// Whether it needs a store, because a fault concerns one.
+    /// Returns whether the scenario needs a store, because a fault affects one.
     #[must_use]
     pub fn needs_store(&self) -> bool {
         let of_store = |fault: &Fault| match fault {
@@ -44,11 +44,11 @@ impl Scenario {
         (self.script)().iter().any(|(_, fault)| of_store(fault))
     }
 
-    /// The scenario of this name.
+    /// Returns the scenario with this name.
     ///
     /// # Errors
     ///
-    /// [`UnknownName`], with the nearest name that there is.
+    /// [`UnknownName`], which contains the most similar known name.
     pub fn of_name(name: &str) -> Result<Self, UnknownName> {
         names::find("scenario", name, ALL.iter().copied(), |it| it.name)
     }
@@ -74,7 +74,7 @@ const fn scenario(
     }
 }
 
-/// All of them.
+/// All scenarios.
 pub const ALL: &[Scenario] = &[
     scenario("start", "all start; nothing goes wrong", Vec::new),
     scenario(

@@ -1,37 +1,38 @@
-//! How a simulation behaves where no fault says otherwise.
+//! The behaviour of a simulation without faults.
 
 use std::time::Duration;
 
-/// How tasks and hosts behave.
+/// The behaviour of tasks and hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorldConfig {
-    /// How long a task takes to stop.
+    /// The time that a task takes to stop.
     pub task: TaskStop,
-    /// The mean interval between the writes of a task to the receiver; `None`: it never writes.
+    /// The mean interval between the writes of a task to the receiver; `None` if it never writes.
     pub writes_every: Option<Duration>,
     /// The largest deviation of a clock's rate, in millionths.
     pub drift: u64,
-    /// The longest delay of a wake-up, since threads are never quite punctual.
+    /// The longest delay of a wake-up, because threads are never exactly punctual.
     pub late: Duration,
-    /// Whether to count bytes and to log the traffic. It takes time.
+    /// Whether to count bytes and to log the traffic, which slows the simulation down.
     pub count_bytes: bool,
-    /// The run ends after this number of messages: they only cause more messages.
+    /// The number of messages after which the run ends, because further messages would only cause
+    /// more messages.
     pub most_messages: u64,
 }
 
-/// How long a task takes to stop.
+/// The time that a task takes to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskStop {
     /// A random time, sometimes so long that the task is aborted.
     Any,
-    /// As long as it may: it is always aborted, and uses up the allowance for that.
+    /// The longest possible time: the task is always aborted, and uses up its abort allowance.
     Slowest,
-    /// This time.
+    /// A fixed time.
     Takes(Duration),
 }
 
 impl Default for WorldConfig {
-    /// Tasks that stop after 100 ms, and exact clocks.
+    /// Returns a configuration with tasks that stop after 100 ms and with exact clocks.
     fn default() -> Self {
         Self {
             task: TaskStop::Takes(Duration::from_millis(100)),

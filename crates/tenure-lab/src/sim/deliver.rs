@@ -18,7 +18,7 @@ impl World {
                 self.resume(node, incarnation, stopped)
             }
             Scheduled::WriteArrival(node, epoch) => {
-                // Without an epoch there is nothing to check.
+                // Without an epoch, the receiver has nothing to check.
                 let taken = epoch.is_none_or(|epoch| self.receiver.admit(epoch).is_ok());
                 self.record(node, HistoryEventKind::Wrote { epoch, taken });
             }
@@ -108,7 +108,7 @@ impl World {
         self.drive(node, input);
     }
 
-    /// Reports to one host that no process listens on another one.
+    /// Reports to one host that no process listens on another host.
     pub(super) fn refuse(&mut self, of: NodeId, to: NodeId) {
         if !self.network.is_open(of, to) {
             return;
@@ -147,7 +147,7 @@ impl World {
         self.effects = effects;
     }
 
-    /// Records a change of the claim of the process to lead.
+    /// Records a change in the process's claim to lead.
     pub(super) fn update_claim(&mut self, node: NodeId) {
         let now = self.now;
         let host = host_of(&mut self.hosts, node);

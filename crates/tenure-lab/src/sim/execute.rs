@@ -56,7 +56,7 @@ impl World {
     }
 
     pub(super) fn send(&mut self, from: NodeId, to: NodeId, payload: Payload) {
-        // Closing a connection does not count.
+        // The end of a connection does not count as a message.
         if payload.is_message() && self.config.count_bytes {
             self.traffic.count(&payload, payload.bytes());
             self.traffic_log.record(self.now, self.traffic);

@@ -11,9 +11,9 @@ use super::Time;
 /// An event of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryEvent {
-    /// When, in true time.
+    /// The true time of the event.
     pub at: Time,
-    /// On which host; the store is 0.
+    /// The host of the event. The store is 0.
     pub node: NodeId,
     /// The kind of the event.
     pub kind: HistoryEventKind,
@@ -26,13 +26,13 @@ pub enum HistoryEventKind {
     Started,
     /// The process has crashed or exited.
     Stopped,
-    /// The process is frozen until then.
+    /// The process is frozen until this time.
     Paused(Time),
-    /// The process goes on.
+    /// The process continues.
     Resumed,
-    /// The process leads in its own opinion, until then unless it renews the term.
+    /// The process leads in its own opinion until this time, unless it renews the term.
     Claims(Option<Epoch>, Time),
-    /// The process no longer leads, before its term was over.
+    /// The process stops leading before the end of its term.
     Yields,
     /// The task has started.
     TaskStarted(Option<Epoch>),
@@ -42,22 +42,22 @@ pub enum HistoryEventKind {
     TermEnded(EndReason),
     /// The process sees this leader.
     SeesLeader(Option<NodeId>),
-    /// The store has granted the lease durably.
+    /// The store has granted the lease, and the grant is durable.
     Granted {
         /// The epoch of the term.
         epoch: Epoch,
         /// The holder.
         to: NodeId,
-        /// Stands for the lease id.
+        /// A number that represents the lease id.
         id: u64,
-        /// When, which is before it was on disk.
+        /// The time of the grant, which is before it was on disk.
         at: Time,
     },
-    /// The store has granted or renewed a lease that runs for this duration from then on.
+    /// The store has granted or renewed a lease that lasts for this duration from this time on.
     LeaseRuns(Epoch, Time, Duration),
     /// The holder has released the lease, or an operator has broken it.
     LeaseGivenUp(Epoch),
-    /// The receiver that checks epochs has accepted or refused a write of the task.
+    /// The receiver, which checks epochs, has accepted or refused a write of the task.
     Wrote {
         /// The epoch of the task.
         epoch: Option<Epoch>,
@@ -68,7 +68,7 @@ pub enum HistoryEventKind {
     Fault(String),
     /// All faults are over.
     FaultsOver,
-    /// The process gives up.
+    /// The process has given up.
     Failed(String),
     /// The run has ended because of too many messages.
     MessageFlood,

@@ -15,20 +15,20 @@ pub(super) struct Host {
     pub(super) clock: Clock,
     pub(super) rng: Rng,
     pub(super) process: Option<Box<dyn Process>>,
-    /// Counts its starts: inputs for an earlier one are dropped.
+    /// The number of starts. Inputs for an earlier start are dropped.
     pub(super) incarnation: u64,
-    /// Whether the machine runs. It refuses connections while the process does not run.
+    /// Whether the machine runs. It refuses connections while its process does not run.
     pub(super) machine_up: bool,
     /// Whether the process never starts again.
     pub(super) gone: bool,
     pub(super) pause: Option<Pause>,
-    /// Inputs that came while the process was frozen.
+    /// The inputs that arrived while the process was frozen.
     pub(super) backlog: Vec<Scheduled>,
     pub(super) disk: Disk,
     pub(super) uplink: Uplink,
     pub(super) task: Option<RunningTask>,
     pub(super) tasks: u64,
-    /// When the process wakes next.
+    /// The time at which the process wakes next.
     pub(super) wake_at: Option<Time>,
     /// The last claim of the process to lead, and its end.
     pub(super) claim: Option<(Option<Epoch>, Time)>,
@@ -39,11 +39,11 @@ pub(super) struct Host {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pause {
     pub(super) until: Time,
-    /// Whether its task goes on, because only its runtime is kept busy.
+    /// Whether its task continues, because only its runtime is blocked.
     pub(super) task_goes_on: bool,
 }
 
-/// A task that runs.
+/// A running task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunningTask {
     pub(super) number: u64,
@@ -55,13 +55,13 @@ pub(super) struct RunningTask {
 pub(super) struct Disk {
     pub(super) durable: Option<DurableState>,
     pub(super) pending: VecDeque<DurableState>,
-    /// When the last pending write is done. A disk executes one write after the other.
+    /// The time at which the last pending write ends. A disk executes one write after the other.
     pub(super) busy_until: Time,
-    /// How long a write takes, if a fault has set it.
+    /// The duration of a write, if a fault has set it.
     pub(super) takes: Option<Duration>,
 }
 
-/// The host of this number, which must be one of the world's.
+/// Returns the host with this number, which must be in the world.
 pub(super) fn host_of(hosts: &mut BTreeMap<NodeId, Host>, node: NodeId) -> &mut Host {
     hosts.get_mut(&node).expect("a host of the world")
 }
@@ -88,7 +88,7 @@ impl Host {
         }
     }
 
-    /// Whether its process runs and is not frozen.
+    /// Returns whether the process runs and is not frozen.
     pub(super) fn is_awake(&self) -> bool {
         self.process.is_some() && self.pause.is_none()
     }

@@ -68,7 +68,7 @@ impl World {
             }),
             Fault::ClockRate(who, ppm) => {
                 self.each(*who, |host, now| host.clock.set_rate(now, *ppm));
-                // Timers of the host are due at another true time now.
+                // The timers of the host are now due at a different true time.
                 for node in self.resolve(*who) {
                     self.reschedule_wake(node);
                 }
@@ -149,7 +149,7 @@ impl World {
         self.execute_all(node, &mut effects);
     }
 
-    /// Ends the process with its task. A part of the pending writes may have reached the disk, in their
+    /// Ends the process and its task. The first of the pending writes may have reached the disk, in
     /// order.
     fn crash(&mut self, node: NodeId, machine_up: bool) {
         let now = self.now;
@@ -176,7 +176,7 @@ impl World {
         }
         self.record(node, HistoryEventKind::Stopped);
         if machine_up {
-            // Its connections break.
+            // The connections of the process break.
             let others: Vec<NodeId> = self.hosts.keys().copied().collect();
             let is_store = self.factory.is_store(node);
             for other in others.into_iter().filter(|&other| other != node) {
@@ -187,9 +187,9 @@ impl World {
         }
     }
 
-    /// The process exits by itself.
+    /// Ends a process that exits by itself.
     pub(super) fn exit(&mut self, node: NodeId) {
-        // Its pending writes are done.
+        // Its pending writes still reach the disk.
         let disk = &mut host_of(&mut self.hosts, node).disk;
         if let Some(last) = disk.pending.drain(..).next_back() {
             disk.durable = Some(last);
@@ -230,7 +230,7 @@ impl World {
         }
         let pause = host.pause.take();
         host.wake_at = None;
-        // Messages that waited in the sockets come before timers.
+        // The process handles the messages that waited in its sockets before its timers.
         let backlog = std::mem::take(&mut host.backlog);
         if pause.is_some_and(|pause| !pause.task_goes_on) {
             self.record(node, HistoryEventKind::Resumed);

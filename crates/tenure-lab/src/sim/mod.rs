@@ -1,9 +1,10 @@
-//! A discrete-event simulation of hosts with clocks, disks and tasks, and of the network between them.
+//! A discrete-event simulation of hosts with clocks, disks and tasks, and of the network between
+//! them.
 //!
-//! A host runs a [`Process`]: a state machine of `tenure_core` with a minimal driver, a store, or an
-//! algorithm to compare with. Time is virtual: a [`World`] advances from one event to the next. All
-//! randomness comes from a seed, and nothing depends on an address, a hash or a real clock. So a seed
-//! gives the same [`HistoryEvent`]s and the same trace on every machine.
+//! A host runs a [`Process`]: a state machine of `tenure_core` with a minimal driver, a store, or a
+//! baseline. Time is virtual: a [`World`] advances from one event to the next. All randomness comes
+//! from a seed, and nothing depends on an address, a hash or a real clock. So a seed gives the same
+//! [`HistoryEvent`]s and the same trace on every machine.
 
 mod rng;
 mod time;

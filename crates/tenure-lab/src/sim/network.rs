@@ -15,7 +15,7 @@ pub enum Latency {
     Constant(Duration),
     /// Uniform between the two.
     Uniform(Duration, Duration),
-    /// The first, and an exponentially distributed time with the second as its mean.
+    /// The first duration, plus an exponentially distributed time with the second as its mean.
     Exponential(Duration, Duration),
 }
 
@@ -34,16 +34,16 @@ impl Latency {
 pub struct Link {
     /// The latency.
     pub latency: Latency,
-    /// How many messages in a million are lost.
+    /// The number of lost messages in a million.
     pub loss: u32,
-    /// How many in a million arrive twice.
+    /// The number of messages in a million that arrive twice.
     pub repeats: u32,
-    /// How many in a million are late, repeated ones included, and by how much at most.
+    /// The number of late messages in a million, including repeated ones, and their longest delay.
     pub late: (u32, Duration),
 }
 
 impl Link {
-    /// Nothing is late and nothing is lost.
+    /// A link without delay and loss.
     pub const AT_ONCE: Self = Self {
         latency: Latency::Constant(Duration::ZERO),
         loss: 0,
@@ -53,7 +53,7 @@ impl Link {
 }
 
 impl Default for Link {
-    /// A quiet local network: 0.5 to 1.5 ms, without losses.
+    /// Returns the link of a quiet local network: 0.5 to 1.5 ms, without losses.
     fn default() -> Self {
         Self {
             latency: Latency::Uniform(Duration::from_micros(500), Duration::from_micros(1_500)),
@@ -80,11 +80,11 @@ impl fmt::Display for Link {
 /// All links between the hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    /// The links for all other messages.
+    /// The links of all kinds of messages without their own link.
     pub everywhere: Link,
-    /// How hosts send.
+    /// The way in which hosts send.
     pub sending: Sending,
-    /// Links for messages of one kind.
+    /// The links of messages of one kind.
     kinds: BTreeMap<(&'static str, NodeId, NodeId), Link>,
     cuts: BTreeSet<(NodeId, NodeId)>,
 }
@@ -112,7 +112,7 @@ impl Network {
         self.everywhere = Link::default();
     }
 
-    /// Whether the link is not cut.
+    /// Returns whether the link is not cut.
     #[must_use]
     pub fn is_open(&self, from: NodeId, to: NodeId) -> bool {
         !self.cuts.contains(&(from, to))
@@ -123,7 +123,8 @@ impl Network {
         of_kind.unwrap_or(&self.everywhere)
     }
 
-    /// The delays of a message of this kind and of its copy; `None`: lost, or no copy.
+    /// Returns the delays of a message of this kind and of its copy. `None` stands for a lost
+    /// message, or for no copy.
     pub(super) fn delays(
         &self,
         kind: &'static str,

@@ -13,7 +13,7 @@ use crate::detector::Attendance;
 pub enum Payload {
     /// A request of a candidate to the store.
     StoreRequest {
-        /// Identifies the request.
+        /// The id of the request.
         id: RequestId,
         /// The candidate.
         candidate: CandidateId,
@@ -22,7 +22,7 @@ pub enum Payload {
     },
     /// The answer of the store.
     StoreReply {
-        /// The request.
+        /// The id of the request.
         id: RequestId,
         /// The answer.
         answer: Answer,
@@ -36,13 +36,13 @@ pub enum Payload {
     Peer(Incarnation, bully::PeerMessage),
     /// A message of a failure detector.
     Detector(Incarnation, detector::DetectorMessage),
-    /// A message of Bully_FD as it was published.
+    /// A message of Bully_FD as published.
     Published(Incarnation, PublishedMessage),
     /// An attendance list.
     Attendance(Incarnation, Attendance),
     /// A message of Garcia-Molina's algorithm.
     Classic(classic::ClassicMessage),
-    /// A message of the textbook's algorithm.
+    /// A message of the textbook algorithm.
     Textbook(textbook::TextbookMessage),
     /// A message of the algorithm of Chang and Roberts.
     Ring(ring::RingMessage),
@@ -50,17 +50,17 @@ pub enum Payload {
     Write(Option<Epoch>),
 }
 
-/// Identifies a request of a candidate.
+/// The id of a candidate's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId {
-    /// The start of the candidate.
+    /// The incarnation of the candidate.
     pub incarnation: u64,
-    /// The number that the machine gave it.
+    /// The number of the attempt, from the machine.
     pub attempt: u64,
 }
 
 impl Payload {
-    /// Its kind, as one word.
+    /// Returns the kind of the message as one word.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         use bully::{PeerMessage, QuorumMessage};
@@ -110,19 +110,19 @@ impl Payload {
         }
     }
 
-    /// Whether it is a message of a failure detector.
+    /// Returns whether the message comes from a failure detector.
     #[must_use]
     pub const fn is_detection(&self) -> bool {
         matches!(self, Self::Detector(..) | Self::Attendance(..))
     }
 
-    /// Whether it counts as a message. Closing a connection does not.
+    /// Returns whether the payload counts as a message. The end of a connection does not.
     #[must_use]
     pub const fn is_message(&self) -> bool {
         !matches!(self, Self::CloseConnection { .. })
     }
 
-    /// The size of its body as JSON, without HTTP headers.
+    /// Returns the size of the body as JSON, without HTTP headers.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
@@ -152,7 +152,7 @@ impl Payload {
                     })),
                 }
             }
-            // A view of the lease, or a problem of about the same size.
+            // The response is a view of the lease, or a problem of about the same size.
             Self::StoreReply { .. } => 300,
             Self::CloseConnection { .. } => 0,
             Self::Peer(_, message) => size(message),

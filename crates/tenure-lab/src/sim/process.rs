@@ -11,25 +11,24 @@ use super::uplink::Uplink;
 use super::{HistoryEventKind, Payload, Rng, Sending, Time};
 use crate::contestant::Algorithm;
 
-/// A process: a state machine of the library with a minimal driver, a store, or an algorithm to compare
-/// with.
+/// A process: a state machine of the library with a minimal driver, a store, or a baseline.
 pub trait Process: fmt::Debug {
     /// Handles an input.
     fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput);
 
-    /// When to wake it at the latest, by its own clock.
+    /// Returns the latest time of the next wake-up, by the process's own clock.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Whether it leads at `now` in its own opinion, by its own clock.
+    /// Returns whether the process leads at `now` in its own opinion, by its own clock.
     fn claim(&self, now: Instant) -> Option<LeadershipClaim>;
 }
 
-/// The opinion of a process that it leads.
+/// The claim of a process to lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeadershipClaim {
     /// The epoch of its term, if its algorithm has epochs.
     pub epoch: Option<Epoch>,
-    /// Until when it leads without a renewal; `None`: for ever.
+    /// The end of its leadership without a renewal; `None` if it does not end.
     pub until: Option<Instant>,
 }
 
@@ -44,7 +43,7 @@ pub enum ProcessInput {
         from: NodeId,
         /// The message.
         payload: Payload,
-        /// How long it was under way.
+        /// The time that the message was under way.
         age: Duration,
     },
     /// A connection to this host was refused or broken: the host is up and its process is not.
@@ -53,30 +52,30 @@ pub enum ProcessInput {
     Written,
     /// The task has ended.
     TaskEnded(TaskEnd),
-    /// Resign from the term or the campaign, and campaign again.
+    /// Resign from the term or the campaign, and then campaign again.
     Resign(EndReason),
-    /// Resign for good.
+    /// Resign permanently.
     Leave,
-    /// An operator breaks the lease, which runs on for this period.
+    /// An operator breaks the lease, which lasts for this period.
     Break(Duration),
 }
 
-/// An effect that a process asks for.
+/// An effect that the simulation executes for a process.
 #[derive(Clone, Debug)]
 pub enum ProcessEffect {
     /// Send this message.
     Send(NodeId, Payload),
-    /// Write this to disk; [`ProcessInput::Written`] reports the end.
+    /// Write this state to disk. [`ProcessInput::Written`] reports the end of the write.
     Write(DurableState),
     /// Start the task of a term.
     StartTask(Option<Epoch>),
-    /// Tell the task to stop.
+    /// Ask the task to stop.
     CancelTask(EndReason),
     /// Abort the task.
     AbortTask,
     /// Exit the process.
     Exit,
-    /// The process sees this leader, or none.
+    /// Report that the process sees this leader, or none.
     SeesLeader(Option<NodeId>),
     /// Add this to the history.
     Record(HistoryEventKind),
@@ -89,7 +88,7 @@ pub enum DurableState {
     Member(bully::HardState),
     /// A store's lease.
     Lease(Box<Stored>),
-    /// The number of starts.
+    /// The incarnation of a member.
     Starts(u64),
 }
 
@@ -107,7 +106,7 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// True time, for the history only.
+    /// Returns the true time, for the history only.
     #[must_use]
     pub const fn true_time(&self) -> Time {
         self.uplink.1
@@ -118,7 +117,7 @@ impl Context<'_> {
         self.emit(ProcessEffect::Record(event));
     }
 
-    /// Asks for this effect.
+    /// Requests this effect.
     pub fn emit(&mut self, effect: ProcessEffect) {
         self.effects.push(effect);
     }
@@ -128,7 +127,7 @@ impl Context<'_> {
         self.emit(ProcessEffect::Send(to, payload));
     }
 
-    /// When its last message has left the host, by its clock.
+    /// Returns the time at which the process's last message has left the host, by the host's clock.
     #[must_use]
     pub fn sent(&self) -> Instant {
         let (sending, now, mut line) = self.uplink;
@@ -142,20 +141,21 @@ impl Context<'_> {
     }
 }
 
-/// Makes the processes of a simulation.
+/// Creates the processes of a simulation.
 pub trait ProcessFactory: fmt::Debug {
-    /// The hosts.
+    /// Returns the hosts.
     fn machines(&self) -> Vec<NodeId>;
 
-    /// Whether this host runs the store, which does not compete.
+    /// Returns whether this host runs the store, which does not compete.
     fn is_store(&self, node: NodeId) -> bool;
 
-    /// Whether the clock of this host goes on while it is suspended, as that of a candidate does.
+    /// Returns whether the clock of this host continues while the host is suspended, as that of a
+    /// candidate does.
     fn counts_suspensions(&self, node: NodeId) -> bool {
         !self.is_store(node)
     }
 
-    /// The host elects by this algorithm from its next start on.
+    /// Changes the algorithm of the host from its next start on.
     fn set_algorithm(&mut self, _node: NodeId, _algorithm: Algorithm) {}
 
     /// Starts the process of this host with its state on disk; `incarnation` counts its starts.
@@ -167,6 +167,6 @@ pub trait ProcessFactory: fmt::Debug {
         context: &mut Context<'_>,
     ) -> Box<dyn Process>;
 
-    /// The stop grace of a task, and then the allowance of an aborted one.
+    /// Returns the stop grace of a task, and the allowance of an aborted one.
     fn stop_allowances(&self) -> (Duration, Duration);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Time;
 
-/// Entries in the order of their times, and of their insertion.
+/// Entries in the order of their times, and then of their insertion.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     entries: BTreeMap<(Time, u64), T>,
@@ -26,7 +26,7 @@ impl<T> Queue<T> {
         self.entries.insert((at, self.count), entry);
     }
 
-    /// The next entry, if it is due by `end`.
+    /// Returns the next entry if it is due by `end`.
     pub(super) fn pop_until(&mut self, end: Time) -> Option<(Time, T)> {
         let first = self.entries.first_entry()?;
         let (at, _) = *first.key();

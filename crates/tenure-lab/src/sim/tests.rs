@@ -10,7 +10,7 @@ use crate::check::{CheckCase, trace};
 use crate::contestant::{Algorithm, Cluster, Contestant, DetectorKind};
 use crate::fault::{Fault, Target};
 
-/// FNV-1a, 64 bits.
+/// Calculates the 64-bit FNV-1a hash.
 fn digest(lines: &[String]) -> u64 {
     let bytes = lines.iter().flat_map(|line| line.bytes().chain([b'\n']));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -22,7 +22,7 @@ fn contestant(name: &str) -> Contestant {
     Contestant::of_name(name).unwrap()
 }
 
-/// A change of these numbers means that runs have changed, or the words of their traces.
+/// A change of these hashes means that runs have changed, or the text of their traces.
 #[test]
 fn a_seed_gives_the_same_trace_byte_for_byte_on_every_machine() {
     let found = |name| {
@@ -53,14 +53,14 @@ const DIGESTS: [(&str, u64); 6] = [
 ];
 
 #[test]
-fn a_trace_does_not_depend_on_being_kept() {
+fn recording_a_trace_does_not_change_the_run() {
     let case = CheckCase::new(contestant("lease"));
     let (_, violation) = trace(&case, 3);
     assert_eq!(crate::check::run(&case, 3).violation, violation);
 }
 
 #[test]
-fn a_message_takes_as_long_as_its_way_and_a_cut_way_takes_none() {
+fn a_message_takes_the_latency_of_its_link_and_a_cut_link_delivers_none() {
     let cluster = Cluster::new(contestant("textbook"), 2);
     let mut world = World::new(Box::new(cluster), WorldConfig::default(), 1).with_trace();
     let (one, two) = (NodeId(1), NodeId(2));
@@ -93,7 +93,7 @@ fn a_message_takes_as_long_as_its_way_and_a_cut_way_takes_none() {
     assert_eq!(world.leaders(), [one, two]);
 }
 
-/// On a quick network: an organiser stops a thousand members one after the other.
+/// A quick network: an organiser halts a thousand members one after the other.
 #[test]
 fn a_thousand_members_elect_the_best_one() {
     let way = Algorithm::Bully {

@@ -1,4 +1,4 @@
-//! True time, and clocks that are off.
+//! True time, and clocks that deviate from it.
 
 use std::fmt;
 use std::ops::Add;
@@ -16,13 +16,13 @@ impl Time {
     /// Later than all other times.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// This long after the beginning.
+    /// Returns the time `duration` after the beginning.
     #[must_use]
     pub fn after(duration: Duration) -> Self {
         Self(nanos(duration))
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// Returns the time from `earlier` to this time; zero if this time is not later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -37,7 +37,7 @@ impl Add<Duration> for Time {
     }
 }
 
-/// In seconds, with six places.
+/// Writes the time in seconds with six decimals.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = self.0 / 1_000;
@@ -50,20 +50,20 @@ const WALL_AT_BEGINNING: u64 = 1_700_000_000_000;
 
 const MILLION: i128 = 1_000_000;
 
-/// The clocks of a host: a monotonic one, which may be too fast or too slow, and a wall clock, which
-/// may be set.
+/// The clocks of a host: a monotonic one, which may be too fast or too slow, and a wall clock,
+/// which may be set.
 #[derive(Clone, Debug)]
 pub struct Clock {
     /// The last moment at which the rate changed, in true time and by this clock.
     anchor: (u64, u64),
-    /// How much faster than true time, in millionths.
+    /// The rate of the clock minus that of true time, in millionths.
     ppm: i64,
     /// The offset of the wall clock.
     wall_off_ms: i64,
 }
 
 impl Clock {
-    /// A clock that shows `origin` at the beginning and gains `ppm` millionths.
+    /// Creates a clock that shows `origin` at the beginning and gains `ppm` millionths.
     #[must_use]
     pub fn new(origin: Duration, ppm: i64) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl Clock {
         }
     }
 
-    /// The time that it shows.
+    /// Returns the time that the clock shows.
     #[must_use]
     pub fn read(&self, time: Time) -> Instant {
         let passed = i128::from(time.0.saturating_sub(self.anchor.0));
@@ -81,8 +81,9 @@ impl Clock {
         Instant::from_nanos(u64::try_from(shown).unwrap_or(u64::MAX))
     }
 
-    /// The first moment at which it shows `instant`, if it is not set or changed before; for one that
-    /// has passed, the moment at which it did, if it was not set or changed since.
+    /// Returns the first moment at which the clock shows `instant`, if it is not set or changed
+    /// before. For an instant in the past, returns the moment at which it showed that, if it was
+    /// not set or changed since.
     #[must_use]
     pub fn when(&self, instant: Instant) -> Time {
         let ahead = i128::from(instant.as_nanos()) - i128::from(self.anchor.1);
@@ -92,13 +93,13 @@ impl Clock {
         Time(u64::try_from(time).unwrap_or(u64::MAX))
     }
 
-    /// Changes its rate from now on.
+    /// Changes the rate of the clock from now on.
     pub fn set_rate(&mut self, now: Time, ppm: i64) {
         self.anchor = (now.0, self.read(now).as_nanos());
         self.ppm = ppm;
     }
 
-    /// Continues from the time that it showed at `stopped`.
+    /// Continues from the time that the clock showed at `stopped`.
     pub fn stood_still(&mut self, stopped: Time, now: Time) {
         self.anchor = (now.0, self.read(stopped).as_nanos());
     }
@@ -108,7 +109,7 @@ impl Clock {
         self.wall_off_ms += by_ms;
     }
 
-    /// The time that the wall clock shows.
+    /// Returns the time that the wall clock shows.
     #[must_use]
     pub fn wall(&self, time: Time) -> UnixMillis {
         let right = WALL_AT_BEGINNING + time.0 / 1_000_000;

@@ -9,11 +9,11 @@ use super::{Payload, Time};
 pub struct Traffic {
     /// Messages of elections.
     pub election: u64,
-    /// Their bytes.
+    /// The bytes of those messages.
     pub election_bytes: u64,
-    /// All messages, those of failure detectors included.
+    /// The number of all messages, including those of failure detectors.
     pub messages: u64,
-    /// Their bytes.
+    /// The bytes of all messages.
     pub bytes: u64,
 }
 
@@ -26,7 +26,7 @@ impl TrafficLog {
         self.0.push((now, total));
     }
 
-    /// The messages between two times, both included.
+    /// Returns the messages between two times, both included.
     #[must_use]
     pub fn between(&self, from: Time, until: Time) -> Traffic {
         let total = |lines: usize| match lines.checked_sub(1) {
@@ -49,14 +49,14 @@ impl Traffic {
         }
     }
 
-    /// Messages of failure detectors.
+    /// Returns the number of messages of failure detectors.
     #[must_use]
     pub const fn detection(&self) -> u64 {
         self.messages - self.election
     }
 }
 
-/// The messages since an earlier count.
+/// Returns the messages since an earlier count.
 impl Sub for Traffic {
     type Output = Self;
 

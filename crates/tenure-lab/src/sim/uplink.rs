@@ -1,18 +1,19 @@
-//! The uplink of a host: how long each message occupies it.
+//! The uplink of a host: the time for which each message occupies it.
 
 use std::time::Duration;
 
 use super::Time;
 
-/// How hosts send.
+/// The way in which hosts send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sending {
-    /// All messages at once.
+    /// All messages leave at once.
     #[default]
     AtOnce,
-    /// One message after the other; each takes this time.
+    /// Messages leave one after the other, and each takes this time.
     OneByOne(Duration),
-    /// The same message to many at once, different ones one after the other; each takes this time.
+    /// A message to many hosts leaves at once. Different messages leave one after the other, and
+    /// each takes this time.
     Multicast(Duration),
 }
 
@@ -20,12 +21,12 @@ pub enum Sending {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Uplink {
     free: Time,
-    /// When the last message was enqueued, and its kind.
+    /// The time at which the last message was enqueued, and its kind.
     last: Option<(Time, &'static str)>,
 }
 
 impl Uplink {
-    /// Enqueues a message and returns how long it takes until it has left.
+    /// Enqueues a message and returns the time until it has left.
     pub(super) fn enqueue(&mut self, sending: Sending, now: Time, kind: &'static str) -> Duration {
         let takes = match sending {
             Sending::AtOnce => return Duration::ZERO,

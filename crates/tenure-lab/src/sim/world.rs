@@ -15,12 +15,12 @@ use super::{
 };
 use crate::fault::{Fault, Target};
 
-/// The streams of random numbers of a run. Those of the hosts follow.
+/// The random streams of a run. The streams of the hosts follow.
 const NETWORK: u64 = 1;
 const WORLD: u64 = 2;
 const MACHINES: u64 = 1_000;
 
-/// Something that is due at a certain time.
+/// An event that is due at a certain time.
 #[derive(Clone, Debug)]
 pub(super) enum Scheduled {
     Wake(NodeId),
@@ -56,7 +56,7 @@ pub struct World {
     pub(super) hosts: BTreeMap<NodeId, Host>,
     pub(super) config: WorldConfig,
     pub(super) faults: Vec<Fault>,
-    /// Faults are over: later ones have no effect.
+    /// Whether the faults are over. Later faults have no effect.
     pub(super) is_calm: bool,
     pub(super) rng: Rng,
     pub(super) network_rng: Rng,
@@ -69,12 +69,12 @@ pub struct World {
     /// The messages over time, if bytes are counted.
     pub traffic_log: TrafficLog,
     pub(super) trace: Option<Vec<String>>,
-    /// Reused between the steps.
+    /// A buffer that the steps share.
     pub(super) effects: Vec<ProcessEffect>,
 }
 
 impl World {
-    /// A world with these hosts, on which nothing runs yet.
+    /// Creates a world with these hosts, on which nothing runs yet.
     #[must_use]
     pub fn new(factory: Box<dyn ProcessFactory>, config: WorldConfig, seed: u64) -> Self {
         let mut rng = Rng::new(seed, WORLD);
@@ -105,26 +105,26 @@ impl World {
         }
     }
 
-    /// Keeps a line for everything that happens.
+    /// Records a line for each event.
     #[must_use]
     pub fn with_trace(mut self) -> Self {
         self.trace = Some(Vec::new());
         self
     }
 
-    /// All hosts.
+    /// Returns all hosts.
     #[must_use]
     pub fn machines(&self) -> Vec<NodeId> {
         self.hosts.keys().copied().collect()
     }
 
-    /// A line for everything that happened, if [`with_trace`](Self::with_trace) was called.
+    /// Returns the recorded lines, if [`with_trace`](Self::with_trace) was called.
     #[must_use]
     pub fn trace(&self) -> &[String] {
         self.trace.as_deref().unwrap_or_default()
     }
 
-    /// The hosts whose processes lead in their own opinion.
+    /// Returns the hosts whose processes lead in their own opinion.
     #[must_use]
     pub fn leaders(&self) -> Vec<NodeId> {
         let claims = self.hosts.values().filter(|host| {
@@ -134,7 +134,7 @@ impl World {
         claims.map(|host| host.node).collect()
     }
 
-    /// The leader that each running process sees, without the store.
+    /// Returns the leader that each running process sees, without the store.
     #[must_use]
     pub fn seen_leaders(&self) -> Vec<(NodeId, Option<NodeId>)> {
         let hosts = self.hosts.values();
@@ -153,7 +153,7 @@ impl World {
         self.after(pause, Scheduled::Fault(self.faults.len() - 1));
     }
 
-    /// Ends all faults after `pause`: hosts start again unless they are gone for good.
+    /// Ends all faults after `pause`. Hosts start again unless they are gone permanently.
     pub fn end_faults_after(&mut self, pause: Duration) {
         self.after(pause, Scheduled::EndFaults);
     }
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// The hosts that a target means now.
+    /// Returns the hosts that match a target now.
     pub(super) fn resolve(&self, who: Target) -> Vec<NodeId> {
         let leaders = self.leaders();
         let others = || self.hosts.values().filter(|it| !leaders.contains(&it.node));

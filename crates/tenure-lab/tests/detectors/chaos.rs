@@ -1,4 +1,4 @@
-//! Properties that hold for all inputs in all orders, and however time jumps.
+//! Properties that hold for all orders of inputs and all jumps of time.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A detector under watch.
+/// A detector, and the checks of its outputs.
 struct Checker {
     detector: SimDetector,
     now: Instant,
@@ -135,7 +135,8 @@ impl Checker {
         self.check();
     }
 
-    /// For short waits the timers are punctual; for long ones a single late timer follows.
+    /// Lets time pass. For short waits the timers are punctual; for long ones a single late timer
+    /// follows.
     fn wait(&mut self, duration: Duration) {
         let end = self.now + duration;
         if duration < millis(1_000) {
@@ -151,14 +152,14 @@ impl Checker {
     fn tick(&mut self) {
         self.detector.handle_timeout(self.now);
         self.check();
-        // The same time again changes nothing, and the next timer is in the future.
+        // A second call at the same time changes nothing, and the next timer is in the future.
         self.detector.handle_timeout(self.now);
         assert_eq!(self.detector.poll_output(), None);
         assert_eq!(self.detector.poll_list(), None);
         let next = self.detector.poll_timeout();
         assert!(
             next.is_none_or(|next| next > self.now),
-            "the driver would spin"
+            "the next timer must be in the future"
         );
     }
 
@@ -181,7 +182,7 @@ impl Checker {
                     assert_eq!(ask, last);
                     assert!(at <= self.now);
                     let is_down = verdict == Verdict::Down;
-                    // A node that is not a member is down, even if messages come from it.
+                    // A node that is not a member counts as down, even if messages arrive from it.
                     assert!(!(is_down && heard) || node == NodeId(5));
                     assert!(is_down || heard || node == ONE);
                 }
@@ -221,7 +222,7 @@ proptest! {
         for step in steps {
             checker.step(step);
         }
-        // Every question is answered in the end.
+        // Every question is answered eventually.
         checker.wait(millis(600));
         checker.wait(millis(600));
         prop_assert!(checker.open.is_empty());

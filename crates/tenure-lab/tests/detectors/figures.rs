@@ -22,7 +22,7 @@ fn lossy(rng: &mut Rng) -> Option<Duration> {
     if rng.unit() < 0.1 { None } else { delay(rng) }
 }
 
-/// Node 3 crashes at a random time.
+/// Crashes node 3 at a random time.
 fn crashes(make: Make) -> Quality {
     let mut quality = Quality::default();
     for seed in 0..CRASHES {

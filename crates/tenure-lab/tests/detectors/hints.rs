@@ -49,7 +49,7 @@ fn refusals_answer_an_open_question_sooner_but_only_after_one_more_ping_timed_ou
     assert_eq!(verdict, Verdict::Down);
 }
 
-/// Otherwise two nodes that exchange no messages would ping each other at the end of every
+/// Without this rule, two nodes that exchange no messages would ping each other at the end of every
 /// connection.
 #[test]
 fn a_hint_about_a_node_without_question_and_watch_is_ignored() {

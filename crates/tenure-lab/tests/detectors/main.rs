@@ -1,4 +1,4 @@
-//! Failure detectors on a network in virtual time. Nothing here reads a clock, and equal seeds give
+//! Failure detectors on a network in virtual time. No test reads a clock, and equal seeds give
 //! equal runs.
 
 mod network;
@@ -98,7 +98,7 @@ fn attendance_ring(now: Instant, group: &Group) -> AttendanceRing {
     AttendanceRing::new(now, group, AskOptions::default())
 }
 
-/// All outputs of a detector but its lists.
+/// Returns all outputs of a detector, except for its attendance lists.
 fn drain(detector: &mut dyn Detector) -> Vec<DetectorOutput> {
     std::iter::from_fn(|| detector.poll_output()).collect()
 }

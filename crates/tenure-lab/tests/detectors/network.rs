@@ -1,4 +1,4 @@
-//! Nodes with a detector each, and a network between them.
+//! A network of nodes, each of which has a detector.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,13 @@ pub(super) struct Network {
     pub(super) now: Instant,
     make: Make,
     nodes: BTreeMap<NodeId, Node>,
-    /// On their delay, by when they arrive and in the order in which they were sent.
+    /// The messages under way, by their time of arrival and then in the order in which they were
+    /// sent.
     in_flight: BTreeMap<(Instant, u64), Envelope>,
     rng: Rng,
-    /// How long the next message takes; `None` if it is lost.
+    /// Draws the delay of the next message; `None` if it is lost.
     delay: fn(&mut Rng) -> Option<Duration>,
-    /// Nothing arrives that is sent from there to there.
+    /// The cut links, as pairs of sender and receiver.
     cuts: Vec<(NodeId, NodeId)>,
     meters: BTreeMap<(NodeId, NodeId), Meter>,
     pub(super) sent: u64,
@@ -25,9 +26,10 @@ pub(super) struct Network {
 
 struct Node {
     group: Group,
-    /// The time by which the node's clock is ahead: no detector may rely on another node's clock.
+    /// The time by which the node's clock is ahead. It differs between nodes, because no detector
+    /// may depend on another node's clock.
     ahead: Duration,
-    /// `None` while it is down.
+    /// The detector; `None` while the node is down.
     detector: Option<SimDetector>,
     paused: bool,
     /// The messages that arrived while the node was paused.
@@ -53,7 +55,7 @@ pub(super) fn up_to(rng: &mut Rng, duration: Duration) -> Duration {
 }
 
 impl Network {
-    /// Nodes 1 to `members`, which all start at 0 s. Node 1 watches all others.
+    /// Creates nodes 1 to `members`, which all start at 0 s. Node 1 watches all others.
     pub(super) fn new(make: Make, members: u32) -> Self {
         let mut network = Self {
             now: at(0),
@@ -70,8 +72,8 @@ impl Network {
         for id in (1..=members).map(NodeId) {
             let node = Node {
                 group: group(id, members),
-                // Multiples of 300 ms, so that heartbeats are due at round times of the network,
-                // too.
+                // The offsets are multiples of 300 ms, so that heartbeats are also due at round
+                // times of the network.
                 ahead: millis(300) * 1000 * id.0,
                 detector: None,
                 paused: false,
@@ -98,7 +100,7 @@ impl Network {
         self.input(watcher, DetectorInput::Watch(node));
     }
 
-    /// Everything sent from `from` to `to` is lost from now on.
+    /// Drops all messages from `from` to `to` from now on.
     pub(super) fn cut(&mut self, from: NodeId, to: NodeId) {
         self.cuts.push((from, to));
     }
@@ -141,7 +143,8 @@ impl Network {
         self.nodes.get_mut(&id).unwrap().paused = true;
     }
 
-    /// Resumes the node: it handles the messages that arrived meanwhile, and then its timers.
+    /// Resumes the node. It handles the messages that arrived while it was paused, and then its
+    /// timers.
     pub(super) fn resume(&mut self, id: NodeId) {
         let node = self.nodes.get_mut(&id).unwrap();
         node.paused = false;
@@ -248,7 +251,7 @@ impl Network {
         }
     }
 
-    /// Lets time pass up to and including `end`.
+    /// Advances time up to and including `end`.
     pub(super) fn run_until(&mut self, end: Instant) -> &mut Self {
         let mut stuck = 0;
         loop {
@@ -280,7 +283,7 @@ impl Network {
         self
     }
 
-    /// Whether node 1 suspects node 2.
+    /// Returns whether node 1 suspects node 2.
     pub(super) fn suspects(&self) -> bool {
         self.suspects_of(ONE, TWO)
     }
@@ -295,7 +298,7 @@ impl Network {
         detector.detection_bound(delay)
     }
 
-    /// The quality of all watches up to now.
+    /// Returns the quality of all watches up to now.
     pub(super) fn quality(&self) -> Quality {
         let mut quality = Quality::default();
         for meter in self.meters.values() {
@@ -304,7 +307,7 @@ impl Network {
         quality
     }
 
-    /// The outputs of node 1, with the times in milliseconds.
+    /// Returns the outputs of node 1, with the times in milliseconds.
     pub(super) fn events(&self) -> Vec<(u64, DetectorOutput)> {
         let reports = self.reports.iter().filter(|(_, id, _)| *id == ONE);
         reports

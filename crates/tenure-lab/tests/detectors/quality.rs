@@ -1,35 +1,37 @@
 //! The quality of a failure detector, from a trace of the node's state and the detector's output.
 //!
 //! The measures are those of Chen, Toueg and Aguilera, "On the quality of service of failure
-//! detectors", IEEE Transactions on Computers 51(5), 2002. They concern one watcher and one node and
-//! do not depend on the method of detection, so they compare all detectors:
+//! detectors", IEEE Transactions on Computers 51(5), 2002. They concern one watcher and one node
+//! and do not depend on the method of detection, so they are comparable for all detectors:
 //!
-//! - *detection time* T_D: from the crash to the moment from which on the node is suspected until it
-//!   is up again. Zero if it was suspected already.
-//! - *mistake*: the detector begins to suspect a node that is up. *Mistake duration* T_M: until it
-//!   trusts the node again, or the node crashes after all.
-//! - *mistake rate*: mistakes per time that the node was up. The paper's *mistake recurrence time*
-//!   T_MR is its inverse.
-//! - *query accuracy* P_A: how likely the detector is right when it is asked while the node is up.
+//! - *detection time* T_D: from the crash until the beginning of the suspicion that lasts until the
+//!   node is up again. Zero if the node was suspected already.
+//! - *mistake*: the detector begins to suspect a node that is up. *Mistake duration* T_M: until the
+//!   detector trusts the node again, or until the node crashes.
+//! - *mistake rate*: mistakes per time for which the node was up. The paper's *mistake recurrence
+//!   time* T_MR is its inverse.
+//! - *query accuracy* P_A: the probability that the detector is right when it is asked while the
+//!   node is up.
 //!
-//! The paper's nodes do not come back. Here they do, so there is one more measure, the *recovery
-//! time*: how long a node that is up again is still suspected. It lowers the query accuracy and is not
-//! a mistake.
+//! The nodes of the paper do not restart. These nodes do, so there is one more measure, the
+//! *recovery time*: how long a node that is up again is still suspected. It lowers the query
+//! accuracy and is not a mistake.
 
 use std::time::Duration;
 
 use tenure_core::Instant;
 
-/// Collects a trace. Call it for every change of the node and of the detector, in the order of time.
+/// Collects a trace. The caller reports every change of the node and of the detector, in the order
+/// of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     at: Instant,
     up: bool,
     /// The time from which the node is suspected.
     suspected: Option<Instant>,
-    /// When the node crashed, while it is down.
+    /// The time of the crash, while the node is down.
     crashed: Option<Instant>,
-    /// The kind of error while the node is up and suspected, and its beginning.
+    /// The kind and the beginning of an error, while the node is up and suspected.
     wrong: Option<(Wrong, Instant)>,
     quality: Quality,
 }
@@ -41,31 +43,31 @@ enum Wrong {
     LeftOver,
 }
 
-/// The measures of one watcher and one node, or of many taken together.
+/// The measures of one pair of watcher and node, or the sum over many pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Quality {
-    /// How long the node was up.
+    /// The time for which the node was up.
     pub(crate) up: Duration,
-    /// How much of that it was suspected.
+    /// The part of that time in which it was suspected.
     pub(crate) wrong: Duration,
-    /// Crashes that were detected before the node came back or the trace ended.
+    /// Crashes that were detected before the node was up again or the trace ended.
     pub(crate) detection: Times,
-    /// Crashes that were not.
+    /// Crashes that were not detected.
     pub(crate) undetected: u64,
     /// Mistakes.
     pub(crate) mistakes: Times,
-    /// Suspicions that were right and outlasted the node's return.
+    /// Suspicions that were right and lasted longer than the crash.
     pub(crate) recovery: Times,
 }
 
-/// How often something happened and how long it took.
+/// The number and the duration of something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
-    /// How often.
+    /// The number.
     pub(crate) count: u64,
-    /// All of them together.
+    /// The total duration.
     pub(crate) total: Duration,
-    /// The longest.
+    /// The longest duration.
     pub(crate) longest: Duration,
 }
 
@@ -82,7 +84,7 @@ impl Times {
         self.longest = self.longest.max(other.longest);
     }
 
-    /// The mean; `None` if it never happened.
+    /// Returns the mean; `None` if it never happened.
     #[must_use]
     pub(crate) fn mean(&self) -> Option<Duration> {
         (self.count > 0).then(|| self.total.div_f64(self.count as f64))
@@ -90,7 +92,7 @@ impl Times {
 }
 
 impl Quality {
-    /// Mistakes per second that the node was up; zero if it never was.
+    /// Returns the mistakes per second for which the node was up; zero if it never was.
     #[must_use]
     pub(crate) fn mistake_rate(&self) -> f64 {
         if self.up.is_zero() {
@@ -100,7 +102,8 @@ impl Quality {
         }
     }
 
-    /// The part of its time up in which the node was trusted, from 0 to 1; 1 if it never was up.
+    /// Returns the part of the time up in which the node was trusted, from 0 to 1; 1 if the node
+    /// never was up.
     #[must_use]
     pub(crate) fn query_accuracy(&self) -> f64 {
         if self.up.is_zero() {
@@ -122,7 +125,7 @@ impl Quality {
 }
 
 impl Meter {
-    /// A trace that begins at `now` with a node that is up and trusted.
+    /// Creates a trace that begins at `now` with a node that is up and trusted.
     #[must_use]
     pub(crate) fn new(now: Instant) -> Self {
         Self {
@@ -135,7 +138,7 @@ impl Meter {
         }
     }
 
-    /// The node is up, or down, from `now` on.
+    /// Records that the node is up or down from `now` on.
     pub(crate) fn set_up(&mut self, now: Instant, up: bool) {
         self.advance(now);
         if up == self.up {
@@ -151,7 +154,7 @@ impl Meter {
         }
     }
 
-    /// The detector suspects the node, or trusts it, from `now` on.
+    /// Records that the detector suspects or trusts the node from `now` on.
     pub(crate) fn set_suspected(&mut self, now: Instant, suspected: bool) {
         self.advance(now);
         if suspected == self.suspected.is_some() {
@@ -165,7 +168,7 @@ impl Meter {
         }
     }
 
-    /// The measures, for a trace that ends at `now`.
+    /// Returns the measures of a trace that ends at `now`.
     #[must_use]
     pub(crate) fn finish(mut self, now: Instant) -> Quality {
         self.advance(now);
@@ -185,7 +188,7 @@ impl Meter {
         self.at = self.at.max(now);
     }
 
-    /// Ends the crash: the node is up again, or the trace ends.
+    /// Ends the crash, because the node is up again or the trace ends.
     fn end_crash(&mut self) {
         match (self.crashed.take(), self.suspected) {
             (Some(crashed), Some(since)) => self.quality.detection.add(since.since(crashed)),
@@ -215,7 +218,7 @@ mod tests {
         Duration::from_secs(secs)
     }
 
-    /// Worked out by hand:
+    /// The expected values are calculated by hand:
     ///
     /// ```text
     ///            0    10  13        40   44      60    65  70         100

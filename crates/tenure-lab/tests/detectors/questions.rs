@@ -1,4 +1,4 @@
-//! Questions about a node, which all detectors answer alike, and the down list.
+//! Questions about a node, which all detectors answer in the same way, and the down list.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn ask(network: &mut Network, ask: u64) {
     network.input(ONE, DetectorInput::Ask { node: TWO, ask });
 }
 
-/// The answers of node 1: the time in milliseconds, the question, the verdict.
+/// Returns the answers of node 1: the time in milliseconds, the question, and the verdict.
 fn answers(network: &Network) -> Vec<(u64, u64, Verdict)> {
     let outputs = network.events().into_iter();
     outputs
@@ -17,7 +17,7 @@ fn answers(network: &Network) -> Vec<(u64, u64, Verdict)> {
         .collect()
 }
 
-/// A network of two nodes without a watch, after all notices have been acknowledged.
+/// Creates a network of two nodes without a watch, in which all notices were acknowledged.
 fn quiet(make: Make) -> Network {
     let mut network = Network::new(make, 2);
     network.input(ONE, DetectorInput::Unwatch(TWO));
@@ -26,13 +26,13 @@ fn quiet(make: Make) -> Network {
     network
 }
 
-/// Otherwise a question that was asked a moment before would delay the result of the watch.
+/// Otherwise a question that was asked just before would delay the result of the watch.
 #[test]
 fn a_suspicion_of_a_watch_answers_an_open_question() {
     for (name, make) in &ALL[1..5] {
         let mut network = Network::new(*make, 2);
         network.run_until(at(10_010)).crash(TWO);
-        // Node 2 is suspected at 10.97 s (phi) to 11.401 s, and a question takes 500 ms.
+        // Node 2 becomes suspected between 10.97 s (phi) and 11.401 s, and a question takes 500 ms.
         network.run_until(at(10_950));
         ask(&mut network, 1);
         network.run_until(at(30_000));
@@ -83,7 +83,8 @@ fn a_node_counts_as_down_after_the_timeout_and_then_at_once_while_the_entry_is_f
             "nothing is sent about a node on the list"
         );
 
-        // The entry is now two seconds old and only a hint: the node gets a ping and a short time.
+        // The entry is now two seconds old and counts only as a hint: the node gets a ping and a
+        // short time to answer.
         network.run_until(at(12_520));
         ask(&mut network, 3);
         network.run_until(at(13_000));
@@ -133,7 +134,8 @@ fn a_recovery_notice_clears_the_list_entry_and_is_repeated_until_it_is_acknowled
         .collect();
     let (down, up) = (Verdict::Down, Verdict::Up);
     assert_eq!(verdicts, [(1, down), (2, down), (3, up)]);
-    // The ping of question 3 and its pong: the notice was acknowledged, so it is not repeated.
+    // These are the ping of question 3 and its pong. The notice was acknowledged, so it is not
+    // repeated.
     network.run_until(at(60_000));
     assert_eq!(network.sent, sent + 2);
 }
@@ -147,7 +149,7 @@ fn a_repeated_question_is_answered_when_the_first_one_would_have_been() {
         let now = network.now;
         network.run_until(now + millis(60));
     }
-    // The first was asked at 10.02 s, the ninth at 10.5 s, the tenth after the answer.
+    // The first question was asked at 10.02 s, the ninth at 10.5 s, and the tenth after the answer.
     let (first, second) = ((10_520, 8, Verdict::Down), (10_560, 9, Verdict::Down));
     assert_eq!(answers(&network), [first, second]);
 }
@@ -233,7 +235,7 @@ fn after_a_pause_of_this_process_a_node_still_has_its_time_to_answer() {
     let mut detector = on_demand(at(0), &group(ONE, 2));
     detector.handle_input(at(0), DetectorInput::Ask { node: TWO, ask: 1 });
     drain(&mut *detector);
-    // Both pings and the verdict are overdue: it pings once more and waits.
+    // Both pings and the verdict are overdue. The detector pings once more and waits.
     let is_answer = |output: &DetectorOutput| matches!(output, DetectorOutput::Answer { .. });
     for (millis, answered) in [(10_000, false), (10_249, false), (10_250, true)] {
         detector.handle_timeout(at(millis));
@@ -308,7 +310,7 @@ fn only_the_answer_to_the_question_itself_shows_that_a_node_is_not_a_candidate()
     }
 }
 
-/// A node that asked about this one while it was down has it on the down list.
+/// Another node that asked about this node while it was down has it on the down list.
 #[test]
 fn a_node_that_starts_notifies_all_others_with_every_detector() {
     for (name, make) in ALL {

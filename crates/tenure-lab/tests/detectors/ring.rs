@@ -1,8 +1,8 @@
-//! The attendance list.
+//! The attendance list detector.
 
 use super::*;
 
-/// The suspicions as pairs of watcher and node, when all watch all.
+/// Returns the suspicions as pairs of watcher and node, if all nodes watch all others.
 fn suspicions(network: &Network, members: u32) -> Vec<(u32, u32)> {
     let all = || (1..=members).map(NodeId);
     let pairs = all().flat_map(|watcher| all().map(move |node| (watcher, node)));
@@ -23,7 +23,7 @@ fn all_watch_all(members: u32) -> Network {
 }
 
 #[test]
-fn one_message_per_member_and_round_tells_everybody_about_everybody() {
+fn with_one_message_per_member_and_round_all_nodes_learn_about_all() {
     let mut network = all_watch_all(5);
     network.run_until(at(10_000));
     let before = network.sent;
@@ -33,7 +33,7 @@ fn one_message_per_member_and_round_tells_everybody_about_everybody() {
 }
 
 #[test]
-fn everybody_learns_of_a_crash_within_the_bound() {
+fn all_nodes_learn_of_a_crash_within_the_bound() {
     for crashed in 1..=5 {
         for phase in 0..20 {
             let mut network = all_watch_all(5);
@@ -54,7 +54,7 @@ fn everybody_learns_of_a_crash_within_the_bound() {
 }
 
 #[test]
-fn the_last_one_left_suspects_all_others_and_takes_them_back() {
+fn the_last_running_node_suspects_all_others_and_trusts_them_after_their_restart() {
     let mut network = all_watch_all(4);
     network.run_until(at(10_000));
     for node in [1, 2, 3].map(NodeId) {
@@ -68,7 +68,7 @@ fn the_last_one_left_suspects_all_others_and_takes_them_back() {
 }
 
 #[test]
-fn each_side_of_a_partition_has_a_list_and_after_it_there_is_one() {
+fn each_side_of_a_partition_has_a_list_and_after_the_partition_there_is_one() {
     let halves = [[ONE, TWO], [THREE, NodeId(4)]];
     let mut network = all_watch_all(4);
     network.run_until(at(10_000));
@@ -97,10 +97,10 @@ fn each_side_of_a_partition_has_a_list_and_after_it_there_is_one() {
 }
 
 #[test]
-fn a_list_that_met_a_refusal_goes_round_the_dead_node_at_once() {
+fn a_refused_list_skips_the_failed_node_at_once() {
     let mut network = all_watch_all(3);
     network.run_until(at(10_000)).crash(TWO);
-    // What node 1 sends to node 2 is refused, as a live machine without the process does it.
+    // Node 1's messages to node 2 are refused, as by a running machine without the process.
     for millis in (10_000..11_000).step_by(10) {
         network.run_until(at(millis));
         network.input(ONE, DetectorInput::Refused(TWO));
@@ -129,14 +129,15 @@ fn an_older_list_and_a_duplicate_are_dropped() {
     let mut take = |millis, generation, hops| {
         let list = list(generation, hops, &[ONE, NodeId(99)], &[TWO, THREE]);
         detector.handle_list(at(millis), FROM_ONE, list.clone());
-        // A duplicate does not prolong the time that the node holds the list.
+        // A duplicate does not extend the time for which the node holds the list.
         detector.handle_list(at(millis + 50), FROM_ONE, list);
         detector.handle_timeout(at(millis + 100));
         detector
             .poll_list()
             .map(|(to, list)| (to, list.stamp.hops, list.present, list.absent))
     };
-    // Signed, without the stranger, and passed over node 3, which it says is absent.
+    // The node signs the list, leaves out the node that is not a member, and skips node 3, which
+    // the list reports as absent.
     let (present, absent) = ([ONE, TWO].into(), [THREE].into());
     assert_eq!(take(1_000, 5, 7), Some((ONE, 8, present, absent)));
     assert_eq!(take(1_200, 5, 7), None);
@@ -150,7 +151,7 @@ fn newer_observations_of_a_node_prevail_over_the_list() {
     let all = [ONE, TWO, THREE];
     detector.handle_list(at(1_000), FROM_ONE, list(1, 1, &all, &[]));
     detector.handle_timeout(at(1_100));
-    // Node 2 is found down, and the list says it is there.
+    // Node 2 is found down, but the list reports it as present.
     detector.handle_input(at(1_200), DetectorInput::Ask { node: TWO, ask: 1 });
     detector.handle_timeout(at(1_450));
     detector.handle_timeout(at(1_700));
@@ -159,7 +160,7 @@ fn newer_observations_of_a_node_prevail_over_the_list() {
     detector.handle_list(at(1_800), FROM_ONE, list(1, 4, &all, &[]));
     detector.handle_timeout(at(1_900));
     assert_eq!(detector.poll_list().unwrap().1.absent, [TWO].into());
-    // It is heard, and the list says it is not there.
+    // A message of node 2 arrives, but the list reports it as absent.
     let incarnation = Incarnation(1);
     detector.handle_input(
         at(2_000),
@@ -171,7 +172,7 @@ fn newer_observations_of_a_node_prevail_over_the_list() {
     detector.handle_list(at(2_100), FROM_ONE, list(1, 7, &[ONE, THREE], &[TWO]));
     detector.handle_timeout(at(2_200));
     assert_eq!(detector.poll_list().unwrap().1.present, all.into());
-    // Nothing is known but what the list says.
+    // The node has no information except for the list.
     detector.handle_list(at(2_300), FROM_ONE, list(1, 10, &[ONE, THREE], &[TWO]));
     detector.handle_timeout(at(2_400));
     assert_eq!(detector.poll_list().unwrap().1.absent, [TWO].into());

@@ -1,4 +1,4 @@
-//! A node under watch: steady, with jitter, with losses, paused, crashed, restarted.
+//! A node under watch: running steadily, with jitter, with losses, paused, crashed, and restarted.
 
 use super::*;
 use tenure_lab::sim::Rng;
@@ -23,7 +23,7 @@ fn jitter_and_reordering_cause_no_mistake() {
     }
 }
 
-/// The crash comes at different phases of all periods, with random delays up to the limit.
+/// The crash happens at different phases of all periods, with random delays up to the limit.
 #[test]
 fn a_crash_is_detected_within_the_bound() {
     for (name, make) in ALL {
@@ -50,7 +50,7 @@ fn a_crash_is_detected_within_the_bound() {
     }
 }
 
-/// The worst case of the bound: the crash comes right after the node's last sign of life.
+/// The worst case of the bound: the crash happens right after the node's last message.
 #[test]
 fn the_bound_is_tight_for_the_detectors_with_an_exact_bound() {
     for (name, make, last_sign) in [
@@ -60,7 +60,7 @@ fn the_bound_is_tight_for_the_detectors_with_an_exact_bound() {
         ("push, Chen", ALL[3].1, 30_000),
     ] {
         let mut network = Network::new(make, 2);
-        // The ping at this instant was just answered, or the heartbeat just sent.
+        // At this instant a ping was just answered, or a heartbeat was just sent.
         network.run_until(at(last_sign) + DELAY).crash(TWO);
         network.run_until(at(60_000));
         let (bound, detection) = (network.bound(DELAY), network.quality().detection.total);
@@ -71,20 +71,23 @@ fn the_bound_is_tight_for_the_detectors_with_an_exact_bound() {
     }
 }
 
-/// Node 2 is paused from 10 s to 15 s. Messages take 1 ms, pings and heartbeats are due at
+/// Node 2 is paused from 10 s to 15 s. Messages take 1 ms. Pings and heartbeats are due at
 /// multiples of 300 ms, polls at multiples of 1 s.
 #[test]
 fn a_pause_causes_one_mistake_of_the_calculated_length() {
     for (make, begins, ends) in [
-        // Polled at 10 s, down 500 ms later; the pings are answered at 15 s.
+        // The poll is at 10 s, and the node counts as down 500 ms later. The pings are answered at
+        // 15 s.
         (ALL[0].1, 10_500_000, 15_001_000),
-        // The pings at 10.2, 10.5, 10.8 and 11.1 s stay unanswered; the last has 300 ms.
+        // The pings at 10.2, 10.5, 10.8 and 11.1 s stay unanswered. The last one has 300 ms for its
+        // answer.
         (ALL[1].1, 11_400_000, 15_001_000),
-        // The last heartbeat was sent at 9.9 s, and the next is sent at 15 s.
+        // The last heartbeat was sent at 9.9 s, and the next one is sent at 15 s.
         (ALL[2].1, 9_901_000 + 1_500_000, 15_001_000),
         // The heartbeat of 10.2 s is expected at 10.201 s.
         (ALL[3].1, 10_201_000 + 1_200_000, 15_001_000),
-        // Mean 300 ms, pause 600 ms, 5.612 times the least deviation of 30 ms.
+        // The deadline uses a mean of 300 ms, a pause of 600 ms, and 5.612 times the least
+        // deviation of 30 ms.
         (
             ALL[4].1,
             9_901_000 + 300_000 + 600_000 + 168_360,
@@ -109,7 +112,7 @@ fn a_pause_causes_one_mistake_of_the_calculated_length() {
 }
 
 #[test]
-fn a_node_that_was_paused_is_back_in_the_ring() {
+fn a_node_that_was_paused_joins_the_ring_again() {
     let mut network = Network::new(ALL[5].1, 3);
     network.run_until(at(10_000)).pause(TWO);
     network.run_until(at(30_000)).resume(TWO);
@@ -118,7 +121,7 @@ fn a_node_that_was_paused_is_back_in_the_ring() {
     assert_eq!((quality.mistakes.count, network.suspects()), (1, false));
 }
 
-/// All messages from node 2 are lost for a while.
+/// All messages from node 2 are lost for a certain time.
 #[test]
 fn a_burst_of_losses_within_the_margin_is_harmless_and_a_longer_one_causes_one_mistake() {
     for (make, survived) in [
@@ -192,7 +195,7 @@ fn a_watcher_that_sends_pings_suspects_no_node_after_its_own_pause() {
     }
 }
 
-/// A round trip takes 350 ms: each ping is answered after the next one is sent.
+/// A round trip takes 350 ms, so each ping is answered after the next one is sent.
 #[test]
 fn a_slow_answer_does_not_give_the_node_more_time_for_the_next_ping() {
     for answered in [30_000, 30_300] {
@@ -205,7 +208,7 @@ fn a_slow_answer_does_not_give_the_node_more_time_for_the_next_ping() {
     }
 }
 
-/// Otherwise one lost message would make a node suspected.
+/// Without the repetition, one lost message would make the node suspected.
 #[test]
 fn a_lost_subscription_is_repeated_at_once() {
     for (name, make) in &ALL[2..5] {

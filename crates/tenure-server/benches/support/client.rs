@@ -1,5 +1,5 @@
-//! A client that only writes a request and reads the answer, so that the load leaves the processor to
-//! the server.
+//! A minimal client that only writes a request and reads the answer, so that the load leaves the
+//! processor to the server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// One connection that is kept.
+/// One persistent connection.
 pub struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -46,7 +46,7 @@ impl Connection {
         self.ask(request.as_bytes()).await.expect("an answer")
     }
 
-    /// The body of the last answer.
+    /// Returns the body of the last answer.
     pub fn body(&self) -> &[u8] {
         let (head, length) = parse(&self.buffer).expect("an answer");
         &self.buffer[head..head + length]
@@ -71,7 +71,7 @@ impl Connection {
     }
 }
 
-/// How long head and body are, once the head is there.
+/// Returns the lengths of head and body, once the head is complete.
 fn parse(answer: &[u8]) -> Option<(usize, usize)> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&answer[..end]).ok()?;

@@ -33,7 +33,7 @@ impl Local {
         status
     }
 
-    /// Acquires each lease below `count`, each for another holder.
+    /// Acquires each lease below `count`, each for a different holder.
     pub async fn hold(&self, count: u64) {
         const AT_ONCE: u64 = 2_000;
         let mut tasks = JoinSet::new();

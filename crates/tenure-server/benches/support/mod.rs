@@ -1,8 +1,8 @@
-//! The common parts of the benchmarks: servers as processes of their own, a client that costs little, and
-//! tables of results.
+//! The common parts of the benchmarks: servers in their own processes, a client that costs little,
+//! and tables of results.
 //!
 //! A benchmark starts its own binary again as a server, so that the processor time of the server is
-//! apart from that of the load.
+//! measured separately from that of the load.
 
 #![allow(dead_code, unreachable_pub, unused_imports)] // Each benchmark uses its part.
 
@@ -18,32 +18,33 @@ pub use local::Local;
 pub use process::{Child, Kind, cpu, serve_if_asked, serve_if_asked_with};
 pub use report::{Samples, per_second, table};
 
-/// The allocator of the `tenure` command, so that the benchmarks measure the same program. The servers of the
-/// comparison use it too.
+/// The allocator of the `tenure` command, so that the benchmarks measure the same program. The
+/// baseline servers use it too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Whether `--quick` was given: fewer rounds and smaller numbers, to test the benchmark itself.
+/// Returns whether `--quick` was given: fewer rounds and smaller numbers, to test the benchmark
+/// itself.
 pub fn quick() -> bool {
     std::env::args().any(|argument| argument == "--quick")
 }
 
-/// The path of a call on the lease with this number.
+/// Returns the path of a call on the lease with this number.
 pub fn path(number: u64, verb: &str) -> String {
     format!("/v1/namespaces/bench/leases/lease-{number:07}/{verb}")
 }
 
-/// The lease id of this number.
+/// Returns the lease id with this number.
 pub fn id(number: u64) -> String {
     format!("6f1c9a64-3a52-4c0e-9d43-{number:012x}")
 }
 
-/// The body of an acquire for a day, which may wait.
+/// Returns the body of an acquire for a day, which may wait.
 pub fn acquire(number: u64, wait_ms: u64) -> String {
     acquire_for(86_400_000, number, wait_ms)
 }
 
-/// The body of an acquire for this duration.
+/// Returns the body of an acquire for this duration.
 pub fn acquire_for(duration_ms: u64, number: u64, wait_ms: u64) -> String {
     format!(
         r#"{{"holder":"worker-{number:07}","duration_ms":{duration_ms},"lease_id":"{}","wait_ms":{wait_ms}}}"#,
@@ -51,18 +52,18 @@ pub fn acquire_for(duration_ms: u64, number: u64, wait_ms: u64) -> String {
     )
 }
 
-/// The number of a lease id that was never used: one that was is retired.
+/// Returns the number of a lease id that was never used: an id that was used is retired.
 pub fn fresh() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(1);
     LAST.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The body of a renewal or a release.
+/// Returns the body of a renewal or a release.
 pub fn proof(number: u64) -> String {
     format!(r#"{{"lease_id":"{}"}}"#, id(number))
 }
 
-/// Pseudorandom numbers, the same in each run.
+/// Pseudorandom numbers, the same ones in each run.
 pub struct Jumps(u64);
 
 impl Jumps {
@@ -78,7 +79,7 @@ impl Jumps {
     }
 }
 
-/// A folder on the disk that builds are on, gone when it is dropped.
+/// Creates a folder on the disk of the build directory. Dropping it deletes it.
 pub fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
 }

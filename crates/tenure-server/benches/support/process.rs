@@ -1,4 +1,4 @@
-//! Servers in processes of their own.
+//! Servers in their own processes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -19,7 +19,7 @@ use super::Local;
 /// The kind of server to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// No store: a handler that parses a renewal and answers as the store does.
+    /// No store: a handler that parses a renewal and returns the same answer as the store.
     Bare,
     /// A store in memory.
     Memory,
@@ -30,17 +30,17 @@ pub enum Kind {
 /// A server that serves until this is dropped.
 pub struct Child {
     process: std::process::Child,
-    /// The server ends with it, however the benchmark ends.
+    /// The server ends when this is closed, however the benchmark ends.
     _stdin: ChildStdin,
     pub address: SocketAddr,
-    /// How many bytes its memory grew while it made its leases.
+    /// The growth of its memory while it created its leases, in bytes.
     pub grown: u64,
-    /// How long it took from its start until it was ready, without making leases.
+    /// The time from its start until it was ready, without the creation of leases.
     pub start: Duration,
 }
 
 impl Child {
-    /// Starts a server with so many held leases. Blocks until it is ready.
+    /// Starts a server with this number of held leases. Blocks until it is ready.
     pub fn start(kind: Kind, leases: u64, folder: &Path) -> Self {
         let mut process = Command::new(std::env::current_exe().expect("this program"))
             .args(["--serve", &format!("{kind:?}"), &leases.to_string()])
@@ -65,12 +65,12 @@ impl Child {
         }
     }
 
-    /// The processor time that it has used.
+    /// Returns the processor time that the server has used.
     pub fn cpu(&self) -> Duration {
         cpu(self.process.id())
     }
 
-    /// The bytes of memory that it has.
+    /// Returns the server's memory in bytes.
     pub fn resident(&self) -> u64 {
         resident(&self.process.id().to_string())
     }
@@ -78,13 +78,13 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // No data matters any more.
+        // The data is no longer needed.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// The processor time that a process has used.
+/// Returns the processor time that a process has used.
 pub fn cpu(process: u32) -> Duration {
     let path = format!("/proc/{process}/stat");
     let stat = std::fs::read_to_string(path).expect("Linux's /proc");
@@ -98,12 +98,12 @@ pub fn cpu(process: u32) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// If this process was started as a server, it serves until its input ends.
+/// Serves until its input ends, if this process was started as a server.
 pub fn serve_if_asked() {
     serve_if_asked_with(|server, _| server);
 }
 
-/// The same, with another protocol on its stores.
+/// Does the same as [`serve_if_asked`], and `extend` may add another protocol to the server.
 pub fn serve_if_asked_with(extend: impl FnOnce(Server, &Store) -> Server) {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, flag, kind, leases, folder] = arguments.as_slice() else {
@@ -123,7 +123,7 @@ pub fn serve_if_asked_with(extend: impl FnOnce(Server, &Store) -> Server) {
         _ => Some(StoreConfig::embedded(folder)),
     };
     if let Some(config) = &mut config {
-        // All of them in one namespace.
+        // All leases are in one namespace.
         config.limits.max_leases_per_namespace = 1_000_000;
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -154,7 +154,7 @@ async fn serve_store(
         .expect("to serve");
 }
 
-/// A service with the same requests and answers, and nothing else.
+/// Runs a service with the same requests and answers, but without a store.
 async fn serve_bare() {
     async fn renew(
         UrlPath((namespace, lease)): UrlPath<(String, String)>,
@@ -206,7 +206,7 @@ fn ready(address: SocketAddr, grown: u64, start: Duration) {
         .expect("a benchmark that listens");
 }
 
-/// The bytes of memory that a process has.
+/// Returns the memory of a process in bytes.
 fn resident(process: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"));
     let status = status.expect("Linux's /proc");

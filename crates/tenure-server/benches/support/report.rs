@@ -11,7 +11,8 @@ impl Samples {
         self.0.push(sample);
     }
 
-    /// The ratio to `base` in each round, so that a disturbance of both does not count.
+    /// Returns the ratio to `base` in each round, so that a disturbance that affects both does not
+    /// count.
     pub fn over(&self, base: &Self) -> Self {
         let rounds = self.0.iter().zip(&base.0);
         Self(rounds.map(|(sample, base)| sample / base).collect())
@@ -25,7 +26,7 @@ impl Samples {
         self.quantile(0.5)
     }
 
-    /// The quantile `part` of the samples.
+    /// Returns the quantile `part` of the samples.
     pub fn quantile(&self, part: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -34,7 +35,7 @@ impl Samples {
         sorted.get(index).copied().unwrap_or(f64::NAN)
     }
 
-    /// The median and, in brackets, the least and the greatest.
+    /// Formats the median and, in brackets, the minimum and the maximum.
     pub fn text(&self, digits: usize) -> String {
         let [least, most] = [0.0, 1.0].map(|part| self.quantile(part));
         let median = self.median();
@@ -48,7 +49,7 @@ impl Extend<f64> for Samples {
     }
 }
 
-/// The rate per second.
+/// Returns the rate per second.
 pub fn per_second(count: u64, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64()
 }

@@ -6,15 +6,16 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Failures that an address may have at once: people mistype, and a fleet restarts with an old token.
+/// Failures that an address may have at once: people mistype, and a fleet restarts with an old
+/// token.
 const BURST: u32 = 10;
 /// After those, one failure in this time.
 const INTERVAL: Duration = Duration::from_secs(6);
 /// Most addresses: some hundred kilobytes. The one whose failures are the oldest is forgotten.
 const MAX_ADDRESSES: usize = 4096;
 
-/// How often a signature is checked for an address over the limit. A valid token that the store does
-/// not know yet is let in then, however many wrong ones come from its address.
+/// The interval of signature checks for an address over the limit. A valid token that the store
+/// does not know yet is let in then, however many wrong ones come from its address.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The failures of the last minute.
@@ -26,9 +27,9 @@ pub(crate) struct Failures {
 /// The failures of one address.
 #[derive(Clone, Copy, Debug)]
 struct Failed {
-    /// When all of them are forgiven.
+    /// The time when all of them are forgiven.
     forgiven_at: Instant,
-    /// When a signature was last checked over the limit.
+    /// The time when a signature was last checked over the limit.
     checked_at: Option<Instant>,
 }
 
@@ -48,7 +49,7 @@ impl Network {
 }
 
 impl Failures {
-    /// Whether another failure of this address is within the limit; if so, it is counted.
+    /// Returns whether another failure of this address is within the limit. If so, counts it.
     pub(crate) fn admit(&self, address: IpAddr, now: Instant) -> bool {
         let network = Network::of(address);
         let mut all = self.lock();
@@ -72,7 +73,8 @@ impl Failures {
         true
     }
 
-    /// Whether a signature may be checked for this address, which costs much more than a look-up.
+    /// Returns whether a signature may be checked for this address, which costs much more than a
+    /// look-up.
     pub(crate) fn may_check(&self, address: IpAddr, now: Instant) -> bool {
         let mut all = self.lock();
         let Some(failed) = all.get_mut(&Network::of(address)) else {
@@ -96,7 +98,7 @@ impl Failures {
     }
 }
 
-/// When all failures are forgiven after one more.
+/// Returns the time when all failures are forgiven after one more.
 fn next(known: Option<Failed>, now: Instant) -> Instant {
     known.map_or(now, |failed| failed.forgiven_at.max(now)) + INTERVAL
 }

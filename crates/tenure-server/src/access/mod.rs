@@ -45,7 +45,7 @@ pub(crate) use self::rights::{Right, Target};
 pub use self::secret::{Secret, SecretError, SecretHash, SecretId};
 pub use self::source::{is_guarded, mark_guarded};
 
-/// Who may send requests to a store. Clones are handles to the same rules.
+/// The rules for access to a store. Clones are handles to the same rules.
 #[derive(Clone, Debug)]
 pub struct Access(Arc<Mode>);
 
@@ -133,8 +133,8 @@ impl Access {
         }
     }
 
-    /// Puts the keys of an authority in force: a JSON Web Key Set, and the claim `iss` of its tokens
-    /// if the access file does not name it.
+    /// Puts the keys of an authority in force: a JSON Web Key Set, and the claim `iss` of its
+    /// tokens if the access file does not name it.
     ///
     /// # Errors
     ///
@@ -151,8 +151,8 @@ impl Access {
         }
     }
 
-    /// Completes when a token has an unknown key, or the access file has changed: then the keys of the
-    /// authorities should be fetched.
+    /// Completes when a token has an unknown key, or the access file has changed: then the keys of
+    /// the authorities should be fetched.
     pub async fn keys_wanted(&self) {
         match &*self.0 {
             Mode::Open { .. } => std::future::pending().await,
@@ -160,7 +160,7 @@ impl Access {
         }
     }
 
-    /// Whether a file says who may do what.
+    /// Returns whether the rules come from an access file.
     #[must_use]
     pub fn is_guarded(&self) -> bool {
         matches!(&*self.0, Mode::Guarded(_))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tenure_core::Name;
 
-/// What a grant allows.
+/// The operations that a grant allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
@@ -116,7 +116,7 @@ impl Scope {
         own.is_none_or(|own| own.as_str() == namespace)
     }
 
-    /// Whether the scope has all, or with [`Target::Namespace`] some, of the target.
+    /// Returns whether the scope has all, or with [`Target::Namespace`] some, of the target.
     fn covers(&self, target: Target<'_>) -> bool {
         match target {
             Target::Store => self.namespace.is_none() && self.prefix.is_empty(),
@@ -131,7 +131,7 @@ impl Scope {
 /// A role for some leases. Grants add up; there are no grants that take rights away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessGrant {
-    /// What the grant allows.
+    /// The operations that the grant allows.
     pub role: Role,
     /// The leases that it is for.
     pub scope: Scope,
@@ -142,11 +142,11 @@ pub struct AccessGrant {
 pub struct Principal {
     /// The name, which owns the leases that the principal acquires.
     pub name: Arc<str>,
-    /// What it may do.
+    /// The rights of the principal.
     pub grants: Box<[AccessGrant]>,
 }
 
-/// What a request needs.
+/// The right that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
     /// Not even a credential.
@@ -158,7 +158,7 @@ pub(crate) enum Right {
     Either(Role, Role),
 }
 
-/// What a request is about.
+/// The object of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target<'a> {
     /// The store as a whole.
@@ -169,7 +169,7 @@ pub(crate) enum Target<'a> {
     Lease(&'a str, &'a str),
 }
 
-/// Whether these grants allow it. Whatever no grant allows is refused.
+/// Returns whether these grants allow the request. A request that no grant allows is refused.
 ///
 /// It knows only names: whether a lease exists makes no difference to the answer.
 pub(crate) fn is_allowed(grants: &[AccessGrant], right: Right, target: Target<'_>) -> bool {

@@ -143,7 +143,7 @@ pub fn mark_guarded(data_dir: &Path) -> io::Result<()> {
     File::open(data_dir)?.sync_all()
 }
 
-/// Whether a store with access control was served from this data directory.
+/// Returns whether a store with access control was served from this data directory.
 #[must_use]
 pub fn is_guarded(data_dir: &Path) -> bool {
     // If the directory can't be read, opening the store reports why.

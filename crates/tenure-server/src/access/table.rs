@@ -21,8 +21,8 @@ const MAX_CHECKED: usize = 10_000;
 pub(super) struct Table {
     tokens: HashMap<SecretId, Token>,
     authorities: Vec<Authority>,
-    /// The callers of JSON web tokens that were checked. Checking a signature costs a hundred times as
-    /// much as a look-up.
+    /// The callers of JSON web tokens that were checked. Checking a signature costs a hundred times
+    /// as much as a look-up.
     checked: RwLock<HashMap<SecretHash, Arc<Admission>>>,
     file: AccessFile,
 }
@@ -62,8 +62,8 @@ impl Table {
         }
     }
 
-    /// Takes over what is known from the previous file: when its tokens were used, and the keys of its
-    /// authorities.
+    /// Takes over what is known from the previous file: when its tokens were used, and the keys of
+    /// its authorities.
     pub(super) fn following(mut self, previous: &Self) -> Self {
         let authorities = self.authorities.into_iter().map(|authority| {
             let mut known = previous.authorities.iter();
@@ -219,7 +219,7 @@ impl Table {
         &self.file
     }
 
-    /// When the token was last used since the start.
+    /// Returns the time of the token's last use since the start.
     pub(super) fn last_used(&self, id: SecretId) -> Option<SystemTime> {
         let seconds = self.tokens.get(&id)?.last_used.load(Ordering::Relaxed);
         (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds))

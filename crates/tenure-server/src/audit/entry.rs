@@ -75,7 +75,7 @@ impl AuditEntry {
         }
     }
 
-    /// The same with a reason.
+    /// Sets the reason.
     #[must_use]
     pub fn with_reason(self, reason: Option<String>) -> Self {
         Self { reason, ..self }

@@ -105,8 +105,8 @@ impl Log {
         }
     }
 
-    /// The file at the path. If it was renamed or deleted, which is how logs are rotated, a new one is
-    /// made; the chain goes on there.
+    /// The file at the path. If it was renamed or deleted, which is how logs are rotated, a new one
+    /// is made; the chain goes on there.
     fn current(&mut self) -> io::Result<&mut File> {
         let AuditTarget::File(path) = &self.target else {
             return Err(io::ErrorKind::Unsupported.into());

@@ -1,7 +1,8 @@
 //! The audit log: who did what to the store, as JSON lines in a file or on stderr.
 //!
 //! It has operators' changes, refused credentials, reloads, starts and stops. It never stops
-//! elections: a line that can't be written is counted and lost. `docs/audit.md` describes the fields.
+//! elections: a line that can't be written is counted and lost. `docs/audit.md` describes the
+//! fields.
 
 mod entry;
 mod log;
@@ -29,7 +30,7 @@ pub use self::verify::{Verified, VerifyError, verify};
 /// Most lines that wait to be written.
 const QUEUE: usize = 4096;
 
-/// Where audit lines go.
+/// The destination of audit lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuditTarget {
     /// A file, which is made again if it is renamed or deleted.
@@ -66,8 +67,8 @@ impl Audit {
         Self(None)
     }
 
-    /// Writes lines to `target`. With `is_required`, operators' changes are refused while lines can't
-    /// be written; elections go on in any case.
+    /// Writes lines to `target`. With `is_required`, operators' changes are refused while lines
+    /// can't be written; elections go on in any case.
     ///
     /// # Errors
     ///
@@ -141,7 +142,7 @@ impl Audit {
         }
     }
 
-    /// How many lines were lost since the start.
+    /// Returns the number of lines lost since the start.
     #[must_use]
     pub fn lost(&self) -> u64 {
         let shared = self.0.as_ref();

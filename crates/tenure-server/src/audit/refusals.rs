@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::access::Network;
 
-/// How often an address gets a line.
+/// The interval at which an address gets a line.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// Most addresses that are known. With more, each further address shares one line.
 const MAX_ADDRESSES: usize = 4096;

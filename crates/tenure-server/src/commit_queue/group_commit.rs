@@ -1,34 +1,36 @@
-//! How long a commit waits for more changes.
+//! The time for which a commit waits for more changes.
 
 use std::time::Duration;
 
-/// Changes that share a commit.
+/// The rule by which changes share a commit.
 ///
-/// Clients whose changes were committed together come back one after the other. A commit for the first of
-/// them alone would make all others wait for two commits. So the next commit waits for as many changes as the
-/// last one had (and those that came meanwhile) while they keep coming, but never for longer than a commit
-/// takes: if they don't come back, the next one expects fewer. One client alone never waits, and no client
-/// waits if commits are quick: then the changes that came during a commit are the next one.
+/// After a commit, its clients send their next changes one after the other. If the first of these
+/// changes were committed alone, the others would wait for two commits. So the next commit waits
+/// until it has as many changes as the last one, plus those that arrived during the last one. It
+/// waits only while changes keep arriving, and never for longer than a commit takes. If fewer
+/// changes arrive, the next commit expects fewer. A single client never waits. If commits are
+/// quick, no client waits: the next batch is the changes that arrived during the last commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GroupCommit {
-    /// How many change sets the next batch may have.
+    /// The number of change sets that the next batch may have.
     pub(super) expected: usize,
-    /// How long the last commit took.
+    /// The duration of the last commit.
     pub(super) commit: Duration,
 }
 
 impl GroupCommit {
-    /// How long the commit thread waits for the next batch to fill.
+    /// Returns the time for which the commit thread waits for the next batch to fill.
     pub(super) fn patience(self) -> Duration {
         self.commit.saturating_sub(QUICK)
     }
 }
 
-/// A commit that takes no longer costs no more than the time in which some dozens of clients come back. It is
-/// not worth waiting for them: the disk works for some while the processor works for others.
+/// The duration up to which a commit does not wait for more changes. Such a commit takes no longer
+/// than some dozens of clients need to send their next requests. Waiting gains nothing then: the
+/// disk works for some clients while the processor works for others.
 const QUICK: Duration = Duration::from_micros(250);
 
-/// If no change came for so long, the others are not waited for.
+/// If no change arrives for this long, the commit starts without the missing ones.
 pub(super) const STALL: Duration = Duration::from_micros(250);
 
 #[cfg(test)]

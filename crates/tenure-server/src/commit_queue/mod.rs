@@ -1,9 +1,9 @@
-//! The order of changes, and which of them are durable.
+//! The order of changes, and the revision up to which they are durable.
 //!
-//! A change gets its revision and its place in the queue under one lock, so revisions, the queue and commits
-//! have the same order. The commit thread takes a batch, commits it, and publishes how far the queue is
-//! durable. A request answers when it has a [`Ticket`] that is good. Subscribers learn of changes that are
-//! durable.
+//! A change gets its revision and its position in the queue under one lock, so revisions, the queue
+//! and commits have the same order. The commit thread takes a batch, commits it, and publishes the
+//! revision up to which the queue is durable. A request answers once its [`Ticket`] reports
+//! success. Subscribers receive only durable changes.
 //!
 //! If the store is in memory, a change is durable at once and the queue stays empty.
 
@@ -23,7 +23,7 @@ use ticket::Outcome;
 
 pub(crate) use ticket::Ticket;
 
-/// The queue.
+/// The queue of changes that wait for the next commit.
 #[derive(Debug)]
 pub(crate) struct CommitQueue {
     /// All revisions up to this one are durable.
@@ -34,19 +34,19 @@ pub(crate) struct CommitQueue {
     subscriber: Box<dyn Subscriber>,
 }
 
-/// When a change is durable.
+/// The condition under which a change is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// When the engine has committed it.
+    /// A change is durable when the engine has committed it.
     OnDisk,
-    /// At once: the store is in memory.
+    /// A change is durable at once, because the store is in memory.
     InMemory,
 }
 
-/// Learns of changes.
+/// A receiver of durable changes.
 pub(crate) trait Subscriber: fmt::Debug + Send + Sync {
-    /// These changes are durable. Calls come in the order of revisions, and no lock of the table is held
-    /// unless the store is in memory.
+    /// Handles changes that are durable. Calls come in the order of revisions. No lock of the table
+    /// is held during a call, unless the store is in memory.
     fn committed(&self, changes: Vec<LeaseChange>);
 }
 
@@ -55,10 +55,11 @@ struct State {
     last: u64,
     /// Batches that wait for the commit thread, oldest first.
     queued: VecDeque<QueuedBatch>,
-    /// The batch that the commit thread has, until it is durable or undone.
+    /// The batch that the commit thread has taken, until the batch is durable or undone.
     taken: Option<QueuedBatch>,
     group: GroupCommit,
-    /// How many change sets the commit thread waits for; `None` while it commits. It is not woken for fewer.
+    /// The number of change sets for which the commit thread waits; `None` while it commits. Fewer
+    /// change sets do not wake the thread.
     awaited: Option<usize>,
     closing: bool,
 }
@@ -76,15 +77,15 @@ type Callback = Box<dyn FnOnce(Result<(), CommitFailure>) + Send>;
 /// The next work of the commit thread.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// Commit these.
+    /// Commit these change sets.
     Commit(Arc<Vec<ChangeSet>>),
-    /// Nothing was queued for a while.
+    /// Nothing was queued for the given time.
     Idle,
     /// The queue is closed and empty.
     Close,
 }
 
-/// Why changes were undone.
+/// The reason why changes were undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitFailure {
     /// The disk is full.
@@ -95,11 +96,12 @@ pub(crate) enum CommitFailure {
     Failed,
 }
 
-/// A batch takes no more change sets when it has so many bytes: a log may have a limit, etcd's is 1.5 MiB.
+/// The size in bytes from which a batch accepts no more change sets. A log may have such a limit: a
+/// request to etcd has at most 1.5 MiB.
 const BATCH_BYTES: usize = 1024 * 1024;
 
 impl CommitQueue {
-    /// A queue whose revisions go on after `last`.
+    /// Creates a queue whose first revision follows `last`.
     pub(crate) fn new(last: u64, durability: Durability, subscriber: Box<dyn Subscriber>) -> Self {
         Self {
             durable: AtomicU64::new(last),
@@ -113,10 +115,11 @@ impl CommitQueue {
         }
     }
 
-    /// Gives the changes their revisions and queues them. Returns the last revision, and what an answer must
-    /// wait for.
+    /// Gives the changes their revisions and queues them. Returns the last revision, and the ticket
+    /// that an answer must wait for; `None` if the changes are durable at once.
     ///
-    /// The caller holds the lease's shard, so no request sees the changes before they have revisions.
+    /// The caller holds the lock of the lease's shard, so no request sees the changes before they
+    /// have revisions.
     pub(crate) fn append(&self, mut set: ChangeSet) -> (u64, Option<Ticket>) {
         let mut state = self.lock();
         for change in &mut set.changes {
@@ -130,7 +133,7 @@ impl CommitQueue {
         let last = state.last;
         if self.durability == Durability::InMemory {
             self.durable.store(last, Ordering::Release);
-            // Under the lock, so that calls come in the order of revisions.
+            // Called under the lock, so that calls come in the order of revisions.
             self.subscriber.committed(set.changes);
             return (last, None);
         }
@@ -147,18 +150,20 @@ impl CommitQueue {
         (last, Some(ticket))
     }
 
-    /// All revisions up to this one are durable.
+    /// Returns the revision up to which all changes are durable.
     pub(crate) fn durable(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// The lease as its last durable change left it, if it has changes that are not durable yet.
+    /// Returns the lease as its last durable change left it, if the lease has changes that are not
+    /// durable yet.
     ///
-    /// The caller holds the lease's shard, so none of these is undone meanwhile.
+    /// The caller holds the lock of the lease's shard, so no change of the lease is undone
+    /// meanwhile.
     pub(crate) fn last_durable(&self, key: &LeaseKey) -> Option<LeaseVersion> {
         let state = self.lock();
-        // Read under the lock: a request that was answered before this call saw its revision durable, so
-        // nothing older is returned.
+        // This is read under the lock. A request that was answered before this call saw a durable
+        // revision, so this call never returns an older one.
         let durable = self.durable();
         let in_flight = state.taken.iter().chain(&state.queued);
         let mut of_lease = in_flight.flat_map(|batch| batch.sets.iter());
@@ -166,10 +171,12 @@ impl CommitQueue {
         Some(first.before.clone())
     }
 
-    /// The ticket that an answer depending on `revision` must wait for; `None` if that is durable.
+    /// Returns the ticket that an answer must wait for if it depends on `revision`; `None` if
+    /// `revision` is durable.
     ///
-    /// The caller holds the shard in which it saw the revision. Undoing takes all shards, so the revision was
-    /// not undone: a batch that was taken or is queued has it.
+    /// The caller still holds the lock of the shard under which it read the revision. An undo locks
+    /// all shards, so the revision was not undone: a queued batch or the batch in the commit thread
+    /// contains it.
     pub(crate) fn ticket(&self, revision: u64) -> Option<Ticket> {
         if revision <= self.durable() {
             return None;
@@ -179,9 +186,9 @@ impl CommitQueue {
         Some(Ticket(batch.outcome.subscribe()))
     }
 
-    /// Calls `callback` when `revision` is durable or undone; at once, if it is durable.
+    /// Calls `callback` when `revision` is durable or undone; at once if it is durable already.
     ///
-    /// The same as for [`CommitQueue::ticket`] holds for the caller.
+    /// The caller must hold the lock of the shard, as for [`CommitQueue::ticket`].
     pub(crate) fn on_durable(
         &self,
         revision: u64,
@@ -197,10 +204,10 @@ impl CommitQueue {
         callback(Ok(()));
     }
 
-    /// Blocks until there is a batch to commit; or until nothing was queued for so long.
+    /// Blocks until there is a batch to commit, or until nothing was queued for `at_most`.
     ///
-    /// After a large batch it waits a little for the next one to fill: see [`GroupCommit`]. The caller takes
-    /// no other batch before it has published or undone this one.
+    /// After a large batch it waits a little for the next one to fill: see [`GroupCommit`]. The
+    /// caller must publish or undo this batch before it takes another one.
     pub(crate) fn take(&self, at_most: Option<Duration>) -> Work {
         let began = Instant::now();
         let mut state = self.lock();
@@ -240,8 +247,8 @@ impl CommitQueue {
         }
     }
 
-    /// The batch that was taken is durable after a commit that took so long: answers may leave. Returns its
-    /// changes, for [`CommitQueue::announce`].
+    /// Marks the taken batch as durable after a commit of duration `commit`, so that its answers
+    /// may leave. Returns its changes, for [`CommitQueue::announce`].
     pub(crate) fn publish(&self, sets: Arc<Vec<ChangeSet>>, commit: Duration) -> Vec<ChangeSet> {
         if let Some(last) = sets.last() {
             self.durable.store(last.last_revision(), Ordering::Release);
@@ -256,19 +263,19 @@ impl CommitQueue {
         if let Some(taken) = taken {
             taken.resolve(Ok(()));
         }
-        // The queue had the only other handle.
+        // The queue had the only other reference.
         Arc::into_inner(sets).unwrap_or_default()
     }
 
-    /// Tells the subscriber of changes that were published, in the order in which they were taken.
+    /// Passes published changes to the subscriber, in the order in which they were taken.
     pub(crate) fn announce(&self, sets: Vec<ChangeSet>) {
         let changes = sets.into_iter().flat_map(|set| set.changes);
         self.subscriber.committed(changes.collect());
     }
 
-    /// Returns the changes of the batch that was taken, and everything that is queued behind it and may rest
-    /// on it: they are to be undone. The caller holds all shards, and calls the result when it has undone
-    /// them.
+    /// Returns the changes of the taken batch and of everything queued behind it, which may depend
+    /// on it. The caller holds the locks of all shards, undoes these changes, and then calls the
+    /// returned function.
     pub(crate) fn fail(
         &self,
         sets: Arc<Vec<ChangeSet>>,
@@ -291,15 +298,15 @@ impl CommitQueue {
         (undone, resolve)
     }
 
-    /// Lets [`CommitQueue::take`] end after what is queued. The caller ensures that nothing is appended from
-    /// now on.
+    /// Lets [`CommitQueue::take`] end after the queued changes. The caller ensures that nothing is
+    /// appended from now on.
     pub(crate) fn close(&self) {
         self.lock().closing = true;
         self.wake.notify_all();
     }
 
-    /// The batch that has this revision. `None` if the revision is durable: the state is locked, so the batch
-    /// that was taken is not published meanwhile.
+    /// Returns the batch that contains this revision; `None` if the revision is durable. The state
+    /// is locked, so the taken batch is not published meanwhile.
     fn batch_of<'a>(&self, state: &'a mut State, revision: u64) -> Option<&'a mut QueuedBatch> {
         if revision <= self.durable() {
             return None;
@@ -314,7 +321,7 @@ impl CommitQueue {
 }
 
 impl State {
-    /// How many change sets are queued.
+    /// Returns the number of queued change sets.
     fn len(&self) -> usize {
         self.queued.iter().map(|batch| batch.sets.len()).sum()
     }
@@ -329,7 +336,7 @@ impl State {
             }
         };
         batch.bytes += set.size();
-        // No other handle exists before the batch is taken.
+        // No other reference exists before the batch is taken.
         if let Some(sets) = Arc::get_mut(&mut batch.sets) {
             sets.push(set);
         }
@@ -344,7 +351,7 @@ impl QueuedBatch {
         self.sets.last().map_or(0, ChangeSet::last_revision)
     }
 
-    /// Lets the requests go on that wait for the batch.
+    /// Wakes the requests that wait for the batch.
     fn resolve(self, outcome: Result<(), CommitFailure>) {
         self.outcome.send_replace(Some(outcome));
         for callback in self.callbacks {

@@ -6,7 +6,7 @@ use super::*;
 use crate::model::{Cause, Content, Deleted};
 
 impl CommitQueue {
-    /// The last revision.
+    /// Returns the last revision.
     pub(crate) fn last(&self) -> u64 {
         self.lock().last
     }
@@ -18,7 +18,7 @@ impl Ticket {
     }
 }
 
-/// A subscriber that is not interested.
+/// A subscriber that ignores all changes.
 #[derive(Debug)]
 struct Nobody;
 
@@ -59,13 +59,13 @@ fn take(queue: &CommitQueue) -> Arc<Vec<ChangeSet>> {
 }
 
 #[tokio::test]
-async fn a_ticket_is_good_when_its_revision_is_durable_and_not_before() {
+async fn a_ticket_succeeds_when_its_revision_is_durable_and_not_before() {
     let queue = queue(10, Durability::OnDisk);
     assert!(queue.ticket(10).is_none());
     assert_eq!(queue.append(set()).0, 11);
     let ticket = queue.ticket(11).unwrap();
     let batch = take(&queue);
-    // Others are queued while the commit thread has that one.
+    // Other change sets are queued while the commit thread has this one.
     assert_eq!(queue.append(set()).0, 12);
     let (again, behind) = (queue.ticket(11).unwrap(), queue.ticket(12).unwrap());
     assert!(
@@ -156,7 +156,7 @@ fn a_large_batch_takes_no_more_changes() {
 }
 
 #[tokio::test]
-async fn a_queue_that_is_gone_makes_nothing_durable() {
+async fn a_dropped_queue_makes_nothing_durable() {
     let queue = queue(0, Durability::OnDisk);
     let ticket = queue.append(set()).1.unwrap();
     drop(queue);

@@ -9,30 +9,30 @@ use tenure_core::name::MAX_NAME_LEN;
 use tenure_core::time::millis;
 use tenure_core::wire::MAX_METADATA_BYTES;
 
-/// The least number of connections over the limit.
+/// The smallest number of connections over the limit.
 const LEAST_OVER: usize = 16;
 
-/// Open files of a process other than connections: some 30 for standard streams, runtime, listener,
-/// lock, databases with their logs, `RUNNING` and certificates that are read again; and as many for
-/// connections that are about to be closed.
+/// The number of open files of a process other than its connections. About 30 are for standard
+/// streams, runtime, listener, lock, databases with their logs, `RUNNING`, and certificates while
+/// they are read again. The rest are for connections that are about to be closed.
 const OTHER_FILES: usize = 64;
 
-// So that no sum or product of limits overflows anywhere.
+// The largest configurable count. With it, no sum or product of limits overflows.
 const MANY: usize = 1_000_000_000;
 const KIB: usize = 1024;
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(5 * 60);
 
-/// A limit as a setting.
+/// The type and range of a limit.
 #[derive(Debug)]
 pub enum LimitSetting<'a> {
-    /// A number, and its range.
+    /// A number and its range.
     Count(&'a mut usize, RangeInclusive<usize>),
-    /// A time, and its range.
+    /// A duration and its range.
     Time(&'a mut Duration, RangeInclusive<Duration>),
 }
 
 impl LimitSetting<'_> {
-    /// Checks that the limit of this name is within its range.
+    /// Checks that the limit with this name is within its range.
     ///
     /// # Errors
     ///
@@ -45,15 +45,15 @@ impl LimitSetting<'_> {
     }
 }
 
-/// Declares the limits: each with its kind, its default and its range.
+/// Declares the limits, each with its type, its default and its range.
 macro_rules! limits {
     ($($(#[$doc:meta])* $name:ident: $kind:ident $type:ty = $default:expr, $range:expr;)*) => {
         /// Resource limits that keep one misbehaving client from costing others their leases.
         ///
-        /// The store refuses a request over a limit with a status, a code and both numbers. **A
-        /// renewal is refused for no limit but the size of its body**: a holder keeps its lease
-        /// however busy the store is. Most headers (64) and most renewals (1,000) in a request are
-        /// not configurable.
+        /// The store refuses a request over a limit with a status, a code and both numbers. **The
+        /// only limit that refuses a renewal is the limit on the size of its body**: a holder keeps
+        /// its lease however busy the store is. Two limits are not configurable: a request has at
+        /// most 64 headers and at most 1,000 renewals.
         ///
         /// As settings these are flat keys with the names of the fields; times are durations such
         /// as `10s`.
@@ -69,7 +69,7 @@ macro_rules! limits {
         }
 
         impl Limits {
-            /// All limits, by their names as settings.
+            /// Returns all limits with their names as settings.
             pub fn settings(&mut self) -> Vec<(&'static str, LimitSetting<'_>)> {
                 vec![$((stringify!($name), LimitSetting::$kind(&mut self.$name, $range)),)*]
             }
@@ -78,68 +78,70 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Most bytes of a body, except for renewals of many leases, which have 256 KiB. Default 16
-    /// KiB: four times the largest metadata. 1 KiB to 1 MiB. Over it: 413 `too_large`.
+    /// Maximum size of a body, in bytes. A request with many renewals may have 256 KiB instead.
+    /// Default 16 KiB: four times the largest metadata. 1 KiB to 1 MiB. Over it: 413 `too_large`.
     max_body_bytes: Count usize = 16 * KIB, KIB..=KIB * KIB;
-    /// Most bytes of a request's line and headers. Default 16 KiB; 8 KiB to 64 KiB, and a
-    /// connection may hold twice as much. Over it: 431 `too_large`. A head that does not fit into
-    /// twice the limit gets 431 without a body, and its connection is closed.
+    /// Maximum size of the request line and headers, in bytes. Default 16 KiB; 8 KiB to 64 KiB. A
+    /// connection may buffer twice as much. Over it: 431 `too_large`. A head over twice the limit
+    /// gets 431 without a body, and its connection is closed.
     max_header_bytes: Count usize = 16 * KIB, 8 * KIB..=64 * KIB;
-    /// Most bytes of the name of a namespace and of a lease. Default and most 128; at least 1. Over
-    /// it the store does not create a lease: 400 `invalid_name`.
+    /// Maximum length of the name of a namespace and of a lease, in bytes. Default and maximum 128;
+    /// at least 1. Over it the store does not create a lease: 400 `invalid_name`.
     max_name_bytes: Count usize = MAX_NAME_LEN, 1..=MAX_NAME_LEN;
-    /// Most leases of one namespace, held or not. Default 100,000, some 50 MB of memory; at least
-    /// 1. Over it the store does not create a lease: 429 `over_limit`.
+    /// Maximum number of leases in one namespace, held or not. Default 100,000, which take some 50
+    /// MB of memory; at least 1. Over it the store does not create a lease: 429 `over_limit`.
     max_leases_per_namespace: Count usize = 100_000, 1..=MANY;
-    /// Most namespaces that have leases. Default 10,000; at least 1. Over it the store creates no
-    /// lease in another namespace: 429 `over_limit`. A namespace ends with its last lease. Together
-    /// with `max_leases_per_namespace` this bounds the leases of the store, its memory and its
-    /// disk.
+    /// Maximum number of namespaces that have leases. Default 10,000; at least 1. Over it the store
+    /// creates no lease in another namespace: 429 `over_limit`. A namespace ends with its last
+    /// lease. Together with `max_leases_per_namespace` this limits the number of leases in the
+    /// store, its memory and its disk space.
     max_namespaces: Count usize = 10_000, 1..=MANY;
-    /// Most acquires that wait for one lease. Default 10,000: each end of a term walks them in
-    /// order under a lock, for less than a millisecond. At least 0. Over it: 429 `over_limit`.
+    /// Maximum number of acquires that wait for one lease. Default 10,000: each end of a term
+    /// visits them in order under a lock, for less than a millisecond. At least 0. Over it: 429
+    /// `over_limit`.
     max_waiters_per_lease: Count usize = 10_000, 0..=MANY;
-    /// Most acquires and long polls that wait in all. Default 50,000: each has a connection and
-    /// some kilobytes. At least 0. Over it: 429 `over_limit`.
+    /// Maximum number of acquires and long polls that wait, over all leases. Default 50,000: each
+    /// has a connection and takes some kilobytes. At least 0. Over it: 429 `over_limit`.
     max_waiting: Count usize = 50_000, 0..=MANY;
-    /// Most connections. Default 60,000, more than may wait, because each waiter has one; at least
-    /// 1. A connection over it may renew leases and ask for signs of life. Any other request gets
-    /// 429 `over_limit`. The connection is closed after its first request, for which it has two
-    /// seconds. If a tenth over the limit (at least 16) are open, a new connection closes the
-    /// oldest of them whose request has not come yet.
+    /// Maximum number of connections. Default 60,000, which is more than `max_waiting`, because
+    /// each waiter has a connection; at least 1. Over a connection beyond the limit, a client may
+    /// renew leases and check that the store is alive. Any other request gets 429 `over_limit`.
+    /// Such a connection is closed after its first request, which must arrive within two seconds.
+    /// Beyond the limit the store accepts a tenth more connections (at least 16). If all of these
+    /// are open, a new connection closes the oldest one whose request has not arrived yet.
     max_connections: Count usize = 60_000, 1..=MANY;
-    /// Most connections of one address, or of one IPv6 network of 64 bits. Default 10,000; zero is no
-    /// limit. Over it a connection is treated as over `max_connections`: others still connect, and a
-    /// renewal from this address is still served.
+    /// Maximum number of connections of one address, or of one IPv6 network of 64 bits. Default
+    /// 10,000; zero means no limit. A connection over it is treated as over `max_connections`:
+    /// other addresses can still connect, and a renewal from this address is still served.
     max_connections_per_address: Count usize = 10_000, 0..=MANY;
-    /// Most streams of events. Default 10,000: each has a connection and some kilobytes; the events
-    /// are kept once for all of them. At least 0. Over it: 429 `over_limit`.
+    /// Maximum number of event streams. Default 10,000: each has a connection and takes some
+    /// kilobytes; all of them share one copy of the events. At least 0. Over it: 429 `over_limit`.
     max_watchers: Count usize = 10_000, 0..=MANY;
-    /// Most bytes of all keys and values of a lease's metadata. Default and most 4 KiB. Over it:
-    /// 413 `too_large`.
+    /// Maximum size of all keys and values of a lease's metadata, in bytes. Default and maximum 4
+    /// KiB. Over it: 413 `too_large`.
     max_metadata_bytes: Count usize = MAX_METADATA_BYTES, 0..=MAX_METADATA_BYTES;
-    /// Most terms in the history of a lease, with the running one. Default 100, some 10 KB on disk;
-    /// 1 to 10,000. Older ones are forgotten. On disk up to 2,000 more, in all, may stay for a
-    /// while. A start reads all of them.
+    /// Maximum number of terms in the history of a lease, including the running one. Default 100,
+    /// which take some 10 KB on disk; 1 to 10,000. The store forgets older terms. Up to 2,000 more
+    /// terms, over all leases, may stay on disk for a while. A start reads all terms.
     max_history: Count usize = 100, 1..=10_000;
-    /// How long the head of a request may take from its first byte to its end, and a new connection
-    /// from its accept to the end of its first head. Default 15 s; 10 ms to 5 min. Over it the
-    /// connection is closed.
+    /// Time limit for the head of a request from its first byte to its end, and for a new
+    /// connection from its accept to the end of its first head. Default 15 s; 10 ms to 5 min. Over
+    /// it the connection is closed.
     head_time: Time Duration = Duration::from_secs(15), TIMES;
-    /// How long a connection may be idle and then take for the head of its next request: there is
-    /// one clock for both. Default 75 s: clients that renew once a minute keep their connections,
-    /// and silent ones do not pile up. 10 ms to 5 min. Over it the connection is closed. On Linux
-    /// this is also how long a client may leave a response or an event unacknowledged: a watcher
-    /// may pause for so long, and a watcher that is gone without a word keeps its connection for so
+    /// Time limit for the next head of a connection, in which the connection may first be idle: one
+    /// clock covers both. Default 75 s: clients that renew once a minute keep their connections,
+    /// and silent connections do not accumulate. 10 ms to 5 min. Over it the connection is closed.
+    /// On Linux this is also the time limit for the acknowledgement of a response or an event. A
+    /// watcher may pause for this long, and a watcher that vanished keeps its connection for this
     /// long.
     header_time: Time Duration = Duration::from_secs(75), TIMES;
-    /// How long a body may take, and then the work for the request, apart from the time that the
-    /// request asks to wait. Default 10 s, 10 ms to 5 min. Over it: 408 `request_timeout`; the
-    /// store may or may not have done the work.
+    /// Time limit for the body of a request, and then for the work on the request, apart from the
+    /// time that the request asks to wait. Default 10 s, 10 ms to 5 min. Over it: 408
+    /// `request_timeout`; the store may or may not have done the work.
     request_time: Time Duration = Duration::from_secs(10), TIMES;
 }
 
-/// A limit is outside of its range. Nothing was opened.
+/// A limit is outside its range. Nothing was opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} is {value} and must be from {least} to {most}")]
 #[non_exhaustive]
@@ -152,26 +154,27 @@ pub struct LimitError {
 }
 
 impl Limits {
-    /// How many connections over [`max_connections`](Self::max_connections) are accepted, to renew
-    /// or to get a refusal: a tenth, and at least a few, so that a store with a low limit answers,
-    /// too.
+    /// Returns how many connections over [`max_connections`](Self::max_connections) are accepted,
+    /// for renewals and refusals: a tenth, and at least a few, so that a store with a low limit
+    /// also answers.
     pub(crate) fn connections_over(&self) -> usize {
         (self.max_connections / 10).max(LEAST_OVER)
     }
 
-    /// How many files a process with such a store needs: its connections, and 64 others.
+    /// Returns the number of open files that a process with such a store needs: its connections,
+    /// and 64 others.
     #[must_use]
     pub fn open_files(&self) -> usize {
         self.max_connections + self.connections_over() + OTHER_FILES
     }
 
-    /// The same limits with as many [`max_connections`](Self::max_connections) as fit into this
-    /// number of open files, and at least one. Otherwise the process could run out of files, and
-    /// could not even accept a new connection for a renewal.
+    /// Lowers [`max_connections`](Self::max_connections) to the number that fits into this number
+    /// of open files, but to no less than one. Otherwise the process could run out of files and
+    /// could not accept even a new connection for a renewal.
     #[must_use]
     pub fn within_open_files(self, files: usize) -> Self {
         let connections = files.saturating_sub(OTHER_FILES);
-        // One of eleven connections is over the limit.
+        // A tenth over the limit is one of eleven connections in all.
         let over = ((connections + 1) / 11).max(LEAST_OVER);
         let fitting = connections.saturating_sub(over).max(1);
         Self {
@@ -180,7 +183,8 @@ impl Limits {
         }
     }
 
-    /// All limits by the names of their settings; times in milliseconds, with `_ms`.
+    /// Returns all limits by the names of their settings; times are in milliseconds, under names
+    /// that end in `_ms`.
     pub(crate) fn by_name(&self) -> BTreeMap<String, u64> {
         let mut limits = self.clone();
         let settings = limits.settings().into_iter();
@@ -191,7 +195,7 @@ impl Limits {
         by_name.collect()
     }
 
-    /// Limits that contradict each other.
+    /// Returns a warning for each pair of limits that contradict each other.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         /// The shortest request that changes metadata, without the metadata.
@@ -209,18 +213,18 @@ impl Limits {
         if self.max_metadata_bytes > 0 && self.max_body_bytes < needed {
             warnings.push(format!(
                 "max_metadata_bytes = {} does not fit into max_body_bytes = {}: such a request has \
-                 {needed} bytes at least",
+                 at least {needed} bytes",
                 self.max_metadata_bytes, self.max_body_bytes
             ));
         }
         warnings
     }
 
-    /// Checks that each is within its range.
+    /// Checks that each limit is within its range.
     ///
     /// # Errors
     ///
-    /// [`LimitError`] names the first that is not, and its range.
+    /// [`LimitError`] names the first limit that is not, and its range.
     pub fn check(&self) -> Result<(), LimitError> {
         let mut limits = self.clone();
         let mut settings = limits.settings().into_iter();

@@ -1,4 +1,4 @@
-//! Why a store is not opened.
+//! The reasons why a store was not opened.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,32 +6,33 @@ use std::path::PathBuf;
 use crate::clock::WrongClock;
 use crate::config::LimitError;
 
-/// Why a store was not opened. Nothing on disk was changed, except that the folder may have been made.
+/// The reason why a store was not opened. Nothing on disk was changed, except that the data
+/// directory may have been created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The folder or a file in it can't be made, read or written. Check the path and its
+    /// The data directory or a file in it can't be created, read or written. Check the path and its
     /// permissions.
     #[error("can't use {}: {error}", path.display())]
     Io {
-        /// The folder or file.
+        /// The directory or file.
         path: PathBuf,
         /// The error of the operating system.
         error: io::Error,
     },
-    /// The path is not a folder.
+    /// The path is not a directory.
     #[error("{} is not a folder", path.display())]
     NotAFolder {
         /// The path.
         path: PathBuf,
     },
-    /// Another process uses the folder. Stop it, or use another folder.
+    /// Another process uses the data directory. Stop it, or use another directory.
     #[error("another store uses the folder {}", path.display())]
     InUse {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
-    /// Another version of tenure wrote the folder. Use that one.
+    /// Another version of tenure wrote the data directory. Use that version.
     #[error("{} has format {found} and this version knows format {known}, use the version that wrote it", path.display())]
     Newer {
         /// The file that has the format.
@@ -41,8 +42,8 @@ pub enum OpenError {
         /// The format that this version knows.
         known: u32,
     },
-    /// The file is not as a store wrote it. Restore a backup, or move the folder away to start with
-    /// nothing.
+    /// The file has content that a store never writes. Restore a backup, or move the directory away
+    /// to start with an empty store.
     #[error("{} is damaged ({detail}); it was left as it is: restore the folder from a backup", path.display())]
     Damaged {
         /// The file.
@@ -50,8 +51,9 @@ pub enum OpenError {
         /// The error.
         detail: String,
     },
-    /// A restore into the folder did not finish. Do it again, or delete the file to give it up.
-    #[error("{} is there: a restore was cut short, do it again, or delete the file", path.display())]
+    /// A restore into the data directory did not finish. Repeat it, or delete the file to abandon
+    /// the restore.
+    #[error("{} exists: a restore was interrupted, repeat it or delete the file", path.display())]
     RestoreCutShort {
         /// The file that it left.
         path: PathBuf,
@@ -59,10 +61,10 @@ pub enum OpenError {
     /// The wall clock is before 1970 or after 9999. Set it.
     #[error(transparent)]
     Clock(#[from] WrongClock),
-    /// A limit is out of its range.
+    /// A limit is outside its range.
     #[error(transparent)]
     Limit(#[from] LimitError),
-    /// The database can't be used, and is not damaged.
+    /// The database can't be used, but it is not damaged.
     #[error("can't open {}: {detail}", path.display())]
     Database {
         /// The file.
@@ -73,7 +75,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// [`OpenError::Io`] for every step that fails on `path`.
+    /// Returns a function that wraps an error of the operating system on `path` as
+    /// [`OpenError::Io`].
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         |error| Self::Io { path, error }

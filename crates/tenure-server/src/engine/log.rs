@@ -4,10 +4,12 @@
 //! append --> log: batch, batch, batch --> checkpoint --> tables: leases, terms, deleted leases
 //! ```
 //!
-//! An append is acknowledged when its batch is in the log. The tables may be behind the log; a checkpoint
-//! brings them closer to its end, and lets the log forget what they contain.
+//! An append is acknowledged when its batch is in the log. The tables may be behind the log. A
+//! checkpoint brings the tables closer to the end of the log, and lets the log remove the batches
+//! that the tables contain.
 //!
-//! The documents of other protocols are in no batch: an append writes those of its sets to their table.
+//! Batches do not contain the documents of other protocols: an append writes the documents of its
+//! change sets directly to their table.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,53 +19,54 @@ use tenure_core::Epoch;
 use super::{Batch, Loaded, OpenError};
 use crate::model::{ChangeSet, LeaseKey, TermRecord};
 
-/// A log of batches, and tables that follow it. Calls block; one thread makes them.
+/// A log of batches, and tables that follow it. Calls block; a single thread makes them.
 pub(crate) trait Log: Send {
     /// Reads and checks the tables and the batches that follow them.
     fn load(&mut self) -> Result<Loaded, OpenError>;
 
-    /// Makes this process the owner of the log, whose content it has loaded: appends an empty batch with
-    /// this revision, which follows the revision `last`. Nothing was written before.
+    /// Makes this process the owner of the loaded log: appends an empty batch with revision
+    /// `revision`, which follows the revision `last`. Nothing was written before.
     fn begin(&mut self, last: u64, revision: u64) -> Result<(), OpenError>;
 
-    /// Appends a batch, which has the changes of these sets. It follows the last batch of the log, or the log refuses it.
-    /// If this returns `Ok`, the whole batch is durable.
+    /// Appends a batch, which has the changes of these sets. The log refuses a batch that does not
+    /// follow its last batch. If this returns `Ok`, the whole batch is durable.
     ///
     /// # Errors
     ///
     /// [`AppendError`] says whether the log contains the batch.
     fn append(&mut self, batch: &Batch, sets: &[ChangeSet]) -> Result<(), AppendError>;
 
-    /// Brings the tables closer to the end of the log. Called after each append, when the answers have left,
-    /// and while there is nothing to append.
+    /// Brings the tables closer to the end of the log. It is called after each append, when the
+    /// answers have left, and while there is nothing to append.
     ///
     /// # Errors
     ///
-    /// As [`Log::append`]; what was appended stays durable. A failure that another try may mend is not an
-    /// error.
+    /// Those of [`Log::append`]; appended batches stay durable. A failure that may be temporary is
+    /// not an error.
     fn checkpoint(&mut self, load: Load) -> Result<Progress, AppendError>;
 
-    /// Closes the log, so that the next start is quick. Appended batches are durable without it.
+    /// Closes the log, so that the next start is quick. Appended batches are durable even without
+    /// this call.
     ///
     /// # Errors
     ///
-    /// The log can't be written or synced; the operator must learn of that.
+    /// The log can't be written or synced; the operator must be notified.
     fn close(&mut self) -> Result<(), AppendError>;
 
-    /// A reader of the terms, for use while the log is written.
+    /// Returns a reader of the terms, for use while the log is written.
     fn terms(&self) -> Arc<dyn TermHistory>;
 }
 
-/// How much there is to append while a checkpoint is made.
+/// The amount of work that waits during a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// More changes may wait already: do only what can't be deferred.
+    /// More changes may wait already: the checkpoint does only the work that can't be deferred.
     Busy,
-    /// There was nothing to append for a while: do a part of the work.
+    /// There was nothing to append for a while: the checkpoint does a part of its work.
     Idle,
 }
 
-/// Whether a checkpoint left work.
+/// The result of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// The tables are behind the log.
@@ -72,27 +75,29 @@ pub(crate) enum Progress {
     Done,
 }
 
-/// Why a batch was not appended.
+/// The reason why a batch was not appended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AppendError {
-    /// There is no room. The log does not contain the batch; a later append may succeed.
+    /// There is no disk space. The log does not contain the batch; a later append may succeed.
     #[error("the disk is full: {0}")]
     DiskFull(String),
-    /// Another program has the log locked. The log does not contain the batch; a later append may succeed.
+    /// Another program has the log locked. The log does not contain the batch; a later append may
+    /// succeed.
     #[error("another program has the database locked: {0}")]
     Busy(String),
-    /// Another server appended to the log. The log does not contain the batch, and this server must not
-    /// append again.
+    /// Another server appended to the log. The log does not contain the batch, and this server must
+    /// not append again.
     #[error("this server no longer owns the log: {0}")]
     NotOwner(String),
-    /// It is not known whether the log contains the batch. Nothing may be appended: after a failed fsync the
-    /// operating system may have dropped what it could not write, and the next fsync does not report it.
+    /// It is unknown whether the log contains the batch. Nothing more may be appended: after a
+    /// failed fsync the operating system may have dropped the data that it could not write, and the
+    /// next fsync does not report that.
     #[error("{0}")]
     Unknown(String),
 }
 
 impl AppendError {
-    /// Whether a later append may succeed. If not, the store must end.
+    /// Returns whether a later append may succeed. If not, the store must end.
     pub(crate) const fn is_transient(&self) -> bool {
         matches!(self, Self::DiskFull(_) | Self::Busy(_))
     }
@@ -100,8 +105,8 @@ impl AppendError {
 
 /// The terms that a log's tables and batches contain.
 pub(crate) trait TermHistory: fmt::Debug + Send + Sync {
-    /// The terms of a lease up to the epoch `last`, newest first, at most `most`. They include everything
-    /// that was appended before the call. The call blocks.
+    /// Returns the terms of a lease up to the epoch `last`, newest first, at most `most` of them.
+    /// They include everything that was appended before the call. The call blocks.
     ///
     /// # Errors
     ///

@@ -1,7 +1,9 @@
-//! Where changes are kept: an engine over a [`Log`], of which SQLite is the first.
+//! The persistence of changes: an engine over a [`Log`]. SQLite is the first implementation of a
+//! log.
 //!
-//! The engine encodes what the commit queue gives it as one [`Batch`] and appends that. At the start the log
-//! loads its tables and applies the batches that they do not contain yet.
+//! The engine encodes the changes that it gets from the commit queue as one [`Batch`], and appends
+//! that batch to the log. At a start the log loads its tables and applies the batches that the
+//! tables do not contain yet.
 //!
 //! A store in memory has no engine.
 
@@ -32,23 +34,24 @@ pub(crate) struct Engine {
     pub(crate) log: Box<dyn Log>,
     /// The revision of the last batch in the log.
     revision: u64,
-    /// The batch that is appended. Kept for its memory.
+    /// The last appended batch, kept to reuse its memory.
     batch: Batch,
 }
 
 /// The contents of a log.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    /// Each lease and its revision. A list, because the table takes them one by one, and each one's memory is
-    /// free for the next.
+    /// All leases with their revisions. They are in a list because the new table takes them one by
+    /// one, and the memory of each can then be reused for the next.
     pub(crate) leases: LinkedList<(LeaseKey, Stored, u64)>,
-    /// Leases that were deleted, in the order of their deletions, and the lease ids of their ended terms. A
-    /// later deletion of the same lease, or a lease that was made again, has the earlier ids too.
+    /// The deleted leases, in the order of their deletions, with the lease ids of their ended
+    /// terms. The ids of an earlier deletion are also in a later deletion of the same name, and in
+    /// a lease that was created again.
     pub(crate) deleted: Vec<(LeaseKey, Vec<LeaseId>)>,
-    /// The greatest revision.
+    /// The revision of the last change.
     pub(crate) revision: u64,
-    /// No epoch up to this one may be granted again: the greatest one that was deleted with its lease, or
-    /// the one that a restore set.
+    /// No epoch up to this one may be granted again. It is the greatest epoch that was deleted with
+    /// its lease, or the epoch that a restore set.
     pub(crate) floor: Option<Epoch>,
     /// The documents of other protocols.
     pub(crate) documents: Vec<Document>,
@@ -66,7 +69,7 @@ pub struct Document {
 }
 
 impl Loaded {
-    /// The greatest epoch that was ever granted.
+    /// Returns the greatest epoch that was ever granted.
     pub(crate) fn last_epoch(&self) -> Option<Epoch> {
         let granted = self.leases.iter();
         let granted = granted.filter_map(|(_, stored, _)| stored.grant.as_ref());
@@ -75,7 +78,7 @@ impl Loaded {
 }
 
 impl Engine {
-    /// An engine over a log whose last batch has this revision.
+    /// Creates an engine over a log whose last batch has this revision.
     pub(crate) fn over(log: Box<dyn Log>, revision: u64) -> Self {
         Self {
             log,
@@ -97,7 +100,7 @@ impl Engine {
     }
 }
 
-/// Loads what the log contains, and begins to append. Revisions go on from `least` at least.
+/// Loads the content of the log, and begins to append. The next revisions are greater than `least`.
 fn begin(log: &mut dyn Log, least: u64) -> Result<Loaded, OpenError> {
     let mut loaded = log.load()?;
     let revision = least.max(loaded.revision + 1);
@@ -106,8 +109,8 @@ fn begin(log: &mut dyn Log, least: u64) -> Result<Loaded, OpenError> {
     Ok(loaded)
 }
 
-/// Opens the engine in `data_dir`, which remembers at most `max_history` terms of each lease. A store
-/// in memory has none.
+/// Opens the engine in `data_dir`. It remembers at most `max_history` terms of each lease. A store
+/// in memory has no engine.
 pub(crate) fn open(
     data_dir: Option<&Path>,
     max_history: usize,
@@ -126,14 +129,16 @@ pub(crate) fn open(
     Ok((loaded, Some(engine)))
 }
 
-/// The least revision of a store that starts now: the wall clock in microseconds.
+/// Returns the least revision of a store that starts now: the wall clock in microseconds.
 ///
-/// A watcher resumes after a revision that may be another store's: a store in memory that ended, or one
-/// whose folder was lost. That store made less than a change a microsecond, so unless the clock has gone back
-/// past its start, all its revisions are below this one, and this store takes none of them for one of its own.
+/// A watcher may resume after a revision of another store: a store in memory that ended, or a store
+/// whose data directory was lost. That store made less than one change per microsecond. So unless
+/// the clock was set back to before its start, all its revisions are below this one, and this store
+/// does not mistake them for its own.
 fn first_revision(wall: UnixMillis) -> u64 {
     let micros = wall.get().saturating_mul(1_000);
-    // A clock past the year 2112 must not use up the numbers: readers of JSON know those below 2^53.
+    // A clock past the year 2112 must not use up the revisions: many JSON readers represent only
+    // integers below 2^53 exactly.
     if micros < 1 << 52 { micros } else { 0 }
 }
 

@@ -1,9 +1,9 @@
-//! Checks the write-ahead log of a database before SQLite reads it, and moves it into the database.
+//! Checks of SQLite's write-ahead log before SQLite reads it, and its move into the database.
 //!
-//! SQLite reads the log up to the first frame that does not match its checksum and silently drops the
-//! rest: that is right for a tail that a power cut tore, and wrong for a bit that flipped in the middle of
-//! commits that were acknowledged. This module distinguishes the two. The format is that of "The SQLite
-//! database file format", section 4, "The Write-Ahead Log".
+//! SQLite reads the log up to the first frame that does not match its checksum, and silently drops
+//! the rest. That is right for a tail that a power cut tore. It is wrong for a flipped bit in the
+//! middle of acknowledged commits. This module distinguishes the two cases. The format is that of
+//! "The SQLite database file format", section 4, "The Write-Ahead Log".
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -13,24 +13,24 @@ use rusqlite::Connection;
 
 use super::OpenError;
 
-/// How a log is moved into its database. Checkpoints are made by hand: SQLite's own drop their errors,
-/// and a failed fsync must not be forgotten.
+/// The way in which a log is moved into its database. The store moves it explicitly: SQLite's
+/// automatic checkpoints drop their errors, and a failed fsync must not be missed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Checkpoint {
-    /// As far as no reader prevents it.
+    /// Move as much as the readers allow.
     Passive,
-    /// All of it, and the log is cut to nothing.
+    /// Move all of it, and truncate the log.
     Truncate,
 }
 
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
 
-/// The log of the database `path` may be read by SQLite, or there is none.
+/// Checks that SQLite may read the log of the database `path`. A missing log is valid.
 ///
-/// A transaction is fsynced before the next one is written, so if a frame is bad and a *later*
-/// transaction follows it, the bad one was durable once: that is damage. If none follows, it is the
-/// tail of the last transaction, which was not acknowledged.
+/// A transaction is fsynced before the next one is written. So if a *later* transaction follows an
+/// invalid frame, that frame was durable once, and the log is damaged. If none follows, the frame
+/// is part of the last transaction, which was not acknowledged.
 pub(super) fn check(path: &Path) -> Result<(), OpenError> {
     let path = log_of(path);
     let mut file = match File::open(&path) {
@@ -45,19 +45,20 @@ pub(super) fn check(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// The log of the database `path`.
+/// Returns the path of the write-ahead log of the database `path`.
 pub(super) fn log_of(path: &Path) -> PathBuf {
     with_suffix(path, "-wal")
 }
 
-/// The file beside a database whose name has a suffix.
+/// Returns `path` with a suffix appended to its name.
 pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(suffix);
     path.into()
 }
 
-/// Returns whether it is done; if not, another program reads the database, and a later attempt may succeed.
+/// Moves the log into the database. Returns whether all of it was moved; if not, another program is
+/// reading the database, and a later attempt may succeed.
 pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> rusqlite::Result<bool> {
     let sql = match how {
         Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
@@ -70,7 +71,7 @@ pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> rusqlite::
 fn first_damage(log: &mut impl BufRead) -> std::io::Result<Option<String>> {
     let mut header = [0; HEADER];
     if !read_whole(log, &mut header)? || log.fill_buf()?.is_empty() {
-        // It has no frame.
+        // The log has no frame.
         return Ok(None);
     }
     let order = match number(&header, 0) {
@@ -78,7 +79,8 @@ fn first_damage(log: &mut impl BufRead) -> std::io::Result<Option<String>> {
         0x377f_0683 => u32::from_be_bytes,
         _ => return Ok(Some("its header is not one of a log".into())),
     };
-    // The header is fsynced before the first frame is written, so where there are frames it is whole.
+    // The header is fsynced before the first frame is written, so a log with frames has a complete
+    // header.
     let mut sum = checksum((0, 0), &header[..24], order);
     if sum != (number(&header, 24), number(&header, 28)) {
         return Ok(Some("its header does not match its checksum".into()));
@@ -94,7 +96,7 @@ fn first_damage(log: &mut impl BufRead) -> std::io::Result<Option<String>> {
         if !read_whole(log, &mut frame)? {
             break;
         }
-        // Frames with other salts are from before the log was last begun anew.
+        // Frames with other salts are older than the last restart of the log.
         let is_of_this_log = frame[8..16] == header[16..24];
         let Some(bad) = bad else {
             sum = checksum(sum, &frame[..8], order);
@@ -102,7 +104,7 @@ fn first_damage(log: &mut impl BufRead) -> std::io::Result<Option<String>> {
             let fits = is_of_this_log && sum == (number(&frame, 16), number(&frame, 20));
             if !fits {
                 bad = Some(index);
-                // The bad frame may itself be the last of its transaction.
+                // The invalid frame may itself be the last one of its transaction.
                 ends_later = number(&frame, 4) != 0;
             }
             continue;
@@ -119,7 +121,7 @@ fn first_damage(log: &mut impl BufRead) -> std::io::Result<Option<String>> {
     Ok(None)
 }
 
-/// Fills the buffer; `false` if the log ends before.
+/// Fills the buffer. Returns `false` if the log ends before.
 fn read_whole(log: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<bool> {
     match log.read_exact(buffer) {
         Ok(()) => Ok(true),

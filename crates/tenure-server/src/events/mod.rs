@@ -6,12 +6,14 @@
 //!                      +------------------- missed events ----------------------------+
 //! ```
 //!
-//! Only durable changes come in, in the order of revisions. The commit thread moves them into the
-//! ring, which is bounded, and continues; the dispatcher sends them to watchers, so ten thousand
-//! watchers delay no commit. Topics and watchers only point at events in the ring: a watcher that
-//! does not read costs a few pointers. A watcher that has fallen behind, or that resumes after a
-//! lost connection, takes missed events from the ring. If the ring does not reach back so far, the
-//! watcher gets a reset and must read the leases.
+//! Only durable changes are published, in the order of revisions. The commit thread appends them to
+//! the ring, which is bounded, and continues. The dispatcher sends them to watchers, so even ten
+//! thousand watchers delay no commit. Topics and watchers only have pointers to events in the ring,
+//! so a watcher that does not read costs a few pointers.
+//!
+//! A watcher that has fallen behind, or that resumes after a lost connection, takes missed events
+//! from the ring. If the ring no longer has all of them, the watcher gets a reset and must read the
+//! leases.
 
 mod published;
 mod ring;
@@ -30,13 +32,15 @@ pub(crate) use published::PublishedEvent;
 pub(crate) use ring::Page;
 pub(crate) use topic::Topic;
 
-/// The ring: minutes of a store with a hundred changes a second, to bridge lost connections.
+/// The capacity of the ring of changes: enough for some minutes at a hundred changes a second, so
+/// that clients can resume after lost connections.
 const RING: Capacity = Capacity {
     events: 8_192,
     bytes: 8 * 1024 * 1024,
 };
 
-/// Renewals on their way to the watchers that asked for them. No watcher resumes after one.
+/// The capacity of the ring of renewals, which are kept only until they are sent to the watchers
+/// that asked for them. No watcher resumes after a renewal.
 const RENEWALS: Capacity = Capacity {
     events: 1_024,
     bytes: 1024 * 1024,
@@ -61,7 +65,7 @@ struct Published {
     closing: bool,
 }
 
-/// One watcher. If it is dropped, it leaves nothing behind.
+/// One watcher. Dropping it removes all its state.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     events: Arc<Events>,
@@ -71,7 +75,7 @@ pub(crate) struct Subscription {
 }
 
 impl Events {
-    /// No events yet, in a store that is at this revision.
+    /// Creates an empty history of events for a store that is at this revision.
     pub(crate) fn after(revision: u64) -> Self {
         Self {
             published: Mutex::new(Published {
@@ -86,10 +90,10 @@ impl Events {
         }
     }
 
-    /// These changes are durable. Calls come in order of revisions.
+    /// Publishes changes that are durable. Calls come in the order of revisions.
     pub(crate) fn publish(&self, changes: impl IntoIterator<Item = LeaseChange>) {
         let mut published = self.lock();
-        // A watcher that begins at this moment finds undispatched events in the ring.
+        // A watcher that subscribes at this moment finds undispatched events in the ring.
         let is_any_watched = self.topics.is_any_watched();
         for change in changes {
             let event = Arc::new(PublishedEvent::change(change));
@@ -105,9 +109,9 @@ impl Events {
         }
     }
 
-    /// A renewal, for the watchers that asked for renewals. It is dropped if it rests on a change
-    /// that is not published yet: it must not be sent before that is durable, nor before that is
-    /// sent.
+    /// Publishes a renewal to the watchers that asked for renewals. The renewal is dropped if it
+    /// depends on a change that is not published yet: a renewal must not be sent before that change
+    /// is durable, nor before the event of that change.
     pub(crate) fn publish_renewal(&self, renewal: LeaseChange) {
         let mut published = self.lock();
         if renewal.revision > published.last {
@@ -120,13 +124,13 @@ impl Events {
         self.wake.notify_one();
     }
 
-    /// Sends events to watchers, until it is closed.
+    /// Sends events to watchers until [`Events::close`] is called.
     pub(crate) fn dispatch(&self) {
         while let Some(undispatched) = self.take() {
             for pointer in undispatched {
                 match pointer.upgrade() {
                     Some(event) => self.topics.send(&event.change.key, &pointer),
-                    // The ring has forgotten it already, and all watchers see that.
+                    // The ring has already dropped the event, and all watchers must notice that.
                     None => self.topics.send_to_all(&pointer),
                 }
             }
@@ -139,7 +143,7 @@ impl Events {
         self.wake.notify_all();
     }
 
-    /// Blocks until there are events to send; `None` when it is closed.
+    /// Blocks until there are events to send. Returns `None` after [`Events::close`].
     fn take(&self) -> Option<Vec<Weak<PublishedEvent>>> {
         let is_idle =
             |published: &mut Published| !published.closing && published.undispatched.is_empty();
@@ -157,7 +161,8 @@ impl Events {
 
 impl Published {
     fn leave_to_dispatcher(&mut self, event: Weak<PublishedEvent>) {
-        // The dispatcher is far behind: one pointer to nothing says as much as all of these.
+        // The dispatcher is far behind. One dangling pointer tells watchers that they missed
+        // events, just as all of these would.
         if self.undispatched.len() >= RING.events {
             self.undispatched.clear();
             self.undispatched.push(Weak::new());
@@ -180,12 +185,12 @@ impl Subscription {
         }
     }
 
-    /// The next page of events after `revision`; `None` if the ring may no longer have all of them.
-    /// The store is at `durable`: the subscription still receives the events that are not published
-    /// yet.
+    /// Returns the next page of events after `revision`; `None` if the ring may no longer have all
+    /// of them. The store is at revision `durable`: the subscription still receives the events that
+    /// are not published yet.
     pub(crate) fn missed(&self, revision: u64, durable: u64) -> Option<Page> {
         let published = self.events.lock();
-        // A revision that is yet to come is another store's.
+        // A revision in the future belongs to another store.
         if revision > published.last.max(durable) {
             return None;
         }
@@ -193,7 +198,8 @@ impl Subscription {
         ring.after(&self.topic, self.renewed, revision, last)
     }
 
-    /// The next event, once there is one; `None` if some were missed. It may be cancelled.
+    /// Waits for the next event. Returns `None` if some events were missed. The future may be
+    /// cancelled without loss.
     pub(crate) async fn next(&mut self) -> Option<Arc<PublishedEvent>> {
         loop {
             let event = self.receiver.recv().await.ok()?.upgrade()?;

@@ -1,4 +1,4 @@
-//! One event, as watchers get it.
+//! One event, in the form that watchers receive.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,20 +9,21 @@ use tenure_core::wire::{EventKind, LeaseEvent, LeaseView, PastTerm};
 use crate::clock;
 use crate::model::{Content, LeaseChange};
 
-/// One event. Its text is made once, when the first watcher reads it.
+/// One event. The first watcher that reads the event creates its text.
 #[derive(Debug)]
 pub(crate) struct PublishedEvent {
     pub(crate) change: LeaseChange,
-    /// The revision to resume after. A renewal has none: it says nothing about changes.
+    /// The revision to resume after. A renewal has none, because no watcher resumes after a
+    /// renewal.
     pub(crate) id: Option<u64>,
-    /// How many bytes of memory it takes without its text.
+    /// The memory that the event takes without its text, in bytes.
     bytes: usize,
     data: OnceLock<Box<str>>,
 }
 
 impl PublishedEvent {
-    /// The event of a change, without the parts that only the disk needs. They are most of it, and
-    /// the ring would free it long after it has left the processor's cache.
+    /// Creates the event of a change. It drops the parts that only the disk needs: they are most of
+    /// the change, and the ring would free them long after they have left the processor's cache.
     pub(super) fn change(mut change: LeaseChange) -> Self {
         change.term = None;
         if let Content::Lease(stored) = &mut change.content {
@@ -36,7 +37,7 @@ impl PublishedEvent {
         }
     }
 
-    /// A renewal, with the revision of the change before it.
+    /// Creates the event of a renewal, with the revision of the change before it.
     pub(super) fn renewal(change: LeaseChange) -> Self {
         Self {
             id: None,
@@ -48,12 +49,13 @@ impl PublishedEvent {
         self.change.cause.kind()
     }
 
-    /// Whether it is for a watcher that wants renewals, or does not.
+    /// Returns whether a watcher gets this event; `renewed` says whether the watcher wants
+    /// renewals.
     pub(crate) fn is_for(&self, renewed: bool) -> bool {
         renewed || self.kind() != EventKind::Renewed
     }
 
-    /// The data: a [`LeaseEvent`] in JSON.
+    /// Returns the data: a [`LeaseEvent`] in JSON.
     pub(crate) fn data(&self) -> &str {
         self.data.get_or_init(|| {
             let event = LeaseEvent {
@@ -61,7 +63,7 @@ impl PublishedEvent {
                 term: self.past_term(),
                 reason: self.change.cause.reason().map(Into::into),
             };
-            // It has text for keys, and no value that JSON has no form for.
+            // Serialization cannot fail: all keys are text, and every value has a form in JSON.
             let text = serde_json::to_string(&event).unwrap_or_default();
             text.into()
         })

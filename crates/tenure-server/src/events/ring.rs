@@ -1,4 +1,4 @@
-//! The last events, up to a capacity.
+//! The last events, up to a fixed capacity.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -6,43 +6,43 @@ use std::sync::{Arc, Weak};
 use super::published::PublishedEvent;
 use super::topic::Topic;
 
-/// How much a [`Ring`] keeps.
+/// The capacity of a [`Ring`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
     pub(super) events: usize,
-    /// Of the changes. The text of an event that a watcher has read comes on top: some 300 bytes
-    /// and the metadata.
+    /// The size of the changes, in bytes. The text of an event that a watcher has read is not
+    /// counted: some 300 bytes and the metadata.
     pub(super) bytes: usize,
 }
 
-/// The last events, in order. Nothing else keeps an event, so this is the bound on what all of them
-/// take, however slow a watcher is.
+/// The last events, in order. Nothing else owns an event, so the capacity bounds the memory of all
+/// events, however slow a watcher is.
 #[derive(Debug)]
 pub(super) struct Ring {
     capacity: Capacity,
     pub(super) bytes: usize,
     pub(super) events: VecDeque<Arc<PublishedEvent>>,
-    /// Of changes after this revision none is missing.
+    /// No change after this revision is missing from the ring.
     complete_after: u64,
 }
 
-/// Some missed events. By default none, and more may follow.
+/// A page of missed events. The default is empty, and further pages may follow.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) events: VecDeque<Weak<PublishedEvent>>,
-    /// With these, nothing up to here is missing.
+    /// Once the watcher has these events, it has missed none up to this revision.
     pub(crate) up_to: u64,
-    /// Whether that is all there is.
+    /// Whether this is the last page.
     pub(crate) is_last: bool,
 }
 
-/// How many events are read, and how many taken, for one [`Page`]: the commit thread may
-/// be waiting for the ring.
+/// The maximum number of events that are read and that are copied for one [`Page`]. It is limited
+/// because the commit thread may be waiting for the ring.
 const READ: usize = 1_024;
 const TAKEN: usize = 32;
 
 impl Page {
-    /// No event is missing.
+    /// Creates the last page without events: the watcher has missed nothing.
     pub(crate) fn live() -> Self {
         Self {
             is_last: true,
@@ -73,8 +73,8 @@ impl Ring {
         }
     }
 
-    /// The next page of the events of `topic` after `revision`, up to `last`; `None` if some may be
-    /// missing.
+    /// Returns the next page of the events of `topic` after `revision`, up to `last`; `None` if
+    /// some may be missing.
     pub(super) fn after(
         &self,
         topic: &Topic,

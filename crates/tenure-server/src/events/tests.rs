@@ -136,7 +136,10 @@ fn missed_events_come_in_pages_or_not_at_all() {
         let name = if revision % 100 == 0 { "ns/a" } else { "ns/b" };
         events.publish([change(name, revision, 0)]);
     }
-    assert!(watch.missed(99, 0).is_none(), "before this store's time");
+    assert!(
+        watch.missed(99, 0).is_none(),
+        "before the store's first revision"
+    );
     assert!(watch.missed(2_999, 0).is_none(), "another store's");
     let page = watch.missed(2_999, 2_999).unwrap();
     assert!(page.events.is_empty() && page.up_to == 2_999 && page.is_last);

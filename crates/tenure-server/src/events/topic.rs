@@ -12,14 +12,14 @@ use crate::model::LeaseKey;
 /// A topic that a client may watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
-    /// One lease, whether there is one of this name or not.
+    /// One lease, whether or not it exists.
     Lease(LeaseKey),
     /// All leases of a namespace.
     Namespace(Box<str>),
 }
 
-/// How many events a topic holds for watchers that are about to take them. A watcher that is
-/// further behind takes them from the ring, so more would only save that.
+/// The number of events that a topic holds for watchers that are about to take them. A watcher that
+/// is further behind takes them from the ring, so a larger buffer would only save that step.
 const AHEAD_OF_LEASE: usize = 16;
 const AHEAD_OF_NAMESPACE: usize = 128;
 
@@ -28,7 +28,8 @@ impl Topic {
         [key.as_str(), key.namespace()].contains(&self.text())
     }
 
-    /// Names have no `/`, so no lease is taken for a namespace.
+    /// Returns the text by which the topic is looked up. Names have no `/`, so the text of a lease
+    /// never equals the name of a namespace.
     fn text(&self) -> &str {
         match self {
             Self::Lease(key) => key.as_str(),
@@ -44,12 +45,12 @@ impl Topic {
     }
 }
 
-/// All topics that a client watches. An event is looked up twice: by its lease and by its
-/// namespace.
+/// All topics that clients watch. An event is looked up twice: by its lease and by its namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Topics {
     channels: RwLock<HashMap<Box<str>, Channel>>,
-    /// How many there are, and how many watchers want renewals: without any, the lock is not taken.
+    /// The number of topics, and the number of watchers that want renewals. While a number is zero,
+    /// the lock is not taken.
     count: AtomicUsize,
     renewed: AtomicUsize,
 }
@@ -58,7 +59,7 @@ pub(crate) struct Topics {
 struct Channel {
     sender: broadcast::Sender<Weak<PublishedEvent>>,
     watchers: usize,
-    /// How many of its watchers want renewals.
+    /// The number of the topic's watchers that want renewals.
     renewed: usize,
 }
 
@@ -67,12 +68,12 @@ impl Topics {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether a client watches this lease or its namespace.
+    /// Returns whether a client watches this lease or its namespace.
     pub(crate) fn is_watched(&self, key: &LeaseKey) -> bool {
         self.is_any_watched() && self.has(key, |_| true)
     }
 
-    /// Whether a watcher asked for renewals of this lease.
+    /// Returns whether a watcher asked for renewals of this lease.
     pub(crate) fn wants_renewals(&self, key: &LeaseKey) -> bool {
         self.renewed.load(Ordering::Relaxed) > 0 && self.has(key, |channel| channel.renewed > 0)
     }
@@ -105,7 +106,7 @@ impl Topics {
         receiver
     }
 
-    /// Ends watching. A topic without watchers leaves nothing behind.
+    /// Ends watching a topic. A topic without watchers is removed.
     pub(super) fn leave(&self, topic: &Topic, renewed: bool) {
         let mut channels = self.write();
         if let Some(channel) = channels.get_mut(topic.text()) {

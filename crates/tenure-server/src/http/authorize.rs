@@ -1,4 +1,5 @@
-//! The gate in front of each route: it lets a request pass if its caller has the right of the route.
+//! The gate in front of each route: it lets a request pass if its caller has the right of the
+//! route.
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams, Request};
@@ -20,7 +21,7 @@ pub(super) struct Gate {
     target: TargetOf,
 }
 
-/// What the requests of a route are about.
+/// The object of a route's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TargetOf {
     Store,
@@ -28,8 +29,8 @@ pub(super) enum TargetOf {
     Namespace,
     /// The `{namespace}` and the `{lease}` of the path.
     Lease,
-    /// The same; but if the lease is called `events`, the request may be about the namespace. Its
-    /// handler decides, and asks for the right to the lease itself.
+    /// Like `Lease`, but if the lease is called `events`, the request may be about the namespace.
+    /// Its handler decides, and asks for the right to the lease itself.
     LeaseOrEvents,
 }
 

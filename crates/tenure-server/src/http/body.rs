@@ -1,4 +1,4 @@
-//! Bodies: JSON with the content type of JSON, small, and with known fields only.
+//! Request bodies: small JSON with the content type of JSON and with known fields only.
 
 use std::pin::pin;
 
@@ -15,7 +15,7 @@ use super::problem::ProblemResponse;
 use crate::Store;
 use crate::config::Limits;
 
-/// The body of a request, of this shape.
+/// The body of a request, parsed as `T`.
 pub(super) struct JsonBody<T>(pub(super) T);
 
 /// The body of `break`, which may be absent.
@@ -45,7 +45,7 @@ impl FromRequest<Store> for BreakBody {
     }
 }
 
-/// `application/json`, with or without parameters.
+/// Checks that the content type is `application/json`, with or without parameters.
 fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
     let declared = headers.get(CONTENT_TYPE).map(|value| value.to_str());
     let media_type = match declared {
@@ -76,7 +76,7 @@ where
     parse(&read_bytes(request.into_body(), limits, most).await?)
 }
 
-/// The whole body, if it has at most `most` bytes and comes in time.
+/// Reads the whole body, if it has at most `most` bytes and arrives in time.
 async fn read_bytes(
     body: impl HttpBody<Data = Bytes, Error = axum::Error>,
     limits: &Limits,
@@ -95,7 +95,8 @@ async fn read_bytes(
     let read = match body.as_mut().now_or_never() {
         // Most bodies arrive together with their heads.
         Some(read) => Ok(read),
-        // Boxed, because most requests do not wait, and each would hold the memory for it.
+        // Boxed, because most requests do not wait, and each of them would hold the memory for this
+        // future.
         None => Box::pin(tokio::time::timeout(limits.request_time, body)).await,
     };
     match read {
@@ -115,7 +116,8 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let parsed = serde_json::from_slice(body).map(|Object(parsed)| parsed);
     parsed.map_err(|error| {
         let detail = error.to_string();
-        // The parser has no code for it, but serde's trait for errors fixes the text.
+        // The parser reports no error code for an unknown field, but the trait of serde fixes the
+        // text.
         let code = if detail.starts_with("unknown field") {
             Code::UnknownField
         } else {

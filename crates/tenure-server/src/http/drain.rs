@@ -18,24 +18,24 @@ use tokio::time::timeout;
 
 use crate::overflow::OverflowPermit;
 
-/// Most discarded bytes of one body: the largest body that any configuration allows. Clients that
-/// are a little over the limit get their response; a larger body would cost time for a request that
-/// cannot succeed.
+/// The maximum number of discarded bytes of one body: the largest body that any configuration
+/// allows, 64 MiB. Clients that are a little over the limit get their response; a larger body would
+/// cost time for a request that cannot succeed.
 const MAX_DISCARDED: u64 = 64 << 20;
 
 /// The body of a request. If it is dropped before its end, a task reads the rest.
 ///
 /// The task ends after [`MAX_DISCARDED`] bytes or at the time limit of a body, so a refused request
-/// holds its connection no longer than any other. Then the connection is closed. Over the limit of
-/// connections the rest is not read at all: the connection is there for one request, and must not
-/// be held by a body that never comes.
+/// holds its connection no longer than any other request. Then the connection is closed. On a
+/// connection over the limit the rest is not read at all: such a connection serves one request, and
+/// an incomplete body must not hold it.
 pub(super) struct DrainOnDrop {
-    /// `None` after the end.
+    /// The body; `None` after its end.
     pub(super) body: Option<Body>,
-    /// When the time limit of the body is over.
+    /// The time limit of the body.
     pub(super) until: Instant,
     /// The request has the header `Expect`: the client waits for `100 Continue`, and nothing has
-    /// read the body yet. Reading would make the client send a body that is only discarded.
+    /// read the body yet. Reading would make the client send a body that the store only discards.
     pub(super) expects_continue: bool,
     /// The permit of a connection over the limit.
     pub(super) over: Option<Arc<OverflowPermit>>,
@@ -74,7 +74,7 @@ impl HttpBody for DrainOnDrop {
 impl Drop for DrainOnDrop {
     fn drop(&mut self) {
         if let Some(permit) = &self.over {
-            // All of the request was read, or the rest does not matter any more.
+            // Either the whole request was read, or the rest no longer matters.
             return permit.request_received();
         }
         let Some(body) = self.body.take() else {
@@ -85,7 +85,7 @@ impl Drop for DrainOnDrop {
             return;
         }
         let left = self.until.saturating_duration_since(Instant::now());
-        // Without a runtime there is no connection.
+        // Without a runtime there is no connection either.
         if let (false, Ok(runtime)) = (left.is_zero(), Handle::try_current()) {
             runtime.spawn(timeout(left, discard(body)));
         }

@@ -21,12 +21,13 @@ use crate::access::{Caller, Right, Role, Target};
 use crate::events::Topic;
 use crate::store::WatchItem;
 
-/// How often an idle stream sends a comment: more often than the timeouts of proxies and clients.
+/// The interval of comments on an idle stream. It is shorter than the timeouts of proxies and
+/// clients.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// The events of one lease.
+/// Streams the events of one lease.
 pub(super) async fn of_lease(
     State(store): State<Store>,
     caller: Caller,
@@ -36,9 +37,9 @@ pub(super) async fn of_lease(
     Ok(stream(&store, caller, Topic::Lease(key), &request)?)
 }
 
-/// The lease. If its name is `events`, the path is also that of the events of its namespace: a
-/// client that accepts a stream of events gets these, one that accepts JSON gets the lease, and any
-/// other gets the lease if it exists.
+/// Returns the lease named `events`, or streams the events of the namespace: both have the same
+/// path. A client that accepts an event stream gets the stream. A client that accepts JSON gets the
+/// lease. Any other client gets the lease if it exists.
 pub(super) async fn of_namespace_or_view(
     State(store): State<Store>,
     caller: Caller,
@@ -60,7 +61,7 @@ pub(super) async fn of_namespace_or_view(
     Ok(view.into_response())
 }
 
-/// Whether the request accepts this media type by name.
+/// Returns whether the request accepts this media type by name.
 fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     let accepted = headers.get_all(ACCEPT).iter();
     let accepted = accepted.filter_map(|value| value.to_str().ok());

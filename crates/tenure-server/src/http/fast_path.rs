@@ -1,7 +1,7 @@
-//! Renewals without the router: they are nearly all requests of a store.
+//! Renewals without the router: nearly all requests of a store are renewals.
 //!
 //! The response is the same as that of the router's route. The fast path saves the search for the
-//! route, its notes for extractors, and its boxes around each call.
+//! route, the data that the router stores for extractors, and its allocations for each call.
 
 use axum::http::request::Parts;
 use axum::http::{Method, Request};
@@ -16,15 +16,15 @@ use crate::Store;
 use crate::access::{Caller, Target};
 use crate::table::LeaseKey;
 
-/// The lease that this request renews, if it is a renewal as clients write it. The router answers
-/// all other requests.
+/// Returns the lease that this request renews, if it is a renewal in the form that clients usually
+/// send. The router answers all other requests.
 pub(super) fn renewal(head: &Parts) -> Option<LeaseKey> {
     if head.method != Method::POST || head.uri.query().is_some() {
         return None;
     }
     let path = head.uri.path().strip_prefix("/v1/namespaces/")?;
     let (namespace, lease) = path.strip_suffix("/renew")?.split_once("/leases/")?;
-    // A name with a `/` is refused.
+    // A name that contains a `/` is not valid.
     LeaseKey::of_path(namespace, lease)
 }
 

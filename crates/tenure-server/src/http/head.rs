@@ -5,12 +5,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Version};
 use tenure_core::wire::{Code, Problem};
 
-/// Most headers of a request. Clients and proxies send about ten.
+/// The maximum number of headers of a request. Clients and proxies send about ten.
 const MAX_HEADERS: usize = 64;
 
 /// Checks the head of a request, which may have at most `max_bytes`. A head that does not fit into
-/// the buffer of the server never comes here. [`Code::Malformed`] means that the head contradicts
-/// itself: a proxy could read another request from it than this server does.
+/// the buffer of the server never reaches this function. [`Code::Malformed`] means that the head
+/// contradicts itself: a proxy could read another request from it than this server does.
 pub(super) fn check_head(head: &Parts, max_bytes: usize) -> Result<(), Problem> {
     let (count, bytes) = (head.headers.len(), bytes_of(head));
     if bytes > max_bytes {
@@ -37,7 +37,8 @@ fn too_large(detail: String) -> Problem {
     }
 }
 
-/// RFC 9112, section 3.2: there is one `Host`, and it is that of an absolute target.
+/// Checks that there is one `Host`, and that it is that of an absolute target: RFC 9112, section
+/// 3.2.
 fn check_host(head: &Parts) -> Result<(), String> {
     let Some(host) = only(&head.headers, &HOST)? else {
         return match head.version {
@@ -61,13 +62,14 @@ fn check_host(head: &Parts) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a host and port may have this byte: RFC 3986, section 3.2.2, without the comma, which
-/// would make two hosts in one header.
+/// Returns whether a host and port may contain this byte: RFC 3986, section 3.2.2, without the
+/// comma, which would allow two hosts in one header.
 fn is_of_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=:[]".contains(&byte)
 }
 
-/// RFC 9112, sections 6.1 and 7: `chunked` is the only known coding, applied once.
+/// Checks the transfer coding: `chunked` is the only known one, and may be applied once. RFC 9112,
+/// sections 6.1 and 7.
 fn check_coding(headers: &HeaderMap) -> Result<(), String> {
     match only(headers, &TRANSFER_ENCODING)? {
         Some(coding) if !coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Err(format!(
@@ -78,7 +80,7 @@ fn check_coding(headers: &HeaderMap) -> Result<(), String> {
     }
 }
 
-/// The header of this name, of which there may be at most one.
+/// Returns the header with this name. There may be at most one.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, String> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -89,8 +91,8 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a Head
     }
 }
 
-/// The size of the head without superfluous blanks: `METHOD PATH HTTP/1.1`, `name: value` for each
-/// header, and an empty line.
+/// Returns the size of the head without superfluous blanks: `METHOD PATH HTTP/1.1`, `name: value`
+/// for each header, and an empty line.
 fn bytes_of(head: &Parts) -> usize {
     let (method, uri) = (head.method.as_str(), &head.uri);
     let path = uri.path_and_query().map_or(0, |path| path.as_str().len());

@@ -9,12 +9,12 @@ use super::problem::ProblemResponse;
 use super::query::NoQuery;
 use crate::Store;
 
-/// A response is the sign of life.
+/// Answers a liveness probe. Any response shows that the store is alive.
 pub(super) async fn live(_: NoQuery) -> &'static str {
     "ok\n"
 }
 
-/// The store is not ready while it stops or after its engine failed.
+/// Answers a readiness probe. The store is not ready while it stops or after its engine failed.
 pub(super) async fn ready(
     State(store): State<Store>,
     _: NoQuery,
@@ -23,7 +23,7 @@ pub(super) async fn ready(
     Ok("ok\n")
 }
 
-/// All limits, by the names of their settings; times in milliseconds.
+/// Returns all limits by the names of their settings; times are in milliseconds.
 pub(super) async fn limits(State(store): State<Store>, _: NoQuery) -> Json<BTreeMap<String, u64>> {
     Json(store.limits().by_name())
 }

@@ -27,7 +27,7 @@ use crate::table::LeaseKey;
 
 pub(super) type JsonResult<T> = Result<Json<T>, ProblemResponse>;
 
-/// The operation of a request, and its reason.
+/// The operation of a request and its reason, or the problem of a request that is not valid.
 type Checked = Result<(Operation, Option<String>), Problem>;
 
 pub(super) async fn acquire(
@@ -68,7 +68,8 @@ pub(super) fn set_metadata(JsonBody(request): JsonBody<MetadataRequest>) -> Chec
     Ok((request.check()?, None))
 }
 
-/// The handler of an operation on a lease that exists. `check` makes the operation from the body.
+/// Creates the handler of an operation on an existing lease. `check` converts the body into the
+/// operation.
 pub(super) fn operation<B>(method: MethodFilter, check: fn(B) -> Checked) -> MethodRouter<Store>
 where
     B: FromRequest<Store, Rejection = ProblemResponse> + Send + 'static,
@@ -119,7 +120,7 @@ pub(super) async fn operate(
 ) -> JsonResult<LeaseView> {
     let view = store.operate_as(caller.owner(), key, operation, reason);
     match operation {
-        // Without a time limit: a holder keeps its lease, however slow the disk is.
+        // There is no time limit: a holder keeps its lease, however slow the disk is.
         Operation::Renew(..) => Ok(Json(view.await?)),
         _ => Box::pin(answer(store, Duration::ZERO, view)).await,
     }
@@ -202,7 +203,7 @@ pub(super) async fn list(
     answer(&store, Duration::ZERO, list).await
 }
 
-/// The prefixes of the names that begin with one of `readable`, and with `wanted`.
+/// Returns the prefixes of the names that begin both with one of `readable` and with `wanted`.
 fn common_prefixes<'a>(readable: &[&'a str], wanted: &'a str) -> Vec<&'a str> {
     let readable = readable.iter().copied();
     let common = readable.filter_map(|readable| {
@@ -215,7 +216,8 @@ fn common_prefixes<'a>(readable: &[&'a str], wanted: &'a str) -> Vec<&'a str> {
     common.collect()
 }
 
-/// The answer of `work`, which may wait for this long, within the time limit of a request.
+/// Returns the answer of `work`, which may wait for `wait` in addition to the time limit of a
+/// request.
 async fn answer<T>(
     store: &Store,
     wait: Duration,

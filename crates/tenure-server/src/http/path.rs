@@ -9,10 +9,10 @@ use tenure_core::wire::{Code, Problem};
 use super::problem::ProblemResponse;
 use crate::table::LeaseKey;
 
-/// The namespace of the path.
+/// The namespace in the path.
 pub(super) struct Namespace(pub(super) Name);
 
-/// The lease of the path.
+/// The lease in the path.
 pub(super) struct Lease(pub(super) LeaseKey);
 
 impl<S: Send + Sync> FromRequestParts<S> for Namespace {

@@ -1,11 +1,12 @@
-//! Problems as responses.
+//! The conversion of problems to responses.
 
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tenure_core::wire::Problem;
 
-/// When a client should retry, in seconds: a full disk or a restart takes at least so long.
+/// The seconds after which a client should retry. A full disk or a restart lasts at least this
+/// long.
 const RETRY_AFTER_SECONDS: &str = "1";
 
 /// A problem as a response.

@@ -9,28 +9,29 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use tenure_core::wire::Problem;
 
-/// A protocol that a [`Server`](crate::Server) speaks beside the native API, on all paths that are
-/// not the native API's: `/v1`, `/livez` and `/readyz`.
+/// A protocol that a [`Server`](crate::Server) serves beside the native API, on all paths that do
+/// not belong to the native API: `/v1`, `/livez` and `/readyz`.
 ///
-/// Its requests pass the same checks as native ones before they come here: the head, the origin and
-/// the limit of connections. It is open: implement it for any protocol.
+/// The server checks its requests like native ones before it passes them on: the head, the origin
+/// and the limit on connections. Any crate may implement this trait for another protocol.
 pub trait Protocol: fmt::Debug + Send + Sync + 'static {
-    /// Whether the request renews a lease. Over the limit of connections other requests are
-    /// refused.
+    /// Returns whether the request renews a lease. On a connection over the limit all other
+    /// requests are refused.
     fn is_renewal(&self, head: &Parts) -> bool;
 
-    /// Answers a request. `client` is the address that the connection comes from, if it is known. A
-    /// panic is answered with [`Protocol::refuse`].
+    /// Answers a request. `client` is the address of the client, if it is known. After a panic the
+    /// server answers with [`Protocol::refuse`].
     fn serve(
         &self,
         request: Request,
         client: Option<IpAddr>,
     ) -> Pin<Box<dyn Future<Output = Response> + Send>>;
 
-    /// The response to a request that the server refuses before [`Protocol::serve`], in the form of
-    /// this protocol. After a panic the head is not known any more.
+    /// Returns the response to a request that the server refuses before [`Protocol::serve`], in the
+    /// format of this protocol. After a panic the head is no longer known.
     fn refuse(&self, head: Option<&Parts>, problem: Problem) -> Response;
 
-    /// Whether the protocol relies on the TLS of the server. Then it is not served without.
+    /// Returns whether the protocol relies on the TLS of the server. If so, the server does not
+    /// serve it without TLS.
     fn needs_tls(&self) -> bool;
 }

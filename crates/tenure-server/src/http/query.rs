@@ -1,4 +1,4 @@
-//! Values of queries, as strict as bodies.
+//! Query parameters, which are checked as strictly as bodies.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use tenure_core::wire::{Code, Number, Problem, check_wait};
 use super::path::name;
 use super::problem::ProblemResponse;
 
-/// Most leases on one page of a list: some hundred kilobytes.
+/// The maximum number of leases on one page of a list: some hundred kilobytes.
 const MAX_LIMIT: u64 = 1_000;
 const DEFAULT_LIMIT: u64 = 100;
 
-/// No query: this route has none.
+/// The query of a route without parameters: it must be empty.
 pub(super) struct NoQuery;
 
 /// The query of a long poll; without `after` and `wait_ms` the request is a plain read.
@@ -62,7 +62,7 @@ impl ListQuery {
         };
         let prefix = prefix.unwrap_or_default();
         match prefix.parse::<Name>() {
-            // Names may start with these prefixes.
+            // A prefix may also be empty or consist of dots, because valid names may start with it.
             Ok(_) | Err(NameError::Empty | NameError::Dots { .. }) => {}
             Err(_) => drop(name("prefix", &prefix)?),
         }
@@ -74,7 +74,7 @@ impl ListQuery {
     }
 }
 
-/// The values of these fields, in this order. Other fields are refused.
+/// Returns the values of these fields, in this order. Other fields are refused.
 pub(super) fn values<const N: usize>(
     uri: &Uri,
     fields: [&str; N],
@@ -95,13 +95,15 @@ pub(super) fn values<const N: usize>(
             return Err(Problem::new(Code::UnknownField, detail));
         };
         if values[index].replace(value).is_some() {
-            return Err(malformed(format!("query parameter {field:?} is duplicate")));
+            return Err(malformed(format!(
+                "query parameter {field:?} is given more than once"
+            )));
         }
     }
     Ok(values)
 }
 
-/// A whole number, read as in a body, so that both accept the same texts.
+/// Parses a whole number as in a body, so that both accept the same texts.
 pub(super) fn number(field: &str, text: &str) -> Result<Number, Problem> {
     serde_json::from_str(text)
         .map_err(|_| malformed(format!("{field} is {text:?} and must be a whole number")))

@@ -18,10 +18,11 @@ use crate::Store;
 use crate::access::{Caller, Target};
 use crate::table::LeaseKey;
 
-/// Most bytes of a body: enough for a thousand renewals with names of usual lengths.
+/// The maximum size of a body, in bytes: enough for a thousand renewals with names of usual
+/// lengths.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// Each renewal succeeds or fails independently.
+/// Renews many leases. Each renewal succeeds or fails independently.
 pub(super) async fn renew(
     State(store): State<Store>,
     caller: Caller,

@@ -230,13 +230,13 @@ impl Route {
         self.label
     }
 
-    /// What the route does.
+    /// Returns a description of the route.
     #[must_use]
     pub const fn description(&self) -> &'static str {
         self.description
     }
 
-    /// What a request of this route needs: `nothing`, `any credential`, or roles.
+    /// Returns the right that a request of this route needs: `nothing`, `any credential`, or roles.
     #[must_use]
     pub fn needs(&self) -> String {
         match self.right {
@@ -276,14 +276,14 @@ pub(super) fn router(store: Store, access: &Access, audit: Audit) -> Router {
         .with_state(store)
 }
 
-/// Whether a path belongs to the native API, also if there is no route for it. No account of
-/// another protocol has such a name.
+/// Returns whether a path belongs to the native API, also if there is no route for it. An account
+/// of another protocol never has such a name.
 pub(super) fn is_native(path: &str) -> bool {
     let first = path.strip_prefix('/').unwrap_or(path).split('/').next();
     matches!(first, None | Some("" | "v1")) || ROUTES.iter().any(|route| route.path == path)
 }
 
-/// Whether the request needs no credential. These paths have no names in them.
+/// Returns whether the request needs no credential. These paths have no names in them.
 pub(super) fn is_open(head: &Parts) -> bool {
     let path = head.uri.path();
     matches!(head.method, Method::GET | Method::HEAD)
@@ -292,7 +292,8 @@ pub(super) fn is_open(head: &Parts) -> bool {
             .any(|route| route.right == Right::Open && route.path == path)
 }
 
-/// Whether a native request is answered over the limit of connections: renewals and signs of life.
+/// Returns whether a native request is answered on a connection over the limit: renewals and checks
+/// of liveness and readiness are.
 pub(super) fn is_essential(head: &Parts) -> bool {
     let path = head.uri.path();
     let is_renewal = head.method == Method::POST

@@ -1,21 +1,21 @@
-//! Why a lease changed.
+//! The causes of changes.
 
 use tenure_core::lease::{Change, Lapse};
 use tenure_core::wire::EventKind;
 
-/// Why a lease changed.
+/// The cause of a change of a lease.
 #[derive(Clone, Debug)]
 pub(crate) enum Cause {
     /// A request changed it, for this reason if the request gave one.
     Requested(Change, Option<Box<str>>),
-    /// Its time was over.
+    /// The time of the term, or the period of the break, was over.
     Lapsed(Lapse),
     /// A request deleted it.
     Deleted,
 }
 
 impl Cause {
-    /// The kind of the event that watchers get.
+    /// Returns the kind of the event that watchers get.
     pub(crate) const fn kind(&self) -> EventKind {
         match self {
             Self::Requested(change, _) => match change {
@@ -34,7 +34,7 @@ impl Cause {
         }
     }
 
-    /// The reason, if there is one.
+    /// Returns the reason, if there is one.
     pub(crate) fn reason(&self) -> Option<&str> {
         match self {
             Self::Requested(_, Some(reason)) => Some(reason),

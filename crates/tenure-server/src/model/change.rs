@@ -1,4 +1,4 @@
-//! How a lease changes.
+//! The changes of leases.
 
 use std::sync::Arc;
 
@@ -8,23 +8,24 @@ use tenure_core::lease::{LeaseId, Record, Stored};
 
 use super::{Cause, LeaseKey, TermRecord};
 
-/// One change of a lease: the whole lease as of a revision, and what caused it.
+/// One change of a lease: the whole lease as of a revision, and the cause of the change.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseChange {
     pub(crate) key: LeaseKey,
     pub(crate) revision: u64,
     pub(crate) content: Content,
-    /// A term that ended with this change, or that is to end for a reason. A deleted lease keeps none.
+    /// The term that ended with this change, or that a request ended for a reason. A deleted lease
+    /// has none.
     pub(crate) term: Option<Box<TermRecord>>,
     pub(crate) cause: Cause,
-    /// How many acquires waited. The engine does not keep it.
+    /// The number of acquires that waited. The engine does not store it.
     pub(crate) waiters: u64,
-    /// How long the lease had left. The engine does not keep it.
+    /// The remaining time of the lease. The engine does not store it.
     pub(crate) remaining_ms: Option<u64>,
 }
 
 impl LeaseChange {
-    /// The lease after the change; `None` if it was deleted.
+    /// Returns the lease after the change; `None` if it was deleted.
     pub(crate) fn stored(&self) -> Option<&Stored> {
         match &self.content {
             Content::Lease(stored) => Some(stored),
@@ -45,30 +46,31 @@ pub(crate) enum Content {
 /// The remains of a deleted lease.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deleted {
-    /// No lease may be granted an epoch up to this one again.
+    /// The greatest epoch of the lease. No later lease may be granted an epoch up to this one.
     pub(crate) last: Option<Epoch>,
-    /// Lease ids of its ended terms, oldest first.
+    /// The lease ids of its ended terms, oldest first.
     pub(crate) retired: Vec<LeaseId>,
 }
 
-/// A document was written or deleted.
+/// A write or a deletion of a document.
 #[derive(Clone, Debug)]
 pub(crate) struct DocumentChange {
     pub(crate) name: String,
     pub(crate) revision: u64,
-    /// `None` if it was deleted.
+    /// The new content; `None` if the document was deleted.
     pub(crate) content: Option<Bytes>,
 }
 
-/// The changes that one request made to one lease, or to documents. They are committed together, or undone
-/// together.
+/// The changes that one request made to one lease, or to documents. Either all of them are
+/// committed, or all of them are undone.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeSet {
-    /// The lease as it was: what an undo restores.
+    /// The lease before the changes, for an undo.
     pub(crate) before: LeaseVersion,
-    /// In the order in which they happened; at least one if there are no documents.
+    /// The changes in their order. There is at least one if there are no documents.
     pub(crate) changes: Vec<LeaseChange>,
-    /// An undo does not restore documents: only the protocol that they belong to has them in memory.
+    /// The changed documents. An undo does not restore documents, because only the protocol that
+    /// they belong to has them in memory.
     pub(crate) documents: Vec<DocumentChange>,
 }
 
@@ -80,14 +82,14 @@ pub(crate) struct LeaseVersion {
 }
 
 impl ChangeSet {
-    /// The revision of the last change.
+    /// Returns the revision of the last change.
     pub(crate) fn last_revision(&self) -> u64 {
         let of_lease = self.changes.last().map(|change| change.revision);
         let of_document = self.documents.last().map(|document| document.revision);
         of_lease.max(of_document).unwrap_or(0)
     }
 
-    /// About how many bytes a batch has for them.
+    /// Estimates the number of bytes of these changes in a batch.
     pub(crate) fn size(&self) -> usize {
         let of_change = |change: &LeaseChange| match &change.content {
             Content::Lease(stored) => {
@@ -104,7 +106,7 @@ impl ChangeSet {
         self.changes.iter().map(of_change).sum::<usize>() + of_documents
     }
 
-    /// Whether the changes are of this lease.
+    /// Returns whether the changes are of this lease.
     pub(crate) fn is_of(&self, key: &LeaseKey) -> bool {
         self.changes
             .first()
@@ -112,5 +114,5 @@ impl ChangeSet {
     }
 }
 
-/// A change without metadata has fewer bytes than this, whatever its names.
+/// An upper bound for the size of a change without metadata, in bytes, for names of any length.
 const CHANGE_BYTES: usize = 1024;

@@ -7,15 +7,17 @@ use std::sync::LazyLock;
 
 use tenure_core::{InlineStr, Name};
 
-/// `namespace/lease`, and its hash.
+/// The name `namespace/lease`, and its hash.
 ///
-/// Names have no `/`, so leases of one namespace stand together, in order of their names.
+/// Names have no `/`, so keys in order have the leases of one namespace next to each other, sorted
+/// by name.
 ///
-/// The hash is made once, where the name comes in: it finds the shard, and the lease in it. It has a
-/// seed of this process, so that no client can choose names that collide.
+/// The hash is computed once, when the name enters the store. It selects the shard, and finds the
+/// lease in the shard. Its seed is random for each process, so that no client can choose names that
+/// collide.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeaseKey {
-    // First, because keys are in the order of their texts.
+    // The first field, so that the derived order of keys is the order of their texts.
     text: InlineStr,
     hash: u64,
 }
@@ -27,14 +29,15 @@ impl LeaseKey {
         Self::of_names(namespace.as_str(), lease.as_str())
     }
 
-    /// The key of the two names in a request's path; `None` if one of them is not a name.
+    /// Creates the key from the two names in a request's path; `None` if one of them is not a valid
+    /// name.
     #[must_use]
     pub fn of_path(namespace: &str, lease: &str) -> Option<Self> {
         let are_names = Name::check(namespace).is_ok() && Name::check(lease).is_ok();
         are_names.then(|| Self::of_names(namespace, lease))
     }
 
-    /// `namespace/lease`.
+    /// Returns `namespace/lease`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.text.as_str()
@@ -48,7 +51,7 @@ impl LeaseKey {
         self.names().1
     }
 
-    /// The same for equal keys, for as long as this process lives.
+    /// Returns the hash. Equal keys have the same hash while this process lives.
     pub(crate) const fn hash(&self) -> u64 {
         self.hash
     }
@@ -64,7 +67,7 @@ impl LeaseKey {
     }
 }
 
-// As its text does, by which it may be looked up.
+// The hash is that of the text alone, because a key may be looked up by its text.
 impl Hash for LeaseKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_str().hash(state);

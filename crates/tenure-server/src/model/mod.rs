@@ -1,6 +1,6 @@
-//! The vocabulary of the store: what a lease is called, how it changes, and the terms that it has had.
+//! The vocabulary of the store: the name of a lease, its changes and its terms.
 //!
-//! Every layer above uses these types; they use no other module of this crate.
+//! All other modules use these types; these types use no other module of this crate.
 
 mod cause;
 mod change;
@@ -12,7 +12,8 @@ pub(crate) use change::{ChangeSet, Content, Deleted, DocumentChange, LeaseChange
 pub use key::LeaseKey;
 pub(crate) use term::TermRecord;
 
-/// The store remembers the lease ids of at most this many deleted leases, and forgets the oldest first.
-/// Each takes some 500 bytes of memory and 100 of disk. A program that makes and deletes leases without end
-/// fills this and no more; then the store remembers an id for the time in which so many leases are deleted.
+/// The maximum number of deleted leases whose lease ids the store remembers; it forgets the oldest
+/// first. Each takes some 500 bytes of memory and 100 bytes on disk. A program that creates and
+/// deletes leases without end fills this and no more: the store then remembers a lease id only
+/// until this many further leases are deleted.
 pub(crate) const DELETED_LIMIT: usize = 10_000;

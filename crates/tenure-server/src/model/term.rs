@@ -1,4 +1,4 @@
-//! The terms that leases have had.
+//! The terms of leases.
 
 use tenure_core::lease::{Owner, TermEnd};
 use tenure_core::{CandidateId, Epoch, UnixMillis};
@@ -10,27 +10,28 @@ pub(crate) struct TermRecord {
     pub(crate) holder: CandidateId,
     pub(crate) owner: Option<Owner>,
     pub(crate) began_at: UnixMillis,
-    /// How and when the term ended; `None` while it goes on.
+    /// The kind and the time of the term's end; `None` while the term continues.
     pub(crate) ended: Option<(TermEnd, UnixMillis)>,
-    /// Why the term ended or is to end, if a request said so.
+    /// The reason why the term ended or is to end, if a request gave one.
     pub(crate) reason: Option<Box<str>>,
 }
 
 impl TermRecord {
-    /// Adds the record to those of its lease, oldest first.
+    /// Adds the record to the records of its lease, oldest first.
     pub(crate) fn add_to(self, terms: &mut Vec<Self>) {
         match terms.last_mut() {
             Some(last) if last.epoch == self.epoch => *last = self.replacing(last.clone()),
-            // The epochs of a lease only grow, so the list has the term, or has forgotten it.
+            // The epochs of a lease only grow, so the list already has this term, or has forgotten
+            // it.
             Some(last) if last.epoch > self.epoch => {}
             _ => terms.push(self),
         }
     }
 
-    /// This record, which replaces `earlier` of the same term.
+    /// Returns this record, which replaces the record `earlier` of the same term.
     ///
-    /// The first reason stays: an operator who breaks a lease says why, and the holder that then releases
-    /// it can only say that the lease was broken.
+    /// The first reason stays: an operator who breaks a lease gives the cause. The holder that then
+    /// releases the lease can only report that the lease was broken.
     pub(crate) fn replacing(self, earlier: Self) -> Self {
         Self {
             reason: earlier.reason.or(self.reason),

@@ -10,12 +10,12 @@ use crate::commit_queue::{CommitFailure, Work};
 use crate::engine::{AppendError, Engine, Load, Progress};
 use crate::model::{ChangeSet, Content, LeaseChange, LeaseKey};
 
-/// After an undo, how long until the timer tries again with a lease that a request waits for or a
-/// client watches: a full disk is not tried in a hot loop.
+/// The time after an undo at which the timer tries again with a lease that a request waits for or a
+/// client watches. It prevents a busy loop while the disk is full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How long nothing must be queued until the engine brings its tables up to the log: half of the
-/// second by which they may be behind.
+/// The time without queued changes after which the engine brings its tables up to the log: half of
+/// the second by which they may be behind.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
 
 impl Inner {
@@ -40,14 +40,14 @@ impl Inner {
                 },
             };
             if let Err(error) = done {
-                // Not closed: nothing may be written any more, not even to clean up.
+                // The engine is not closed: nothing may be written any more, not even to clean up.
                 error!(%error, "the engine failed; the store ends");
                 return self.fail();
             }
         }
     }
 
-    /// Commits a batch and lets the answers leave.
+    /// Commits a batch and lets its answers leave.
     ///
     /// # Errors
     ///
@@ -77,14 +77,14 @@ impl Inner {
         }
     }
 
-    /// Ends the store for good. Nothing is tried again.
+    /// Ends the store for good. No undone change is tried again.
     pub(super) fn fail(&self) {
-        // The server learns of it even if undoing panics.
+        // The guard notifies the server even if the undo panics.
         let _cancelled = self.failed.clone().drop_guard();
         self.undo(Arc::default(), CommitFailure::Failed);
     }
 
-    /// Deletions are durable: the table need not remember the leases any more.
+    /// Removes leases whose deletions are durable from the table.
     fn forget_deleted(&self, sets: &[ChangeSet]) {
         let is_deletion = |change: &&LeaseChange| matches!(change.content, Content::Deleted(_));
         let changes = sets.iter().flat_map(|set| &set.changes);
@@ -95,11 +95,12 @@ impl Inner {
         }
     }
 
-    /// Makes leases what they were before these changes and all that are queued behind them.
+    /// Restores leases to their state before these changes and all changes that are queued behind
+    /// them.
     ///
-    /// No client has learned of anything that rested on these: every answer waits for the revision
-    /// that it saw. All shards are locked, so no request sees a table that is half undone, and
-    /// nothing is queued meanwhile.
+    /// No client has received anything that depended on these changes, because every answer waits
+    /// for the revision that it saw. All shards are locked, so no request sees a table that is half
+    /// undone, and nothing is queued meanwhile.
     fn undo(&self, sets: Arc<Vec<ChangeSet>>, failure: CommitFailure) {
         let mut shards = self.table.lock_all();
         if failure == CommitFailure::Failed {
@@ -115,7 +116,7 @@ impl Inner {
                 continue;
             };
             let shard = shards.shard_of(&key);
-            // A lease with changes that are not durable is never taken out of the table.
+            // A lease with changes that are not durable is never removed from the table.
             let Some(entry) = shard.get_mut(&key) else {
                 continue;
             };

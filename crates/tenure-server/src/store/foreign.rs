@@ -1,8 +1,10 @@
-//! The store's API for another protocol: operations on leases under rules of its own, and documents.
+//! The store's API for another protocol: operations on leases under the rules of that protocol, and
+//! documents.
 //!
-//! Operations take the same locks, the same [`lease::apply`] and the same commits as the native API, so a
-//! lease that was acquired through one protocol is held, and refused, through all. Documents are committed
-//! like changes of leases, in the same order, and a backup has them.
+//! Operations take the same locks, the same [`lease::apply`] and the same commits as the native
+//! API. A lease that was acquired through one protocol is therefore held, and refused to others,
+//! through all of them. Documents are committed like changes of leases, in the same order, and a
+//! backup contains them.
 
 use std::sync::PoisonError;
 
@@ -17,35 +19,36 @@ use super::transaction::LeaseTransaction;
 use crate::engine::Document;
 use crate::model::{ChangeSet, DocumentChange, LeaseKey};
 
-/// A lease at one moment.
+/// The state of a lease at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseSnapshot {
     /// The state of the lease.
     pub state: State,
-    /// How long the lease lasts without a renewal, if it is held.
+    /// The time for which the lease lasts without a renewal, if it is held.
     pub duration: Option<LeaseDuration>,
     /// The epoch of the current term, or of the last one.
     pub epoch: Option<Epoch>,
 }
 
-/// The effect on the lease of an access to the resource that it protects.
+/// The effect on a lease of an access to the resource that the lease protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessEffect {
     /// The lease stays as it is.
     Keep,
     /// A lease that has expired or was broken becomes available, so that its last holder can no
-    /// longer renew it. Other leases stay as they are.
+    /// longer renew it. Any other lease stays as it is.
     EndIfOver,
     /// The lease ends and is deleted.
     Delete,
 }
 
 impl Store {
-    /// Applies one operation under `rules`. An acquire creates the lease if there is none.
+    /// Applies one operation under `rules`. An acquire creates the lease if it does not exist.
     ///
     /// # Errors
     ///
-    /// A [`Problem`] of the store; the inner error is the lease's refusal, an expected outcome.
+    /// A [`Problem`] of the store. The inner error is the refusal of the operation, which is an
+    /// expected outcome.
     pub async fn operate_by(
         &self,
         rules: &Rules,
@@ -85,12 +88,12 @@ impl Store {
     }
 
     /// Checks whether the resource that the lease protects may be accessed, and applies the effect
-    /// of the access to the lease, in one step: no acquire comes in between. `check` may run
+    /// of the access to the lease, in one step: no acquire can happen in between. `check` may run
     /// several times; it gets the record of the lease and the current time.
     ///
     /// # Errors
     ///
-    /// A [`Problem`] of the store; the inner error is that of `check`.
+    /// A [`Problem`] of the store. The inner error is that of `check`.
     pub async fn check_access<E>(
         &self,
         rules: &Rules,
@@ -112,12 +115,13 @@ impl Store {
                 _ => matches!(snapshot.state, State::Expired | State::Broken),
             };
             if let (true, Some(last)) = (ends, last) {
-                // The owner of the last grant releases a lease in each of these states.
+                // In each of these states the owner of the last grant can release the lease.
                 let release = Operation::Release(last.lease_id);
                 let _ = transaction.apply(rules, last.owner.as_ref(), &release, None);
             }
             if effect == AccessEffect::Delete {
-                // A lease that was handed over and is reserved for a candidate stays, as available.
+                // A lease that was handed over and is reserved for a candidate is not deleted. It
+                // stays available.
                 let _ = transaction.delete();
             }
             Ok(snapshot)
@@ -130,18 +134,19 @@ impl Store {
         }))
     }
 
-    /// Takes the documents that the store had when it was opened.
+    /// Returns the documents that the store had when it was opened, and removes them from memory.
     #[must_use]
     pub fn take_documents(&self) -> Vec<Document> {
         let documents = self.inner.documents.lock();
         std::mem::take(&mut *documents.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Writes documents, and deletes those without content: all of them or none. Returns the revision of
-    /// the last one. Later changes have greater revisions, also those after a restart or a restore.
+    /// Writes documents, and deletes those without content: either all of them or none. Returns the
+    /// revision of the last one. Later changes have greater revisions, also after a restart or a
+    /// restore.
     ///
-    /// The caller makes one call at a time, and keeps the documents in memory: the store only keeps them on
-    /// disk.
+    /// The caller makes one call at a time, and keeps the documents in memory: the store has them
+    /// only on disk.
     ///
     /// # Errors
     ///
@@ -160,7 +165,7 @@ impl Store {
             ..ChangeSet::default()
         };
         let (revision, ticket) = {
-            // While a shard is locked the queue is not closed.
+            // The queue is not closed while a shard is locked.
             let _shards = self.inner.table.lock_all();
             self.inner.check_open()?;
             self.inner.commit_queue.append(set)

@@ -1,4 +1,4 @@
-//! The terms that a lease has had.
+//! The term history of a lease.
 
 use std::sync::Arc;
 
@@ -14,11 +14,12 @@ use crate::engine::TermHistory;
 use crate::model::{LeaseKey, TermRecord};
 
 impl Store {
-    /// The terms of the lease, newest first.
+    /// Returns the terms of the lease, newest first.
     ///
-    /// It is the history as of one moment: the lease is read under its lock, and the disk up to the
-    /// last term that the lease had. If that term ends meanwhile, its end belongs to a later
-    /// moment; the ends of all terms before it are on disk once the ticket of the read is good.
+    /// The history is that of one moment: the lease is read under its lock, and the disk is read up
+    /// to the last term that the lease had then. If that term ends meanwhile, its end belongs to a
+    /// later moment. The ends of all terms before it are on disk once the ticket of the read
+    /// reports success.
     pub(crate) async fn history(&self, key: &LeaseKey) -> Result<History, Problem> {
         self.ready()?;
         let read_lease = |transaction: &mut LeaseTransaction<'_>| {
@@ -41,7 +42,7 @@ impl Store {
     }
 }
 
-/// Reads the terms on disk on a thread that may block.
+/// Reads the terms on disk, on a thread that may block.
 async fn read(
     history: &Arc<dyn TermHistory>,
     key: &LeaseKey,
@@ -59,8 +60,8 @@ async fn read(
     })
 }
 
-/// Puts the running term before the others. A record of it has its reason; a record that says it
-/// has ended is from after the read.
+/// Puts the running term before the others. If there is a record of the running term already, its
+/// reason is used. If that record has an end, the end is from after the read and is ignored.
 fn add_running(terms: &mut Vec<TermRecord>, running: TermRecord) {
     match terms.first_mut() {
         Some(recorded) if recorded.epoch == running.epoch => {

@@ -1,11 +1,13 @@
 //! The store: the operations on leases, independent of the protocol of a request.
 //!
 //! Every call has two steps. First, under the lock of one shard, it reads or changes a lease and
-//! queues the change for a commit; it never waits there. Then, without a lock, it waits until the
-//! state that it saw is durable, and answers: grants, refusals, reads, lists and long polls alike.
+//! queues the change for a commit. It never waits there. Then, without a lock, it waits until the
+//! state that it saw is durable, and answers. This holds for grants, refusals, reads, lists and
+//! long polls alike.
+//!
 //! A full disk may have undone that state meanwhile. If none of the request's own changes was
-//! undone, it runs again, first on a copy of the durable state. A read or a refusal there is the
-//! answer; otherwise the request runs on the lease itself.
+//! undone, the request runs again, first on a copy of the durable state. A read or a refusal there
+//! is the answer; otherwise the request runs on the lease itself.
 
 mod foreign;
 mod history;
@@ -49,7 +51,7 @@ use wait::OutcomeSender;
 pub use foreign::{AccessEffect, LeaseSnapshot};
 pub(crate) use watch::WatchItem;
 
-/// A lease store. Clones are handles to the same one; when the last is dropped it is closed.
+/// A lease store. Clones are handles to the same store; dropping the last one closes it.
 #[derive(Clone, Debug)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -68,37 +70,40 @@ struct Inner {
     scans: Scans,
     clock: Clock,
     limits: Limits,
-    /// The terms on disk. In memory each lease in the table has its own.
+    /// The reader of the terms on disk; `None` for a store in memory, which has the terms of each
+    /// lease in its table.
     term_history: Option<Arc<dyn TermHistory>>,
-    /// The documents that the store had at its start, until the protocol that they belong to takes them.
+    /// The documents that the store had at its start, until the protocol that they belong to takes
+    /// them.
     documents: Mutex<Vec<Document>>,
-    /// New leases have epochs above this one. It is stored plus one; zero means that there is none.
+    /// The greatest epoch that a new lease may not get, plus one; zero means that there is none.
     floor: AtomicU64,
-    /// How many acquires and long polls wait.
+    /// The number of acquires and long polls that wait.
     waiting: Arc<AtomicUsize>,
-    /// How many acquires have waited since the start: the number of the next one.
+    /// The number of acquires that have waited since the start, from which the next one gets its
+    /// number.
     waited: AtomicU64,
-    /// How many clients watch.
+    /// The number of watchers.
     watching: Arc<AtomicUsize>,
-    /// Turns of the requests that resume after a change that many wait for.
+    /// Limits the number of requests that resume at once after a change for which many waited.
     turns: Semaphore,
-    /// Why the table may not be used any more; the first reason stays. It is set only while all shards are locked, so it
-    /// does not change while one is.
+    /// The reason why the table may no longer be used; the first reason stays. It is set only while
+    /// all shards are locked, so it does not change while a shard is locked.
     ended: OnceLock<Problem>,
-    /// No request may wait any more.
+    /// Cancelled when no request may wait any more.
     stopping: CancellationToken,
-    /// The engine failed for good, or a thread of the store panicked.
+    /// Cancelled when the engine has failed for good, or a thread of the store has panicked.
     failed: CancellationToken,
 }
 
 impl Store {
-    /// Opens the store that `config` names. Leases that were held when it was closed, or when its
-    /// process was killed, count as renewed now, for their full durations.
-    /// It blocks while it reads and checks the data directory.
+    /// Opens the store with this configuration. Leases that were held when the store was closed, or
+    /// when its process was killed, count as renewed now, for their full durations. The call blocks
+    /// while it reads and checks the data directory.
     ///
     /// # Errors
     ///
-    /// [`OpenError`] names the file and the remedy. Files that are damaged are left untouched.
+    /// [`OpenError`] names the file and the remedy. Damaged files are not changed.
     #[allow(clippy::needless_pass_by_value)] // A store takes its configuration over.
     pub fn open(config: StoreConfig) -> Result<Self, OpenError> {
         config.limits.check()?;
@@ -108,7 +113,7 @@ impl Store {
         Self::start(loaded, engine, config.limits).map_err(OpenError::io("a thread"))
     }
 
-    /// A store of these leases. It is in memory if there is no engine.
+    /// Creates a store with these leases. Without an engine the store is in memory.
     fn start(mut loaded: Loaded, engine: Option<Engine>, limits: Limits) -> io::Result<Self> {
         let clock = Clock::start();
         let durability = match engine {
@@ -119,8 +124,8 @@ impl Store {
         let subscriber = Box::new(Arc::clone(&events));
         let deleted = std::mem::take(&mut loaded.deleted);
         let (floor, now) = (loaded.floor, clock.now());
-        // A restored backup's floor stands for grants that this store does not know of, so leases
-        // that exist are numbered above it too.
+        // The floor of a restored backup covers grants that this store does not have, so existing
+        // leases must get epochs above it too.
         let mut owners = BTreeSet::new();
         let entries = loaded
             .leases
@@ -158,33 +163,34 @@ impl Store {
         Ok(Self { inner, threads })
     }
 
-    /// Answers all requests that wait, and takes only renewals and releases from now on.
+    /// Answers all waiting requests. From now on the store accepts only renewals and releases.
     pub(crate) fn stop(&self) {
         self.inner.stopping.cancel();
     }
 
-    /// Cancelled when the store stops.
+    /// Returns the token that is cancelled when the store stops.
     pub(crate) fn stopping(&self) -> &CancellationToken {
         &self.inner.stopping
     }
 
-    /// Commits queued changes and closes the engine. Blocks.
+    /// Commits queued changes and closes the engine. The call blocks.
     pub(crate) fn close(&self) {
         self.threads.close();
     }
 
-    /// The limits that the store was opened with.
+    /// Returns the limits that the store was opened with.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.inner.limits
     }
 
-    /// Cancelled when the engine has failed for good, or a thread of the store has panicked.
+    /// Returns the token that is cancelled when the engine has failed for good, or a thread of the
+    /// store has panicked.
     pub(crate) fn failed(&self) -> &CancellationToken {
         &self.inner.failed
     }
 
-    /// Whether requests are taken.
+    /// Checks that the store accepts requests.
     ///
     /// # Errors
     ///
@@ -204,27 +210,27 @@ impl Inner {
     }
 
     /// Waits for a turn to resume after a change that many requests may have waited for. If a
-    /// thousand requests resumed at once, all would be in the runtime's queue before a renewal that
-    /// comes now. So a few resume at a time, and renewals run in between.
+    /// thousand requests resumed at once, all of them would be in the runtime's queue before a
+    /// renewal that arrives now. So only a few resume at a time, and renewals run in between.
     async fn turn(&self) {
-        // It is never closed.
+        // The semaphore is never closed.
         drop(self.turns.acquire().await);
     }
 
-    /// No epoch up to this one may be granted to a lease that is made.
+    /// Returns the greatest epoch that a new lease may not get.
     fn floor(&self) -> Option<Epoch> {
         let above = self.floor.load(Ordering::Relaxed);
         above.checked_sub(1).and_then(Epoch::new)
     }
 
-    /// A lease was deleted whose greatest epoch was `last`.
+    /// Raises the floor after the deletion of a lease whose greatest epoch was `last`.
     fn raise_floor(&self, last: Option<Epoch>) {
         let above = last.map_or(0, |last| last.get() + 1);
         self.floor.fetch_max(above, Ordering::Relaxed);
     }
 }
 
-/// Leases of one principal share its name in memory.
+/// Makes leases of one principal share its name in memory.
 fn share_owner(stored: &mut Stored, owners: &mut BTreeSet<Owner>) {
     let grant = stored.grant.as_mut();
     if let Some(owner) = grant.and_then(|grant| grant.owner.as_mut()) {
@@ -235,8 +241,8 @@ fn share_owner(stored: &mut Stored, owners: &mut BTreeSet<Owner>) {
     }
 }
 
-/// The number of requests that resume at once: half of the processors. The other half is for
-/// renewals.
+/// Returns the number of requests that resume at once: half of the processors. The other half is
+/// for renewals.
 fn half_of_the_processors() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2))
 }
@@ -249,7 +255,8 @@ fn failed() -> Problem {
     Problem::new(Code::EngineUnavailable, "the store failed and is ending")
 }
 
-/// Epochs increase even if the clock goes back, but only while the data directory is not lost.
+/// Warns if the clock is behind the last epoch. Epochs increase even if the clock is set back, but
+/// only while the data directory is not lost.
 fn warn_of_a_late_clock(last: Option<Epoch>) {
     let wall = clock::wall();
     if let Some(last) = last
@@ -258,8 +265,8 @@ fn warn_of_a_late_clock(last: Option<Epoch>) {
         warn!(
             epoch = last.get(),
             wall_clock_ms = wall.get(),
-            "the wall clock is behind the last epoch: it went back, or a backup was restored within \
-             the last day; epochs go on from the last one"
+            "the wall clock is behind the last epoch: it was set back, or a backup was restored \
+             within the last day; epochs continue from the last one"
         );
     }
 }

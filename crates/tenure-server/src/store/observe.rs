@@ -1,4 +1,5 @@
-//! Locks one lease, lets a request read or change it, and answers when the answer may leave.
+//! The execution of a request on one lease: the request reads or changes the locked lease, and its
+//! answer waits until the state that it saw is durable.
 
 use tenure_core::lease::Record;
 use tenure_core::wire::{Code, LeaseView, Problem};
@@ -11,35 +12,36 @@ use crate::config::Limits;
 use crate::model::LeaseKey;
 use crate::table::{Full, Shard};
 
-/// How often a request is tried whose answer rests on changes of other requests that are undone.
-/// Each attempt waits for one of their commits, so this is not a hot loop. The number is far above
-/// the attempts that a renewal needs among dozens of clients that try to change the same lease on a
-/// full disk; `request_time` ends it before.
+/// The maximum number of attempts of a request whose answer depends on changes of other requests
+/// that are undone. Each attempt waits for one of their commits, so this is not a busy loop. The
+/// number is far above the attempts that a renewal needs while dozens of clients try to change the
+/// same lease on a full disk; `request_time` ends the request before.
 const ATTEMPTS: u32 = 1_000;
 
 /// The result of a request, with the ticket that its answer must wait for.
 pub(super) struct Observation<T> {
-    /// `None` if there is no lease.
+    /// The result of the request; `None` if the lease does not exist.
     pub(super) value: Option<T>,
     /// The revision of the lease that the request saw.
     pub(super) revision: u64,
     pub(super) ticket: Option<Ticket>,
-    /// The request changed nothing that must be durable, so it may run again if the state that it
-    /// saw was undone.
+    /// Whether the request may run again if the state that it saw was undone: the request itself
+    /// changed nothing that must be durable.
     pub(super) repeatable: bool,
 }
 
 /// The behaviour if the lease does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfMissing {
-    /// Make it.
+    /// Create the lease.
     Create,
     /// Answer that it does not exist.
     Refuse,
 }
 
 impl<T> Observation<T> {
-    /// There is no lease. That is durable unless there is a ticket.
+    /// Creates the observation of a lease that does not exist. The absence of the lease is durable
+    /// unless there is a ticket.
     const fn of_missing(revision: u64, ticket: Option<Ticket>) -> Self {
         Self {
             value: None,
@@ -51,7 +53,7 @@ impl<T> Observation<T> {
 }
 
 impl Observation<Result<LeaseView, Problem>> {
-    /// The view of a lease that must exist, with its revision.
+    /// Returns the view of a lease that must exist, with its revision.
     pub(super) fn into_view(self, key: &LeaseKey) -> Result<LeaseView, Problem> {
         let view = self.value.ok_or_else(|| unknown(key))??;
         Ok(LeaseView {
@@ -62,8 +64,9 @@ impl Observation<Result<LeaseView, Problem>> {
 }
 
 impl Store {
-    /// Runs `request` with a lease at once. The future waits until the state that the request saw
-    /// is durable. If that state was undone, it runs the request again: see [`Inner::retry`].
+    /// Runs `request` with a lease immediately. The returned future waits until the state that the
+    /// request saw is durable. If that state was undone, it runs the request again: see
+    /// [`Inner::retry`].
     pub(super) fn execute<T>(
         &self,
         key: &LeaseKey,
@@ -76,8 +79,8 @@ impl Store {
         })
     }
 
-    /// Returns the observation of an attempt when its state is durable. If that was undone, it
-    /// tries `again`.
+    /// Returns the observation of an attempt once its state is durable. If that state was undone,
+    /// it calls `again` for another attempt.
     pub(super) async fn answer<T>(
         &self,
         first: Result<Observation<T>, Problem>,
@@ -86,10 +89,11 @@ impl Store {
         let mut seen = first?;
         let mut attempts = 1;
         while let Some(ticket) = seen.ticket.take() {
-            // Boxed, because most calls don't wait, and each would hold the memory for it.
+            // Boxed, because most calls don't wait, and each of them would hold the memory for this
+            // future.
             match Box::pin(ticket.durable()).await {
                 Ok(()) => break,
-                // It saw a change of another request, which was undone: try again.
+                // The attempt saw a change of another request, which was undone. Try again.
                 Err(CommitFailure::DiskFull | CommitFailure::Busy)
                     if seen.repeatable && attempts < ATTEMPTS =>
                 {
@@ -104,8 +108,9 @@ impl Store {
 }
 
 impl Inner {
-    /// Locks the lease and runs `request` with it. The value is `None` if there is no lease. Before
-    /// and after `request` all due steps are taken: terms end, and waiting requests get the lease.
+    /// Locks the lease and runs `request` with it. The value is `None` if the lease does not exist.
+    /// Before and after `request` it takes all due steps: it ends terms, and grants the lease to
+    /// waiting requests.
     pub(super) fn transact<T>(
         &self,
         key: &LeaseKey,
@@ -141,19 +146,20 @@ impl Inner {
         Ok(seen)
     }
 
-    /// Locks the lease and runs `request` with a copy of its durable state at the current time. The
-    /// answer need not wait: it is for requests that rested on changes that were undone. It is an
-    /// answer only if it is `repeatable`: otherwise the request would change the lease.
+    /// Locks the lease and runs `request` with a copy of its durable state at the current time. It
+    /// is for requests that depended on changes that were undone. The result does not need to wait
+    /// for a commit. It is an answer only if it is `repeatable`: otherwise the request would change
+    /// the lease.
     ///
     /// Changes that are not durable yet are skipped. They may become durable or be undone; no
-    /// client has learned of them, so the answer is that of the moment before them.
+    /// client has received them, so the answer is that of the moment before them.
     ///
-    /// A term that time has ended is shown as ended though the disk does not have that. This grants
-    /// nothing: a grant is a change, and the lease stays as it was. The answer has the revision of
-    /// the last durable change, because the end has none yet; a poll for a later one continues to
-    /// wait. If the store restarts before the end is written, the lease counts as renewed, as
-    /// always: the same term may be seen again under the same epoch, and no other candidate held
-    /// the lease meanwhile.
+    /// A term whose time is over is shown as ended, although its end is not on disk. This grants
+    /// nothing: a grant is a change, and the lease itself does not change. The answer has the
+    /// revision of the last durable change, because the end has no revision yet; a poll for a later
+    /// revision continues to wait. If the store restarts before the end is written, the lease
+    /// counts as renewed, as after every restart. The same term may then be seen again under the
+    /// same epoch, and no other candidate held the lease meanwhile.
     pub(super) fn read_durable<T>(
         &self,
         key: &LeaseKey,
@@ -178,12 +184,12 @@ impl Inner {
     }
 
     /// Runs `request` again, because the state that it saw was undone. If the request only reads,
-    /// or the durable state refuses it, that is the answer, and no change is tried.
+    /// or the durable state refuses it, the result is the answer, and no change is tried.
     ///
-    /// Such a refusal stays true whatever becomes of the changes that are not durable yet: it is of
-    /// the moment before them. The end of a term by time may be unwritten and be forgotten by a
-    /// restart, but then the lease counts as renewed for the same holder: the refusal took nothing
-    /// from another candidate.
+    /// Such a refusal stays correct even if the changes that are not durable yet become durable: it
+    /// is the answer at the moment before them. A refusal may depend on the end of a term whose
+    /// time is over. That end may not be on disk, and a restart then forgets it. But then the lease
+    /// counts as renewed for the same holder, so the refusal took nothing from another candidate.
     pub(super) fn retry<T>(
         &self,
         key: &LeaseKey,
@@ -198,8 +204,8 @@ impl Inner {
         }
     }
 
-    /// Takes the steps that are due, and arms the timer for the next time if a request waits for
-    /// the lease or a client watches it.
+    /// Takes the steps that are due. It also arms the timer for the next step, if a request waits
+    /// for the lease or a client watches it.
     pub(super) fn tick(&self, key: &LeaseKey) {
         let mut shard = self.table.lock(key);
         if let Some(entry) = shard.get_mut(key) {
@@ -212,7 +218,7 @@ impl Inner {
         self.tidy(&mut shard, key);
     }
 
-    /// Frees the memory that a lease no longer needs after a request or a client has left it.
+    /// Frees memory that a lease no longer needs after a request or a client has left it.
     pub(super) fn tidy(&self, shard: &mut Shard<OutcomeSender>, key: &LeaseKey) {
         if let Some(entry) = shard.get_mut(key) {
             entry.drop_idle_interest();
@@ -255,7 +261,7 @@ pub(super) fn unknown(key: &LeaseKey) -> Problem {
     )
 }
 
-/// The answer of a request whose change was undone.
+/// Returns the problem for a request whose change was undone.
 pub(super) fn undone(failure: CommitFailure) -> Problem {
     match failure {
         CommitFailure::DiskFull => Problem::new(

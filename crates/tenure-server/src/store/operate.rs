@@ -1,5 +1,5 @@
 //! Calls that don't wait for other clients: they read or change a lease, wait for the disk, and
-//! answer.
+//! then answer.
 
 use tenure_core::Epoch;
 use tenure_core::lease::{Change, Operation, Owner, Rules};
@@ -11,12 +11,13 @@ use super::transaction::LeaseTransaction;
 use crate::model::LeaseKey;
 use crate::table::Entry;
 
-/// The most bytes of JSON on a page: a client need not have memory for a thousand leases with large
-/// metadata. One lease always fits.
+/// The maximum size of a page as JSON, in bytes. With it a client does not need memory for a
+/// thousand leases with large metadata. A page always has room for one lease.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 impl Store {
-    /// Does one operation of this principal on a lease that exists. Returns the lease right after it.
+    /// Executes one operation of this principal on an existing lease. Returns the view right after
+    /// the operation.
     pub(crate) async fn operate_as(
         &self,
         owner: Option<&Owner>,
@@ -32,7 +33,8 @@ impl Store {
         seen.into_view(key)
     }
 
-    /// While the store stops, a holder may still renew its lease or release it.
+    /// Checks that the store accepts the operation. While the store stops, a holder may still renew
+    /// or release its lease.
     pub(super) fn check_ready_for(&self, operation: &Operation) -> Result<(), Problem> {
         match operation {
             Operation::Renew(..) | Operation::Release(_) => Ok(()),
@@ -40,10 +42,11 @@ impl Store {
         }
     }
 
-    /// Renews each of these for this principal, in order. An error in the list stays as it is.
+    /// Renews each of these leases for this principal, in order. An error in the list stays as it
+    /// is.
     ///
-    /// It renews all before it waits for any, so that a commit that one rests on does not let the
-    /// others expire, and all wait for the same few commits.
+    /// All renewals run before the first one is waited for. Otherwise the others could expire
+    /// during a commit that one of them waits for. All of them then wait for the same few commits.
     pub(crate) async fn renew_many_as(
         &self,
         owner: Option<&Owner>,
@@ -68,7 +71,7 @@ impl Store {
         results
     }
 
-    /// Executes [`Operation::Verify`]: whether the term of its epoch still holds.
+    /// Executes [`Operation::Verify`]: returns whether the term with this epoch still runs.
     pub(crate) async fn verify(
         &self,
         key: &LeaseKey,
@@ -88,7 +91,7 @@ impl Store {
         Ok(VerifyReply { current, epoch })
     }
 
-    /// The lease as it is.
+    /// Returns the current view of the lease.
     pub(crate) async fn view(&self, key: &LeaseKey) -> Result<LeaseView, Problem> {
         self.ready()?;
         let view = |transaction: &mut LeaseTransaction<'_>| Ok(transaction.view());
@@ -96,7 +99,7 @@ impl Store {
         seen.into_view(key)
     }
 
-    /// Whether the lease exists; the change that made it may not be durable yet.
+    /// Returns whether the lease exists. The change that created it may not be durable yet.
     pub(crate) fn knows(&self, key: &LeaseKey) -> bool {
         let shard = self.inner.table.lock(key);
         shard.get(key).is_some_and(Entry::is_known)
@@ -111,8 +114,8 @@ impl Store {
         deleted.map_err(|rejection| Problem::from(&rejection))
     }
 
-    /// Up to `limit` leases of `namespace` whose names start with `prefix`, after the name `after`;
-    /// fewer if they are large.
+    /// Returns up to `limit` leases of `namespace` whose names start with `prefix`, after the name
+    /// `after`. It returns fewer if they are large.
     pub(crate) async fn list(
         &self,
         namespace: &str,
@@ -126,8 +129,8 @@ impl Store {
         let mut bytes = 0;
         let mut last = after.cloned();
         loop {
-            // One more than asked for shows whether there are more. Leases that were deleted or
-            // not made yet are passed over, so this may take several rounds.
+            // One lease more than requested shows whether there are more. Leases that were deleted
+            // or not created yet are skipped, so this may take several rounds.
             let count = limit + 1 - leases.len();
             let keys = self.inner.table.keys(&prefix, last.as_ref(), count);
             let found = keys.len();
@@ -135,7 +138,8 @@ impl Store {
             let begun = keys
                 .iter()
                 .map(|key| (key, self.execute(key, IfMissing::Refuse, view)));
-            // All are read before it waits for any, so they wait for the same few commits.
+            // All leases are read before the first one is waited for, so that they wait for the
+            // same few commits.
             for (key, seen) in begun.collect::<Vec<_>>() {
                 let seen = seen.await?;
                 if seen.value.is_some() {
@@ -158,7 +162,8 @@ impl Store {
 }
 
 impl LeaseTransaction<'_> {
-    /// Does one operation by the rules of the native API. Returns the lease right after it.
+    /// Executes one operation under the rules of the native API. Returns the view right after the
+    /// operation.
     fn operate(
         &mut self,
         owner: Option<&Owner>,

@@ -1,4 +1,4 @@
-//! Long polls: waiting for a lease to change.
+//! Long polls, which wait for a lease to change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,18 @@ use super::{Inner, Store, stopping};
 use crate::commit_queue::Ticket;
 use crate::model::LeaseKey;
 
-/// One long poll. If it is dropped, the lease forgets it.
+/// One long poll. Dropping it removes its state from the lease.
 struct Poll {
     inner: Arc<Inner>,
     key: LeaseKey,
     changed: Option<watch::Receiver<u64>>,
-    /// Taken when it begins to wait: a poll that is answered at once is a read like any other.
+    /// The permit, taken when the poll begins to wait: a poll that is answered at once is a plain
+    /// read.
     permit: Option<Permit>,
 }
 
 impl Store {
-    /// The lease as it is once its revision is above `after`, or as it is after `wait`.
+    /// Returns the lease once its revision is above `after`, or at the end of `wait`.
     pub(crate) async fn poll(
         &self,
         key: &LeaseKey,
@@ -40,12 +41,14 @@ impl Store {
             changed: None,
             permit: None,
         };
-        // An attempt has found that due steps can't be written now. From then on the timer tries,
-        // or this poll and others would wake each other by trying, in a hot loop.
+        // Set after an attempt in which due steps could not be written. From then on only the timer
+        // tries to write them. Otherwise this poll and others would wake each other by trying, in a
+        // busy loop.
         let mut reads_only = false;
         loop {
             let subscribed = &mut poll.changed;
-            // It subscribes under the lock under which it reads: no change falls in between.
+            // The poll subscribes under the lock under which it reads, so it misses no change in
+            // between.
             let mut read = |transaction: &mut LeaseTransaction<'_>| {
                 subscribed
                     .get_or_insert_with(|| transaction.subscribe())
@@ -75,7 +78,8 @@ impl Store {
             let decided = OptionFuture::from(in_flight.map(Ticket::durable));
             tokio::select! {
                 _ = changed.changed() => self.inner.turn().await,
-                // The read skipped changes in flight, and their commit is not a further change.
+                // The read skipped changes that were not durable. Their commit does not count as a
+                // further change, so the poll must wait for it too.
                 Some(_) = decided, if reads_only => self.inner.turn().await,
                 () = self.inner.stopping.cancelled() => return Err(stopping()),
                 () = time::sleep_until(until) => {}

@@ -9,7 +9,7 @@ use crate::commit_queue::Subscriber;
 use crate::events::Events;
 use crate::model::{Cause, LeaseChange};
 
-/// Logs changes and publishes them as events.
+/// The subscriber that logs changes and publishes them as events.
 impl Subscriber for Arc<Events> {
     fn committed(&self, changes: Vec<LeaseChange>) {
         changes.iter().for_each(log);
@@ -17,7 +17,7 @@ impl Subscriber for Arc<Events> {
     }
 }
 
-/// Logs a change. Lease ids are secrets and stay out.
+/// Logs a change. Lease ids are secrets and are never logged.
 fn log(change: &LeaseChange) {
     let (namespace, lease) = (change.key.namespace(), change.key.lease());
     let grant = change.stored().and_then(|stored| stored.grant.as_ref());

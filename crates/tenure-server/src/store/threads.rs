@@ -1,5 +1,5 @@
-//! The store's threads: one commits queued changes, one changes leases when their time comes, one
-//! scans namespaces that a client begins to watch, and one sends events to watchers.
+//! The store's threads. One commits queued changes, one changes leases when they are due, one scans
+//! namespaces that a client begins to watch, and one sends events to watchers.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,15 +13,15 @@ use super::{Inner, stopping};
 use crate::engine::Engine;
 use crate::panics;
 
-/// How many leases of a namespace are scanned before the next namespace has its turn: a shard is
-/// locked for some 10 us to copy their keys.
+/// The number of leases of a namespace that are scanned before the next namespace has its turn. A
+/// shard is locked for some 10 us to copy their keys.
 const SCAN_PAGE: usize = 128;
 
-/// How long the scans work, and then how long they rest. A request that waits for a processor
-/// meanwhile waits no longer than it may wait for another request.
+/// The time for which the scans work before they rest. A request that needs a processor meanwhile
+/// waits no longer than it may wait for another request.
 const SCAN_TIME: Duration = Duration::from_millis(1);
 
-/// The threads. They end when this is dropped.
+/// The threads. Dropping this value ends them.
 #[derive(Debug)]
 pub(super) struct Threads {
     inner: Arc<Inner>,
@@ -52,9 +52,10 @@ impl Threads {
         let thread = thread::Builder::new().name(name.into());
         let handle = thread.spawn(move || {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&inner))) {
-                // Without this thread no expired lease would be granted, no event sent, or no
-                // change committed. The state that it left in memory is not known, so it is not
-                // started again: the store ends, and its next start reads the durable state.
+                // Without this thread the store would no longer grant expired leases, send events,
+                // or commit changes. The state that the thread left in memory is unknown, so the
+                // thread is not restarted: the store ends, and its next start reads the durable
+                // state.
                 let error = panics::text(&*panic);
                 error!(
                     thread = name,
@@ -80,7 +81,7 @@ impl Threads {
         inner.events.close();
         let handles = std::mem::take(&mut *self.lock());
         for handle in handles {
-            // The thread has caught its panic.
+            // The thread itself catches a panic.
             let _ = handle.join();
         }
     }
@@ -97,7 +98,7 @@ impl Drop for Threads {
 }
 
 impl Inner {
-    /// Changes leases that a request waits for or a client watches when their time comes, until the
+    /// Changes the leases that a request waits for or a client watches when they are due, until the
     /// timer is closed.
     fn run_timer(&self) {
         while let Some(key) = self.timer.next(&self.clock) {
@@ -107,8 +108,8 @@ impl Inner {
         }
     }
 
-    /// Scans namespaces that a client watches, until the scans are closed. It rests as long as it
-    /// works, so all scans together take about half of a processor.
+    /// Scans namespaces that a client watches, until the scans are closed. The thread rests as long
+    /// as it works, so all scans together take about half of a processor.
     fn run_scans(&self) {
         let mut began = Instant::now();
         while let Some((namespace, place)) = self.scans.next(&self.clock) {

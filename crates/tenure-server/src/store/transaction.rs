@@ -1,4 +1,4 @@
-//! Changes of one lease, under the lock of its shard.
+//! Changes of one lease under the lock of its shard.
 
 use tenure_core::lease::{
     Applied, Change, Due, Lease, LeaseDuration, Operation, Owner, Priority, Record, Rejection,
@@ -18,9 +18,9 @@ use crate::model::{
     Cause, ChangeSet, Content, Deleted, LeaseChange, LeaseKey, LeaseVersion, TermRecord,
 };
 
-/// One lease, locked, and the changes that are made to it. [`run`](Self::run) takes the steps that
+/// One locked lease, and the changes that are made to it. [`run`](Self::run) takes the steps that
 /// are due before and after the request, and queues the changes for a commit. Every change goes
-/// through [`lease`](Self::lease), which keeps the lease as it was, for an undo.
+/// through [`lease`](Self::lease), which saves the earlier state of the lease for an undo.
 pub(super) struct LeaseTransaction<'a> {
     inner: &'a Inner,
     key: &'a LeaseKey,
@@ -30,23 +30,23 @@ pub(super) struct LeaseTransaction<'a> {
     before: Option<LeaseVersion>,
     changes: Vec<LeaseChange>,
     granted: Vec<WaiterGrant>,
-    /// The request itself made a change, or would make one if this were no trial.
+    /// The request itself made a change, or would have made one outside a trial.
     has_changed: bool,
-    /// The request joined the waiting queue: it has no answer yet.
+    /// The request joined the waiting queue, so it has no answer yet.
     has_joined: bool,
-    /// A request or a client begins to wait for the time at which the lease ends.
+    /// A request or a client begins to wait for the end of the lease.
     arms_timer: bool,
-    /// The lease is a copy that the caller discards.
+    /// This is a trial: the lease is a copy that the caller discards.
     is_trial: bool,
-    /// In a trial: the term that time has ended, which no change has recorded.
+    /// In a trial: a term whose time is over, and whose end no change has recorded.
     unrecorded: Option<TermRecord>,
 }
 
-/// A request that waited and was granted the lease.
+/// A waiting request that was granted the lease.
 struct WaiterGrant {
     reply_to: OutcomeSender,
     view: LeaseView,
-    /// The grant is the change of this number. The first one has number 1.
+    /// The position of the grant among the transaction's changes. The first change has number 1.
     change: u64,
 }
 
@@ -55,7 +55,8 @@ impl<'a> LeaseTransaction<'a> {
         Self {
             inner,
             key,
-            // Read under the lock: the changes of one lease are in the order of their instants.
+            // The clock is read under the lock, so that the changes of one lease are in the order
+            // of their instants.
             now: inner.clock.now(),
             entry,
             before: None,
@@ -101,7 +102,7 @@ impl<'a> LeaseTransaction<'a> {
     }
 
     /// Runs `request` on a copy of the lease, which is durable as of `revision`, at the current
-    /// time. Nothing is queued: the caller restores the lease.
+    /// time. Nothing is queued. The caller restores the lease afterwards.
     pub(super) fn run_trial<T>(
         mut self,
         request: impl FnOnce(&mut Self) -> T,
@@ -121,19 +122,19 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// Whether the request may change the lease now. In a trial it may not; the trial notes that
-    /// the request would change it.
+    /// Returns whether the request may change the lease now. In a trial it may not; then the trial
+    /// records that the request would change the lease.
     pub(super) const fn may_change(&mut self) -> bool {
         self.has_changed |= self.is_trial;
         !self.is_trial
     }
 
-    /// The lease without the requests that wait.
+    /// Returns the record of the lease, without the requests that wait.
     pub(super) const fn record(&self) -> &Record {
         self.entry.lease.record()
     }
 
-    /// The lease as clients may see it now, without its revision.
+    /// Returns the lease as clients may see it now, without its revision.
     pub(super) fn view(&self) -> LeaseView {
         let record = self.record();
         let mut view = LeaseView::of(self.key.namespace(), self.key.lease(), record, self.now);
@@ -143,7 +144,7 @@ impl<'a> LeaseTransaction<'a> {
         view
     }
 
-    /// The terms that memory has, newest first.
+    /// Returns the terms that are in memory, newest first.
     pub(super) fn past_terms(&self) -> Vec<TermRecord> {
         self.entry
             .past
@@ -152,7 +153,7 @@ impl<'a> LeaseTransaction<'a> {
             .collect()
     }
 
-    /// The running term. Its time may be over if no change has ended it.
+    /// Returns the running term. Its time may be over if no change has ended it yet.
     pub(super) fn running_term(&self) -> Option<TermRecord> {
         if self.unrecorded.is_some() {
             return self.unrecorded.clone();
@@ -161,17 +162,17 @@ impl<'a> LeaseTransaction<'a> {
         self.term_record(None, None)
     }
 
-    /// The ticket of the lease's changes that are not durable yet.
+    /// Returns the ticket of the lease's changes that are not durable yet.
     pub(super) fn in_flight(&self) -> Option<Ticket> {
         self.inner.commit_queue.ticket(self.entry.revision)
     }
 
-    /// The lease's requests that wait.
+    /// Returns the lease with the requests that wait for it.
     pub(super) const fn waiting(&self) -> &Lease<OutcomeSender> {
         &self.entry.lease
     }
 
-    /// Lets a request wait. The request that it replaces is refused with `refusal`.
+    /// Adds a request to the waiting queue. A request that it replaces is refused with `refusal`.
     pub(super) fn wait(
         &mut self,
         priority: Priority,
@@ -186,13 +187,13 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// A receiver that learns of changes of the lease.
+    /// Returns a receiver that is notified of changes of the lease.
     pub(super) fn subscribe(&mut self) -> watch::Receiver<u64> {
         self.arms_timer = true;
         self.entry.interest().subscribe()
     }
 
-    /// Applies an operation by these rules.
+    /// Applies an operation under these rules.
     pub(super) fn apply(
         &mut self,
         rules: &Rules,
@@ -201,8 +202,8 @@ impl<'a> LeaseTransaction<'a> {
         reason: Option<String>,
     ) -> Result<Applied, Rejection> {
         let (now, running) = (self.now, self.record().running());
-        // These two never change anything that must be durable, so there is nothing to undo; except
-        // for a renewal of a term that time has ended, if the rules allow that.
+        // These two operations change nothing that must be durable, so there is nothing to undo.
+        // The only exception is the renewal of a term whose time is over, if the rules allow that.
         let changes_nothing = matches!(operation, Operation::Renew(_, None) | Operation::Verify(_))
             && (running.is_some() || !rules.renew_after_expiry);
         let lease = match changes_nothing {
@@ -210,7 +211,8 @@ impl<'a> LeaseTransaction<'a> {
             false => self.lease(),
         };
         let applied = lease.apply_as(owner, operation, now, rules)?;
-        // A break that changes no time may be the first with a reason, which is recorded too.
+        // A break that does not change the time may be the first one with a reason, which must be
+        // recorded.
         let gives_reason = reason.is_some() && matches!(applied.change, Change::Breaking(_));
         if matches!(operation, Operation::Verify(_)) || !self.may_change() {
             return Ok(applied);
@@ -226,8 +228,8 @@ impl<'a> LeaseTransaction<'a> {
         Ok(applied)
     }
 
-    /// Releases a grant that the waiting request of this number did not learn of, unless the lease
-    /// has changed since.
+    /// Releases the grant of a waiting request with this number whose client did not receive it,
+    /// unless the lease has changed since.
     pub(super) fn give_back(&mut self, number: RequestNumber) {
         let (now, running) = (self.now, self.record().running());
         if let Some(released) = self.lease().give_back(number, now) {
@@ -236,7 +238,7 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// Deletes the lease, except for its greatest epoch and, for a while, the lease ids of its
+    /// Deletes the lease, except for its greatest epoch and, for some time, the lease ids of its
     /// ended terms.
     pub(super) fn delete(&mut self) -> Result<(), Rejection> {
         let (now, last) = (self.now, self.record().last_epoch());
@@ -255,12 +257,12 @@ impl<'a> LeaseTransaction<'a> {
         Ok(())
     }
 
-    /// Takes the steps that are due: ends a term that time has ended, and grants a free lease to
-    /// the first waiting request.
+    /// Takes the steps that are due: ends a term whose time is over, and grants a free lease to the
+    /// first waiting request.
     fn settle(&mut self) {
         while self.entry.lease.is_due(self.now) {
             let (now, running) = (self.now, self.record().running());
-            // A request that is given up leaves the queue by itself.
+            // An abandoned request removes itself from the queue.
             let is_gone = |_: &OutcomeSender| false;
             let due = self
                 .lease()
@@ -283,7 +285,7 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// The lease, to be changed. It is kept as it was, for an undo.
+    /// Returns the lease to be changed, and saves its current state for an undo.
     fn lease(&mut self) -> &mut Lease<OutcomeSender> {
         if self.before.is_none() {
             self.before = Some(self.entry.version());
@@ -293,8 +295,8 @@ impl<'a> LeaseTransaction<'a> {
 
     /// Sends a renewal to the watchers that asked for renewals. It is not a change.
     fn publish_renewal(&self, change: &Change) {
-        // After a change in this transaction the renewal rests on a revision that does not exist
-        // yet.
+        // After a change in this transaction, the renewal would depend on a revision that does not
+        // exist yet.
         if self.inner.events.topics.wants_renewals(self.key) && self.changes.is_empty() {
             let cause = Cause::Requested(change.clone(), None);
             let mut renewal = self.change(self.content(), cause, None);
@@ -303,7 +305,7 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// Queues the changes, sends waiting requests their grants, and arms the timer. Returns the
+    /// Queues the changes, sends their grants to waiting requests, and arms the timer. Returns the
     /// ticket of the changes, if there are any.
     fn queue_changes(&mut self) -> Option<Ticket> {
         let changes = std::mem::take(&mut self.changes);
@@ -329,8 +331,8 @@ impl<'a> LeaseTransaction<'a> {
         ticket
     }
 
-    /// Notifies long polls of changes, and arms the timer for the next time. A renewal without
-    /// other changes does not arm it: the timer then fires too early, and arms itself again.
+    /// Notifies long polls of changes, and arms the timer for the next step. A renewal without
+    /// other changes does not arm the timer: the timer then fires too early, and is armed again.
     fn arm_timer(&mut self, has_changes: bool) {
         if !has_changes && !self.arms_timer {
             return;
@@ -346,8 +348,8 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// The record of the term that ran before the last change: its end, or, if the term continues,
-    /// only the reason for its coming end.
+    /// Returns the record of the term that ran before the last change. The record has the end of
+    /// that term. If the term continues, it has only the reason for its coming end.
     fn term_to_record(
         &self,
         running: Option<Running>,
@@ -382,7 +384,7 @@ impl<'a> LeaseTransaction<'a> {
         })
     }
 
-    /// The lease as it is now, for a change.
+    /// Returns the current state of the lease, as the content of a change.
     fn content(&self) -> Content {
         Content::Lease(self.record().store(self.now).into())
     }
@@ -397,7 +399,7 @@ impl<'a> LeaseTransaction<'a> {
         if self.inner.term_history.is_none()
             && let Some(term) = term.take()
         {
-            // In memory nothing is ever undone.
+            // Terms are recorded at once, because in memory nothing is ever undone.
             let past = self.entry.past.get_or_insert_default();
             past.record(term, self.inner.limits.max_history);
         }
@@ -419,8 +421,8 @@ impl<'a> LeaseTransaction<'a> {
     }
 }
 
-/// Sends the outcome of a request that waited, once `revision` is durable. If the request was given
-/// up, it gives a grant back by itself.
+/// Sends the outcome of a waiting request once `revision` is durable. If the request was abandoned,
+/// its own cleanup gives the grant back.
 fn deliver(inner: &Inner, revision: u64, reply_to: OutcomeSender, outcome: Outcome) {
     inner.commit_queue.on_durable(revision, move |durable| {
         let _ = reply_to.send(Box::new(durable.map_err(undone).and(outcome)));

@@ -1,4 +1,4 @@
-//! Acquires that may wait.
+//! Acquires, which may wait.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,11 +16,11 @@ use super::{Inner, Store, stopping};
 use crate::clock;
 use crate::model::LeaseKey;
 
-/// The outcome of a waiting request: a grant, or the refusal of a request that another one
-/// replaces.
+/// The outcome of a waiting request: either a grant, or the refusal of a request that was replaced
+/// by another one.
 pub(super) type Outcome = Result<LeaseView, Problem>;
 
-/// Where the outcome of a waiting request is sent, once it is durable.
+/// The channel to which the outcome of a waiting request is sent, once the outcome is durable.
 pub(super) type OutcomeSender = oneshot::Sender<Box<Outcome>>;
 
 /// The outcome of an attempt to acquire.
@@ -30,7 +30,7 @@ enum Attempt {
 }
 
 impl Store {
-    /// Holds the lease for this principal, at once or when it is this request's turn.
+    /// Acquires the lease for this principal, at once or when it is this request's turn.
     pub(crate) async fn acquire_as(
         &self,
         owner: Option<&Owner>,
@@ -61,7 +61,7 @@ impl Store {
                 Attempt::Waiting(mut waiter) => match waiter.wait(queued.wait).await {
                     Some(outcome) => (*outcome)?,
                     None if self.inner.stopping.is_cancelled() => return Err(stopping()),
-                    // The time is up: the answer is as of now.
+                    // The time is up, so the answer shows the current state.
                     None => {
                         may_wait = false;
                         continue;
@@ -82,8 +82,8 @@ impl Store {
         let inner = &self.inner;
         let lease_id = queued.request.lease_id;
         let most = if transaction.waiting().is_waiting(lease_id, owner) {
-            // It keeps the position in the queue of the request with this lease id, which gives its
-            // own permit back.
+            // The request takes the position in the queue of an earlier request with this lease id,
+            // which gives back its own permit.
             usize::MAX
         } else {
             let waiters = transaction.waiting().waiting();
@@ -119,7 +119,7 @@ impl Store {
 }
 
 impl Inner {
-    /// A permit for an acquire or a long poll, if at most `most` wait then.
+    /// Takes a permit for an acquire or a long poll, if at most `most` of them wait then.
     pub(super) fn wait_permit(&self, most: usize) -> Result<Permit, Problem> {
         Permit::acquire(&self.waiting, most)
             .map_err(|waiting| over_limit("the store", waiting, most))
@@ -133,7 +133,7 @@ fn over_limit(whose: &str, waiting: usize, most: usize) -> Problem {
     )
 }
 
-/// One acquire that waits. If it is dropped because its client went away, it leaves the queue, or
+/// One waiting acquire. If it is dropped because its client disconnected, it leaves the queue, or
 /// gives the lease back.
 struct Waiter {
     inner: Arc<Inner>,
@@ -146,13 +146,13 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Waits for the outcome, but not for longer than `most` and not while the store stops: then it
-    /// leaves the queue and returns `None`. If it has left the queue already because it was granted
-    /// or replaced, it returns that outcome once that is durable.
+    /// Waits for the outcome, at most for `most` and only until the store stops. Then the request
+    /// leaves the queue, and this returns `None`. If the request is no longer in the queue, because
+    /// it was granted the lease or was replaced, this returns its outcome once that is durable.
     async fn wait(&mut self, most: Duration) -> Option<Box<Outcome>> {
         let inner = Arc::clone(&self.inner);
         tokio::select! {
-            // If the grant comes at the very moment at which the time is up, it wins.
+            // If the grant arrives at the moment at which the time is up, the grant wins.
             biased;
             outcome = &mut self.outcome => {
                 self.has_outcome = true;
@@ -169,7 +169,7 @@ impl Waiter {
         outcome
     }
 
-    /// Leaves the queue. Returns whether the request was in it: if not, an outcome is on its way.
+    /// Leaves the queue. Returns whether the request was in it: if not, its outcome will arrive.
     fn leave(&self) -> bool {
         let mut shard = self.inner.table.lock(&self.key);
         let entry = shard.get_mut(&self.key);
@@ -182,9 +182,10 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         if !self.has_outcome && !self.leave() {
-            // Granted at the very moment at which the client went away: this request did not learn
-            // of it. The record knows whether the holder learned of it from another request with
-            // the same lease id. If the store is closing, the lease expires.
+            // The request was granted the lease at the moment at which its client disconnected, and
+            // did not receive the grant. The record shows whether the holder received the grant
+            // through another request with the same lease id. If the store is closing, the lease
+            // expires.
             let give_back =
                 |transaction: &mut LeaseTransaction<'_>| transaction.give_back(self.number);
             let _ = self.inner.transact(&self.key, IfMissing::Refuse, give_back);

@@ -1,4 +1,4 @@
-//! Watching leases: their events in order.
+//! Watchers, which receive the events of leases in order.
 
 use std::sync::Arc;
 
@@ -9,16 +9,18 @@ use super::{Inner, Store};
 use crate::events::{Page, PublishedEvent, Subscription, Topic};
 use crate::model::LeaseKey;
 
-/// One watcher. If it is dropped, another may watch.
+/// One watcher. Dropping it frees its permit.
 pub(crate) struct Watcher {
     inner: Arc<Inner>,
-    // Dropped before the permit: it no longer watches when another may.
+    // This field comes before the permit: the subscription must end before another watcher may
+    // begin.
     subscription: Subscription,
     _permit: Permit,
-    /// Everything up to this revision was sent, or skipped by a reset.
+    /// All events up to this revision were sent, or skipped by a reset.
     sent: u64,
-    /// Missed events that are not sent yet. After the last page the watcher gets events as they
-    /// come. `None` if it may have missed events that are forgotten: it must read the leases.
+    /// Missed events that are not sent yet. After the last page the watcher receives events as they
+    /// happen. `None` if the ring may have dropped events that the watcher missed: the client must
+    /// then read the leases.
     page: Option<Page>,
 }
 
@@ -26,13 +28,14 @@ pub(crate) struct Watcher {
 #[derive(Debug)]
 pub(crate) enum WatchItem {
     Event(Arc<PublishedEvent>),
-    /// It must read the leases: the events after this revision follow.
+    /// The client must read the leases. The events after this revision follow.
     Reset(u64),
 }
 
 impl Store {
-    /// Watches from now on, after a first [`WatchItem::Reset`]; or from the revision `after` on
-    /// without a reset, if no event since then is forgotten.
+    /// Begins to watch. Without `after` the watcher first gets a [`WatchItem::Reset`]. With `after`
+    /// it gets the events after that revision, and a reset only if the ring has dropped some of
+    /// them.
     pub(crate) fn watch(
         &self,
         topic: Topic,
@@ -66,7 +69,7 @@ impl Store {
 }
 
 impl Watcher {
-    /// The next event or reset; `None` when the store stops.
+    /// Returns the next event or reset; `None` when the store stops.
     pub(crate) async fn next(&mut self) -> Option<WatchItem> {
         let inner = Arc::clone(&self.inner);
         tokio::select! {
@@ -81,7 +84,7 @@ impl Watcher {
         loop {
             let durable = self.inner.commit_queue.durable();
             let Some(page) = &mut self.page else {
-                // A read shows what is durable by now, also if it is not published yet.
+                // A read shows everything that is durable now, even if it is not published yet.
                 self.sent = durable;
                 self.page = Some(Page::live());
                 return WatchItem::Reset(durable);
@@ -91,7 +94,7 @@ impl Watcher {
                     self.sent = event.change.revision;
                     return WatchItem::Event(event);
                 }
-                // The ring has forgotten it meanwhile.
+                // The ring has dropped the event meanwhile.
                 *page = Page::default();
             }
             self.sent = self.sent.max(page.up_to);
@@ -103,7 +106,7 @@ impl Watcher {
             self.inner.turn().await;
             match event {
                 Some(event) => {
-                    // If not, the ring had it, too.
+                    // An older event was in the ring too, so the watcher already has it.
                     let is_new = event.id.is_none_or(|revision| revision > self.sent);
                     self.sent = event.id.unwrap_or(self.sent).max(self.sent);
                     if is_new {
@@ -126,8 +129,8 @@ impl Drop for Watcher {
 }
 
 impl Inner {
-    /// Whether the timer must know when this lease ends, though no acquire and no long poll waits
-    /// for it.
+    /// Returns whether the timer must know the end of this lease, although no acquire and no long
+    /// poll waits for it.
     pub(super) fn needs_timer(&self, key: &LeaseKey) -> bool {
         self.events.topics.is_watched(key) || self.scans.has(key.namespace())
     }

@@ -1,4 +1,4 @@
-//! How many namespaces there are, and how many leases each of them has.
+//! The number of namespaces, and the number of leases in each of them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,17 +6,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::config::Limits;
 use crate::model::LeaseKey;
 
-/// The number of leases by namespace. Only making and removing a lease takes this lock; operations on
-/// existing leases do not.
+/// The number of leases by namespace. Only the creation and the removal of a lease take this lock;
+/// operations on existing leases do not.
 #[derive(Debug, Default)]
 pub(super) struct Counts(Mutex<HashMap<Box<str>, usize>>);
 
-/// Why a lease is not made.
+/// The reason why a lease is not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// Its namespace has so many leases.
+    /// Its namespace already has this many leases.
     Leases(usize),
-    /// It would be the first of its namespace, and there are so many namespaces.
+    /// The lease would be the first of its namespace, and there are already this many namespaces.
     Namespaces(usize),
 }
 
@@ -45,7 +45,7 @@ impl Counts {
         let mut counts = self.lock();
         if let Some(count) = counts.get_mut(key.namespace()) {
             *count -= 1;
-            // An empty namespace takes no memory.
+            // An empty namespace is removed, so that it takes no memory.
             if *count == 0 {
                 counts.remove(key.namespace());
             }

@@ -8,8 +8,8 @@ use tenure_core::lease::Record;
 
 use crate::model::{DELETED_LIMIT, LeaseKey};
 
-/// The records of deleted leases, whose lease ids of ended terms must not be granted again yet. Only
-/// making and forgetting a lease look here.
+/// The records of deleted leases. The lease ids of their ended terms must not be granted again yet.
+/// Only the creation and the removal of a lease use these records.
 #[derive(Debug, Default)]
 pub(crate) struct Deleted(Mutex<Records>);
 
@@ -20,11 +20,11 @@ struct Records {
     count: u64,
 }
 
-/// Until when a record is remembered, and a number of its own.
+/// The time until which a record is remembered, and a unique number.
 type Place = (Instant, u64);
 
 impl Deleted {
-    /// Remembers the record of a deleted lease, if it has lease ids.
+    /// Stores the record of a deleted lease, if it has lease ids.
     pub(super) fn put(&self, key: &LeaseKey, record: Record) {
         let Some(until) = record.remembered_until() else {
             return;
@@ -48,7 +48,7 @@ impl Deleted {
         self.lock().take(key)
     }
 
-    /// Forgets records whose time is over at `now`.
+    /// Removes the records whose time is over at `now`.
     pub(crate) fn forget_old(&self, now: Instant) {
         let records = &mut *self.lock();
         while let Some(oldest) = records.order.first_entry()
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn records_go_when_their_time_is_over_and_the_oldest_where_there_are_too_many() {
+    fn records_are_removed_when_their_time_is_over_or_there_are_too_many() {
         let deleted = Deleted::default();
         deleted.put(&key(0), Record::default());
         assert_eq!(deleted.take(&key(0)), None);
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(deleted.take(&key(0)), None);
         assert_eq!(deleted.take(&key(1)), Some(record(1)));
         assert_eq!(deleted.take(&key(1)), None);
-        // One that is put again takes no second place.
+        // A record that is stored again does not take another place.
         for _ in 0..3 {
             deleted.put(&key(2), record(9));
         }

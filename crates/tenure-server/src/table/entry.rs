@@ -6,14 +6,15 @@ use tokio::sync::watch;
 use super::Past;
 use crate::model::LeaseVersion;
 
-/// One lease. `W` is where the outcome of a waiting acquire is sent.
+/// One lease. `W` is the channel to which the outcome of a waiting acquire is sent.
 #[derive(Debug)]
 pub(crate) struct Entry<W> {
-    /// Its record, and the acquires that wait for it.
+    /// The record of the lease, and the acquires that wait for it.
     pub(crate) lease: Lease<W>,
     /// The revision of the last change; zero if there was none.
     pub(crate) revision: u64,
-    /// Tells long polls the revision. A lease without waiters and watchers, as most are, has no room for it.
+    /// The sender that notifies long polls of the revision. Most leases have no waiters or
+    /// watchers, and take no memory for it.
     pub(crate) interest: Option<Box<watch::Sender<u64>>>,
     /// Its terms, if the store is in memory.
     pub(crate) past: Option<Box<Past>>,
@@ -29,7 +30,7 @@ impl<W> Entry<W> {
         }
     }
 
-    /// The lease as it is now, for an undo.
+    /// Returns the current version of the lease, for an undo.
     pub(crate) fn version(&self) -> LeaseVersion {
         LeaseVersion {
             record: self.lease.record().clone(),
@@ -37,21 +38,21 @@ impl<W> Entry<W> {
         }
     }
 
-    /// Whether the lease was acquired at least once since it was made or deleted.
+    /// Returns whether the lease was acquired at least once since it was created or deleted.
     pub(crate) const fn is_known(&self) -> bool {
         self.lease.record().last_grant().is_some()
     }
 
-    /// Whether it may be removed from the table: nothing is known of it, durably so, and no request waits. A
-    /// deleted lease stays until its deletion is durable, because the answer that it does not exist rests on
-    /// the deletion.
+    /// Returns whether the entry may be removed from the table. That is so if its lease does not
+    /// exist, durably, and no request waits. A deleted lease stays until its deletion is durable,
+    /// because the answer that it does not exist depends on the deletion.
     pub(crate) const fn is_vacant(&self, durable: u64) -> bool {
         !self.is_known() && self.revision <= durable && self.interest.is_none()
     }
 
-    /// Lets an acquire wait. Returns the one that it replaces.
+    /// Adds an acquire to the waiting queue. Returns the request that it replaces.
     pub(crate) fn wait(&mut self, priority: Priority, waiting: Waiting<W>) -> Option<Waiting<W>> {
-        // The timer needs the room.
+        // The timer is armed only for entries that have this sender.
         self.interest();
         self.lease.wait(priority, waiting)
     }
@@ -62,12 +63,12 @@ impl<W> Entry<W> {
             .get_or_insert_with(|| watch::Sender::new(revision).into())
     }
 
-    /// How many acquires wait.
+    /// Returns the number of acquires that wait.
     pub(crate) fn waiters(&self) -> u64 {
         self.lease.waiting() as u64
     }
 
-    /// Gives the room of the interest back once no request waits.
+    /// Frees the sender once no request waits.
     pub(crate) fn drop_idle_interest(&mut self) {
         let has_waiters = self.lease.waiting() > 0;
         let is_idle =

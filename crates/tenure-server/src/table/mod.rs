@@ -22,8 +22,8 @@ pub(crate) use entry::Entry;
 pub(crate) use past::Past;
 pub(crate) use shard::Shard;
 
-/// How many shards there are: many more than cores, so that two busy leases seldom meet, and few
-/// enough to lock them all when changes must be undone.
+/// The number of shards. It is much larger than the number of cores, so that two busy leases seldom
+/// share a lock. It is small enough that all shards can be locked to undo changes.
 const SHARDS: usize = 64;
 
 /// All leases.
@@ -34,11 +34,11 @@ pub(crate) struct Table<W> {
     pub(crate) deleted: Deleted,
 }
 
-/// The position of a scan of a namespace. By default it is at its start.
+/// The position of a scan of a namespace. The default is the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     shard: usize,
-    /// The last key of that shard that was seen.
+    /// The last key of that shard that was scanned.
     after: Option<LeaseKey>,
 }
 
@@ -63,19 +63,20 @@ impl<W> Table<W> {
         table
     }
 
-    /// The shard of `key`, locked. A thread never holds two of these; it takes [`Table::lock_all`] instead.
+    /// Locks the shard of `key`. A thread never holds two of these locks; it uses
+    /// [`Table::lock_all`] instead.
     pub(crate) fn lock(&self, key: &LeaseKey) -> MutexGuard<'_, Shard<W>> {
         lock(&self.shards[index(key)])
     }
 
-    /// All shards, locked in order.
+    /// Locks all shards, in order.
     pub(crate) fn lock_all(&self) -> Locked<'_, W> {
         Locked {
             shards: self.shards.iter().map(lock).collect(),
         }
     }
 
-    /// The first `count` keys that start with `prefix` and come after `after`, in order.
+    /// Returns the first `count` keys that start with `prefix` and come after `after`, in order.
     pub(crate) fn keys(
         &self,
         prefix: &str,
@@ -103,8 +104,9 @@ impl<W> Table<W> {
         first
     }
 
-    /// The next keys of a namespace from `place` on, at most `count`, and the place after them; `None` if these
-    /// are the last. They are of one shard, which is locked only for these.
+    /// Returns the next keys of a namespace from `place` on, at most `count`, and the place after
+    /// them; the place is `None` if there are no more keys. The keys are of one shard, which is
+    /// locked only for this call.
     pub(crate) fn scan(
         &self,
         namespace: &str,
@@ -131,8 +133,8 @@ impl<W> Table<W> {
         (Vec::new(), None)
     }
 
-    /// Makes a lease that does not exist, unless a limit is reached. `entry` gets the record of a deleted lease
-    /// of this name.
+    /// Creates a lease that does not exist, unless a limit is reached. `entry` takes over the
+    /// record of a deleted lease of this name.
     pub(crate) fn make(
         &self,
         shard: &mut Shard<W>,
@@ -147,8 +149,7 @@ impl<W> Table<W> {
         Ok(())
     }
 
-    /// Removes `key` if nothing is known of it and no request waits for it. The record of a deleted lease is
-    /// remembered.
+    /// Removes the entry of `key` if it is vacant. The record of a deleted lease is remembered.
     pub(crate) fn tidy(&self, shard: &mut Shard<W>, key: &LeaseKey, durable: u64) {
         if shard.get(key).is_some_and(|entry| entry.is_vacant(durable)) {
             if let Some(entry) = shard.remove(key) {
@@ -158,8 +159,8 @@ impl<W> Table<W> {
         }
     }
 
-    /// Remembers the record of a lease that was deleted before this table was made, unless the lease was made
-    /// again: then that one has it.
+    /// Stores the record of a lease that was deleted before this table was created. If the lease
+    /// was created again, that lease already has the ids, and nothing is stored.
     pub(crate) fn remember(&self, key: &LeaseKey, left: Record) {
         if self.lock(key).get(key).is_none() {
             self.deleted.put(key, left);
@@ -168,7 +169,7 @@ impl<W> Table<W> {
 }
 
 impl Place {
-    /// The place after a key that was scanned.
+    /// Returns the place after a key that was scanned.
     pub(crate) fn behind(key: &LeaseKey) -> Self {
         Self {
             shard: index(key),
@@ -183,14 +184,15 @@ impl<W> Locked<'_, W> {
     }
 }
 
-/// The shard's number. The hash table in it goes by the hash's lowest and highest bits, so these are
-/// from its middle.
+/// Returns the shard's number. The hash table in the shard uses the lowest and highest bits of the
+/// hash, so the number is from its middle bits.
 const fn index(key: &LeaseKey) -> usize {
     (key.hash() >> 32) as usize % SHARDS
 }
 
-/// A lock whose holder panicked is taken over: the lease changes in `lease::apply`, which does not panic
-/// halfway, and the request that panicked was answered with 500.
+/// Locks a shard, even if a thread panicked while it held the lock. That is safe: the lease changes
+/// only in `lease::apply`, which does not panic halfway, and the request that panicked was answered
+/// with 500.
 fn lock<W>(shard: &Mutex<Shard<W>>) -> MutexGuard<'_, Shard<W>> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -261,8 +263,9 @@ mod tests {
 
     #[test]
     fn a_million_leases_fit_into_half_a_gigabyte() {
-        // A slot is a block of its own, which costs 16 bytes more. A table that has just grown is 7/16
-        // full, a tree node at least half. Usual names and ids stand in the keys and the slot.
+        // Each slot is a separate allocation, which costs 16 bytes more. A hash table that has just
+        // grown is 7/16 full, and a tree node is at least half full. Usual names and ids need no
+        // allocation of their own.
         let found = (size_of::<Box<Slot<()>>>() + 1) * 16 / 7;
         let in_order = 2 * size_of::<LeaseKey>();
         let block = size_of::<Slot<()>>() + 16;

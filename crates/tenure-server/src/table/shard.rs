@@ -8,16 +8,17 @@ use hashbrown::hash_table::Entry as Place;
 
 use super::{Entry, LeaseKey};
 
-/// Some of the leases: by hash, because renewals only find leases and a search in order would miss the
-/// processor's cache at every step; and in the order of their keys, for lists.
+/// Some of the leases. They are in a hash table, because a renewal only finds a lease, and a search
+/// in an ordered structure would miss the processor's cache at every step. Their keys are also in
+/// order, for lists.
 #[derive(Debug)]
 pub(crate) struct Shard<W> {
     pub(super) slots: HashTable<Box<Slot<W>>>,
     pub(super) order: BTreeSet<LeaseKey>,
 }
 
-/// A lease and its name in one block of memory, so that finding one loads the other, and the empty slots of
-/// the table are small.
+/// A lease and its name in one allocation, so that finding one loads the other, and the empty slots
+/// of the hash table are small.
 #[derive(Debug)]
 pub(super) struct Slot<W> {
     key: LeaseKey,
@@ -44,7 +45,7 @@ impl<W> Shard<W> {
         slot.map(|slot| &mut slot.entry)
     }
 
-    /// The keys in this range, in order.
+    /// Returns the keys in this range, in order.
     pub(super) fn keys(&self, range: impl RangeBounds<str>) -> impl Iterator<Item = &LeaseKey> {
         self.order.range::<str, _>(range)
     }

@@ -23,10 +23,10 @@ async fn bytes_that_are_not_http_affect_no_other_request() {
     assert_ok(&api.acquire("job", 1).await);
 }
 
-/// Each request with its exact line and headers, on the fast path, on a route, and over the limit
-/// of connections.
+/// Each request has an exact line and headers. It is sent to the fast path, to a route, and over a
+/// connection beyond the limit.
 #[tokio::test]
-async fn a_head_that_contradicts_itself_is_refused_on_every_way() {
+async fn a_head_that_contradicts_itself_is_refused_on_every_request_path() {
     const RENEW: &str = "/v1/namespaces/ns/leases/job/renew";
     let limits = Limits {
         max_connections: 1,
@@ -93,7 +93,7 @@ async fn assert_malformed(api: &Api, request: &str, told: &str) {
     assert_refused(&refused.answer, 400, "malformed");
     let detail = refused.answer.1["detail"].as_str().unwrap();
     assert!(detail.contains(told), "{request}: {detail}");
-    // It is unknown where the next request begins.
+    // The server can't know where the next request begins.
     assert!(refused.has("connection: close"), "{refused:?}");
     assert!(wire.closes_within(SOON).await, "{request}");
 }

@@ -1,4 +1,5 @@
-//! Every route with every kind of bad input: never a 500, always a problem with the reason.
+//! Every route with every kind of bad input: the answer is never a 500 and always a problem with
+//! the reason.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -283,7 +284,7 @@ async fn the_refusal_of_a_number_out_of_range_names_both_limits() {
         let path = format!("/v1/namespaces/ns/leases/job/{verb}");
         let refused = send(&api, "POST", &path, JSON, &body).await;
         if value == "1e400" {
-            // No JSON parser has such a number.
+            // No JSON parser accepts such a number.
             assert_refused(&refused, 400, "malformed");
             continue;
         }

@@ -1,4 +1,4 @@
-//! Pages of another origin.
+//! Requests that a browser sends for pages of another origin.
 
 use super::*;
 
@@ -29,7 +29,7 @@ async fn a_page_of_another_origin_changes_nothing() {
             let refused = send(method, path, body, &headers).await;
             assert_refused(&refused, 403, "cross_origin");
         }
-        // No page can read the response.
+        // A read is allowed, because no page can read the response.
         assert_ok(&send("GET", lease, "", &headers).await);
     }
     assert_eq!(api.get("job").await.1["revision"], before["revision"]);
@@ -48,7 +48,7 @@ async fn a_page_of_another_origin_changes_nothing() {
 async fn a_page_of_another_origin_gets_no_stream_of_events() {
     let api = in_memory().api;
     let leases = "/v1/namespaces/ns/leases";
-    // An `EventSource`, and a client that accepts anything.
+    // The headers of an `EventSource`, and of a client that accepts any type.
     let streams = [
         (format!("{leases}/job/events"), "text/event-stream"),
         (format!("{leases}/job/events"), "*/*"),
@@ -65,7 +65,7 @@ async fn a_page_of_another_origin_gets_no_stream_of_events() {
         };
         for headers in of_another_origin(&api) {
             let refused = open(&headers).await;
-            // A stream would have no end to read.
+            // The body is not read, because a stream would have no end.
             assert_eq!(refused.status(), 403, "{path} {headers:?}");
             assert_refused(&answer(refused).await, 403, "cross_origin");
         }
@@ -74,7 +74,7 @@ async fn a_page_of_another_origin_gets_no_stream_of_events() {
             assert_eq!(stream.headers()["content-type"], "text/event-stream");
         }
     }
-    // On the path of the namespace's stream a lease is read like any other.
+    // On the path of the namespace's stream, a lease can be read like any other.
     assert_ok(&api.acquire("events", 1).await);
     for headers in of_another_origin(&api) {
         let mut request = api.request(Method::GET, &format!("{leases}/events"));
@@ -88,7 +88,7 @@ async fn a_page_of_another_origin_gets_no_stream_of_events() {
 
 type Headers = Vec<(&'static str, String)>;
 
-/// The headers of a browser for a page of another origin.
+/// Returns the headers that a browser sends for a page of another origin.
 fn of_another_origin(api: &Api) -> [Headers; 6] {
     let own = &api.origin;
     [
@@ -104,8 +104,8 @@ fn of_another_origin(api: &Api) -> [Headers; 6] {
     ]
 }
 
-/// The headers of a browser for a page of the store's own origin or without a page, and of other
-/// clients.
+/// Returns the headers that a browser sends for a page of the store's own origin or without a page,
+/// and the headers of other clients.
 fn of_no_other_origin(api: &Api) -> [Headers; 4] {
     [
         vec![("origin", api.origin.clone())],

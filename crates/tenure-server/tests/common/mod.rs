@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// Long enough for every step of a test.
 pub const SOON: Duration = Duration::from_secs(10);
 
-/// A server that serves.
+/// A running server.
 pub struct Running {
     pub api: Api,
     stop: oneshot::Sender<()>,
@@ -51,7 +51,7 @@ pub fn served(server: Server) -> Running {
     let address = server.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
     let served = tokio::spawn(server.serve(async {
-        // A test that has no use for the server's end lets it serve until the runtime ends.
+        // If the test drops the sender, the server runs until the runtime ends.
         if stopped.await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -68,12 +68,12 @@ pub fn in_memory() -> Running {
 }
 
 impl Running {
-    /// Lets the shutdown begin, and waits for its end.
+    /// Begins the shutdown, and waits for its end.
     pub async fn stop(self) -> Result<(), ServeError> {
         self.begin_stop().await.unwrap()
     }
 
-    /// Lets the shutdown begin.
+    /// Begins the shutdown.
     pub fn begin_stop(self) -> JoinHandle<Result<(), ServeError>> {
         self.stop.send(()).unwrap();
         self.served
@@ -122,7 +122,7 @@ impl Api {
         answer(self.http.delete(self.url(lease, "")).send().await.unwrap()).await
     }
 
-    /// Acquires for a minute under the lease id of this number.
+    /// Acquires the lease for a minute, with the lease id of this number.
     pub async fn acquire(&self, lease: &str, number: u32) -> Answer {
         self.post(lease, "acquire", minute(number)).await
     }
@@ -137,7 +137,8 @@ impl Api {
             .await
     }
 
-    /// Acquires for a minute, waiting for it; answered some time.
+    /// Sends an acquire for a minute, which waits for the lease. The handle returns the answer and
+    /// its time.
     pub fn waiting(&self, lease: &str, number: u32, more: &Value) -> JoinHandle<(Answer, Instant)> {
         let mut body = minute(number);
         body["wait_ms"] = json!(60_000);
@@ -151,7 +152,7 @@ impl Api {
         })
     }
 
-    /// Waits until so many wait for the lease.
+    /// Waits until `count` requests wait for the lease.
     pub async fn queue_of(&self, lease: &str, count: u64) {
         let until = Instant::now() + SOON;
         while self.get(lease).await.1["waiters"] != count {
@@ -171,12 +172,12 @@ pub async fn answer(response: Response) -> Answer {
     (status, value)
 }
 
-/// A copy of a store's folder, as a kill of its process now would leave it.
+/// Copies a data directory as a kill of its process would leave it now.
 pub fn killed(folder: &Path) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     for file in fs::read_dir(folder).unwrap() {
         let file = file.unwrap();
-        // The shared memory ends with its process.
+        // The shared memory ends with the process.
         if file.file_name() != "leases.db-shm" {
             fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
         }
@@ -184,7 +185,7 @@ pub fn killed(folder: &Path) -> TempDir {
     copy
 }
 
-/// The result of a request that is under way.
+/// Returns the result of a request that is in progress.
 pub async fn outcome<T>(handle: JoinHandle<T>) -> T {
     timeout(SOON, handle).await.expect("an answer").unwrap()
 }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand, for what no client library sends.
+//! HTTP/1.1 without a client library, for requests that no library sends.
 
 use std::io;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Wire {
         self.write.write_all(bytes.as_ref()).await
     }
 
-    /// A request with a JSON body.
+    /// Sends a request with a JSON body.
     pub async fn post(&mut self, path: &str, body: &Value) -> Reply {
         let body = body.to_string();
         let head = head("POST", path, &format!("content-length: {}\r\n", body.len()));
@@ -59,7 +59,7 @@ impl Wire {
         self.reply().await.expect("an answer")
     }
 
-    /// The next answer; `None` if the connection was closed instead.
+    /// Reads the next answer; `None` if the connection was closed instead.
     pub async fn reply(&mut self) -> Option<Reply> {
         timeout(SOON, self.read_reply()).await.expect("in time")
     }
@@ -87,7 +87,8 @@ impl Wire {
         })
     }
 
-    /// Whether the other side closes the connection within this time, without another word.
+    /// Returns whether the server closes the connection within this time without sending anything
+    /// more.
     pub async fn closes_within(&mut self, time: Duration) -> bool {
         let mut rest = Vec::new();
         match timeout(time, self.read.read_to_end(&mut rest)).await {
@@ -97,7 +98,7 @@ impl Wire {
     }
 }
 
-/// The head of a request.
+/// Returns the head of a request.
 pub fn head(method: &str, path: &str, more: &str) -> String {
     let json = if method == "GET" {
         ""
@@ -107,7 +108,7 @@ pub fn head(method: &str, path: &str, more: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{json}{more}\r\n")
 }
 
-/// The head of a request with exactly so many bytes.
+/// Returns the head of a request with exactly `bytes` bytes.
 pub fn head_of(bytes: usize, method: &str, path: &str, more: &str) -> String {
     let bare = head(method, path, &format!("x-pad: \r\n{more}")).len();
     let pad = "x".repeat(bytes - bare);

@@ -5,7 +5,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::*;
 
-/// Changes more than the store remembers: 8 MiB.
+/// Makes more changes than the store remembers: 8 MiB.
 pub(super) async fn overrun(api: &Api) {
     let text = "x".repeat(4_000);
     for _ in 0..2_200 {
@@ -13,7 +13,7 @@ pub(super) async fn overrun(api: &Api) {
     }
 }
 
-/// A stream of the lease's events that is not read yet, and for which there is little room.
+/// Opens a stream of the lease's events that is not read yet, with a small receive buffer.
 async fn unread(api: &Api) -> TcpStream {
     let address = api.origin.strip_prefix("http://").unwrap().parse().unwrap();
     let socket = TcpSocket::new_v4().unwrap();
@@ -24,18 +24,18 @@ async fn unread(api: &Api) -> TcpStream {
     stream
 }
 
-/// Until another one may watch.
+/// Waits until another client may watch.
 async fn until_there_is_room(api: &Api) {
     let until = Instant::now() + SOON;
     while lease(api, "other").send().await.unwrap().status() != 200 {
-        assert!(Instant::now() < until, "the place is not given back");
+        assert!(Instant::now() < until, "the permit was not freed");
         sleep(Duration::from_millis(5)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_is_not_read_gets_a_reset_and_continues() {
-    // It pauses for longer than other requests may take.
+    // The client pauses for longer than other requests may take.
     let request_time = Duration::from_secs(1);
     let server = with_limits(|limits| limits.request_time = request_time);
     let api = server.api.clone();
@@ -44,7 +44,8 @@ async fn a_stream_that_is_not_read_gets_a_reset_and_continues() {
     let mut attentive = Stream::open(lease(&api, "job")).await;
     let first = attentive.expect("reset").await.0.unwrap();
 
-    // First the bytes that the connection buffers, then the events that the store remembers.
+    // The first changes fill the buffers of the connection. The next ones replace the events that
+    // the store remembers.
     let overruns = async {
         overrun(&api).await;
         overrun(&api).await;
@@ -54,7 +55,11 @@ async fn a_stream_that_is_not_read_gets_a_reset_and_continues() {
         let mut last = first;
         loop {
             let (event_id, name, _) = attentive.next().await;
-            assert_eq!(event_id, Some(last + 1), "who reads misses nothing");
+            assert_eq!(
+                event_id,
+                Some(last + 1),
+                "an attentive watcher misses nothing"
+            );
             last += 1;
             if name == "released" {
                 return last - first;
@@ -78,14 +83,17 @@ async fn a_stream_that_is_not_read_gets_a_reset_and_continues() {
         let fields = text.lines().filter_map(|line| line.strip_prefix("event: "));
         names.extend(fields.map(String::from));
         text = rest;
-        // It asks for nothing again: the reset comes in the same stream.
+        // The client sends no further request: the reset arrives in the same stream.
         if names.last().is_some_and(|name| name == "reset") && names.len() > 1 {
             assert_ok(&api.acquire("job", 2).await);
             assert_ok(&api.release("job", 2).await);
         }
     }
     let resets = names.iter().filter(|name| *name == "reset").count();
-    assert_eq!(resets, 2, "the first, and one for what was missed");
+    assert_eq!(
+        resets, 2,
+        "the initial reset, and one for the missed events"
+    );
     assert!((names.len() as u64) < told, "{} of {told}", names.len());
 }
 
@@ -119,7 +127,7 @@ async fn an_idle_stream_has_heartbeats() {
     let api = in_memory().api;
     let mut stream = Stream::open(lease(&api, "job")).await;
     stream.expect("reset").await;
-    // Clients take a stream that is silent for 40 s for dead.
+    // Clients consider a stream dead after 40 s of silence.
     let sign = timeout(Duration::from_secs(40), stream.response.chunk());
     let sign = sign.await.expect("a heartbeat").unwrap().unwrap();
     assert!(sign.starts_with(b":"), "{sign:?}");
@@ -137,7 +145,7 @@ async fn a_watcher_over_the_limit_is_refused_until_another_one_leaves() {
     let refused = answer(response).await;
     assert_refused(&refused, 429, "over_limit");
     assert!(refused.1["detail"].as_str().unwrap().contains("at most 2"));
-    // Nothing else is bound by it.
+    // The limit on streams affects no other requests.
     assert_ok(&api.acquire("job", 1).await);
     first.expect("granted").await;
     drop(second);

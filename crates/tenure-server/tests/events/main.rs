@@ -1,4 +1,4 @@
-//! Streams of events: each change once, in order, and no secret.
+//! Streams of events: each change arrives once, in order, and without secrets.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -45,7 +45,7 @@ async fn set_metadata(api: &Api, lease: &str, text: &str) {
     assert_ok(&answer(request.send().await.unwrap()).await);
 }
 
-/// The revision that the store is at.
+/// Returns the current revision of the store.
 async fn revision(api: &Api) -> u64 {
     let mut stream = Stream::open(namespace(api, "unused")).await;
     stream.expect("reset").await.0.unwrap()
@@ -102,7 +102,7 @@ async fn an_event_has_the_revision_of_its_change_and_no_lease_id() {
         (&data["state"], &data["holder"]),
         (&json!("available"), &Value::Null)
     );
-    // The term that is over.
+    // This is the term that ended.
     let of_c1 = json!({"epoch": granted["epoch"], "holder": "c1"});
     assert_eq!(data["term"], of_c1);
 
@@ -151,7 +151,8 @@ async fn an_event_has_the_revision_of_its_change_and_no_lease_id() {
 async fn a_watched_lease_expires_in_the_stream_without_a_request() {
     let api = in_memory().api;
     let short = |number| json!({"holder": "c", "duration_ms": 1_000, "lease_id": id(number)});
-    // One is held before it is watched, one is acquired afterwards, one is renewed meanwhile.
+    // One lease is held before the streams open, one is acquired afterwards, and one is renewed
+    // meanwhile.
     assert_ok(&api.post("before", "acquire", short(1)).await);
     assert_ok(&api.post("renewed", "acquire", short(1)).await);
     let mut one = Stream::open(lease(&api, "before")).await;
@@ -193,7 +194,7 @@ async fn a_lease_expires_in_a_stream_of_its_own_events() {
     let mut stream = Stream::open(lease(&api, "job")).await;
     stream.expect("reset").await;
     assert_eq!(stream.expect("expired").await.0, Some(begun + 2));
-    // Without a watcher at the grant and at the expiry, the next watcher gets both at once.
+    // No watcher is there at the grant and at the expiry. The next watcher gets both at once.
     drop(stream);
     let short = json!({"holder": "c", "duration_ms": 1_000, "lease_id": id(2)});
     assert_ok(&api.post("job", "acquire", short).await);
@@ -234,7 +235,7 @@ async fn a_lease_with_the_name_events_and_the_stream_of_its_namespace_are_both_a
     let path = api.url("events", "");
     let asked = api.http.get(&path).header("accept", "application/json");
     assert_refused(&refusal(asked).await, 404, "unknown_lease");
-    // A client that accepts any type gets the stream, as long as there is no such lease.
+    // A client that accepts any type gets the stream while there is no lease of this name.
     let mut any = Stream::open(api.http.get(&path)).await;
     any.expect("reset").await;
     let accept = "application/json, Text/Event-Stream; q=0.5";
@@ -327,7 +328,7 @@ async fn a_shutdown_ends_all_streams_at_once() {
     }
     let begun = Instant::now();
     timeout(SOON, server.stop()).await.unwrap().unwrap();
-    // Connections that are idle for long are cut only after five seconds.
+    // Connections that stay idle are only closed after five seconds.
     assert!(
         begun.elapsed() < Duration::from_secs(3),
         "{:?}",

@@ -1,4 +1,4 @@
-//! Streams that resume after an event: what they missed follows, or a reset.
+//! Streams that resume after an event: they get the missed events or a reset.
 
 use super::limits::overrun;
 use super::*;
@@ -19,7 +19,8 @@ async fn a_stream_that_reconnects_often_misses_no_event_and_repeats_none() {
         let api = api.clone();
         tokio::spawn(async move {
             let name = format!("job{number}");
-            // An id whose term has ended is not granted again, also after a deletion.
+            // Each acquire uses a new lease id, because an id whose term has ended is not granted
+            // again, even after a deletion.
             for number in (1..).take(CHANGES as usize / 6) {
                 assert_ok(&api.acquire(&name, number).await);
                 let release = json!({"lease_id": id(number)});
@@ -60,7 +61,7 @@ async fn a_stream_after_a_forgotten_revision_begins_with_a_reset() {
     let api = in_memory().api;
     let begun = revision(&api).await;
     assert_ok(&api.acquire("job", 1).await);
-    // One that is yet to come.
+    // This revision is in the future.
     let mut stream = Stream::open(after(lease(&api, "job"), begun + 7)).await;
     assert_eq!(
         stream.expect("reset").await.2,
@@ -68,7 +69,7 @@ async fn a_stream_after_a_forgotten_revision_begins_with_a_reset() {
     );
     set_metadata(&api, "job", "after the reset").await;
     assert_eq!(stream.expect("metadata").await.0, Some(begun + 2));
-    // More than the store remembers.
+    // These are more changes than the store remembers.
     overrun(&api).await;
     let mut stream = Stream::open(after(lease(&api, "job"), begun + 2)).await;
     let (event_id, _, data) = stream.expect("reset").await;
@@ -84,7 +85,7 @@ async fn a_stream_after_a_forgotten_revision_begins_with_a_reset() {
     );
 }
 
-/// As a browser may send it, before it has received any event.
+/// A browser may send an empty id before it has received any event.
 #[tokio::test]
 async fn an_empty_last_event_id_is_none() {
     let api = in_memory().api;
@@ -123,7 +124,7 @@ async fn a_store_does_not_accept_the_revisions_of_an_earlier_store_as_its_own() 
         }
         let last = revision(&server.api).await;
         server.stop().await.unwrap();
-        // Another store in its place does more than that one did.
+        // Another store in its place makes more changes than the first one.
         let server = start(second);
         for lease in ["d", "e", "f", "g", "h"] {
             assert_ok(&server.api.acquire(lease, 1).await);

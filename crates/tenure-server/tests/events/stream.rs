@@ -14,11 +14,11 @@ const A_MOMENT: Duration = Duration::from_millis(100);
 /// One event: its id, its name and its data.
 pub(crate) type Event = (Option<u64>, String, Value);
 
-/// A stream that is read.
+/// An open stream of events.
 pub(crate) struct Stream {
     pub(crate) response: Response,
     text: String,
-    /// Everything that came.
+    /// All text that has arrived.
     pub(crate) all: String,
 }
 
@@ -35,7 +35,7 @@ impl Stream {
         }
     }
 
-    /// The next event, if there is one before the stream ends.
+    /// Returns the next event, or `None` if the stream ends first.
     pub(crate) async fn next_or_end(&mut self) -> Option<Event> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
@@ -58,7 +58,7 @@ impl Stream {
         self.next_or_end().await.expect("an event")
     }
 
-    /// The next event, which must be of this name.
+    /// Returns the next event, which must have this name.
     pub(crate) async fn expect(&mut self, name: &str) -> Event {
         let event = self.next().await;
         assert_eq!(event.1, name, "{event:?}");
@@ -71,7 +71,7 @@ impl Stream {
     }
 }
 
-/// A block of lines; `None` if it is a comment.
+/// Parses a block of lines; `None` if it is a comment.
 fn parse(block: &str) -> Option<Event> {
     let field = |name: &str| {
         let mut lines = block.lines();

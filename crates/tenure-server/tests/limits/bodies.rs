@@ -1,4 +1,4 @@
-//! Bodies.
+//! The limits on bodies.
 
 use super::*;
 
@@ -20,7 +20,7 @@ async fn a_body_is_accepted_up_to_its_limit() {
     assert_ok(&send("at", 1024).await);
 }
 
-/// A body in chunks, of unknown length.
+/// Returns a request whose body is sent in chunks, so that its length is unknown.
 fn chunked(body: &str) -> String {
     let chunks = body.as_bytes().chunks(100).map(|chunk| {
         let text = String::from_utf8_lossy(chunk);
@@ -31,7 +31,7 @@ fn chunked(body: &str) -> String {
         + "0\r\n\r\n"
 }
 
-/// A request whose response does not depend on its body.
+/// Returns a request whose response does not depend on its body.
 fn refused_before_its_body(length: usize) -> String {
     head("POST", "/v1/none", &format!("content-length: {length}\r\n"))
 }
@@ -41,7 +41,8 @@ async fn a_client_that_sends_a_whole_refused_body_first_gets_the_response() {
     let api = limited(|_| {}).api;
     let body = vec![b' '; 8 << 20];
     let mut wire = Wire::connect(&api).await;
-    // On one connection, which serves the next request after the whole body came.
+    // All requests are on one connection, which serves the next one after the whole body was
+    // received.
     for _ in 0..3 {
         for (path, status, code) in [
             (ACQUIRE, 413, "too_large"),
@@ -64,7 +65,7 @@ async fn the_rest_of_a_refused_body_is_read_until_the_time_limit_of_a_body() {
     let began = Instant::now();
     wire.send(refused_before_its_body(1000)).await.unwrap();
     wire.send(" ").await.unwrap();
-    // The response does not wait for the body.
+    // The response is sent before the body is complete.
     assert_refused(&wire.reply().await.unwrap().answer, 404, "unknown_route");
     assert!(wire.closes_within(SOON).await);
     assert!(began.elapsed() >= time, "{:?}", began.elapsed());
@@ -116,7 +117,7 @@ async fn a_body_of_unknown_length_is_accepted_up_to_its_limit() {
     let mut wire = Wire::connect(&api).await;
     wire.send(body(1024)).await.unwrap();
     assert_ok(&wire.reply().await.unwrap().answer);
-    // A broken body that is not too large is refused as malformed.
+    // A malformed body that is not too large is refused as malformed.
     let mut wire = Wire::connect(&api).await;
     let broken = head("POST", ACQUIRE, "transfer-encoding: chunked\r\n") + "zz\r\n";
     wire.send(broken).await.unwrap();
@@ -147,7 +148,7 @@ async fn a_slow_body_is_cut_off() {
     assert_problem(&refused, 408, "request_timeout", &["300ms"]);
     assert!(began.elapsed() >= limit);
     assert_unknown(&api, "job").await;
-    // The next bytes could be the rest of it.
+    // The following bytes could be the rest of that body, so the connection is closed.
     assert!(wire.closes_within(SOON).await);
     assert_ok(&api.acquire("job", 1).await);
 }

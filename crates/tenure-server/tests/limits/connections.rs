@@ -1,4 +1,4 @@
-//! Connections.
+//! The limits on connections.
 
 use super::*;
 
@@ -31,7 +31,7 @@ async fn connections_are_accepted_up_to_their_limit() {
             break;
         }
         assert_refused(&reply.answer, 429, "over_limit");
-        assert!(Instant::now() < until, "the place was never free again");
+        assert!(Instant::now() < until, "the permit was never free again");
         sleep(Duration::from_millis(5)).await;
     }
 }
@@ -47,7 +47,7 @@ async fn a_leader_that_reconnects_to_a_full_store_renews() {
         let mut back = Wire::connect(&api).await;
         let renewed = back.post(path, &body).await;
         assert_ok(&renewed.answer);
-        // Its permit is for the next one.
+        // The connection is closed, so that its permit is free for the next one.
         assert!(back.closes_within(SOON).await);
     }
     for path in ["/livez", "/readyz"] {
@@ -68,7 +68,7 @@ async fn a_client_that_reads_no_responses_loses_its_connection() {
     let api = limited(change).api;
     let mut deaf = Wire::connect(&api).await;
     let requests = head("GET", "/v1/limits", "").repeat(1_000);
-    // Until responses fill all buffers, so that the store reads no more requests.
+    // The client sends until responses fill all buffers, so that the store reads no more requests.
     while let Ok(sent) = timeout(Duration::from_secs(1), deaf.send(&requests)).await {
         if sent.is_err() {
             break;
@@ -79,7 +79,7 @@ async fn a_client_that_reads_no_responses_loses_its_connection() {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(SOON * 3, seated).await.expect("a free seat");
+    timeout(SOON * 3, seated).await.expect("a free connection");
 }
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn a_connection_over_the_limit_is_closed_without_a_request_after_two_secon
         over.push(wire);
     }
     for mut wire in over {
-        // A started request may get the reason of its end.
+        // A request that has begun may get the reason why its connection is closed.
         if let Some(refused) = wire.reply().await {
             assert_problem(&refused, 400, "malformed", &[]);
         }
@@ -144,7 +144,7 @@ async fn a_connection_over_the_limit_is_closed_without_a_request_after_two_secon
     }
     let took = began.elapsed();
     assert!((2.0..4.0).contains(&took.as_secs_f64()), "{took:?}");
-    // The one within the limit has more time.
+    // The connection within the limit has more time.
     assert_ok(&only.post(RENEW, &json!({"lease_id": id(1)})).await.answer);
 }
 

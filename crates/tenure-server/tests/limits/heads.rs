@@ -1,4 +1,4 @@
-//! Heads of requests.
+//! The limits on heads of requests.
 
 use super::*;
 
@@ -15,7 +15,7 @@ async fn a_head_is_accepted_up_to_its_limit() {
     let parts = ["10001 bytes", "at most 10000"];
     assert_problem(&refused, 431, "too_large", &parts);
     assert_unknown(&api, "job").await;
-    // A long path counts, too, and the connection serves the next request.
+    // A long path counts too, and the connection serves the next request.
     let path = format!("/{}", "x".repeat(LIMIT));
     let mut wire = Wire::connect(&api).await;
     let refused = wire.get(&path).await;
@@ -30,7 +30,7 @@ async fn a_head_that_fits_into_no_buffer_is_refused_and_cut_off() {
     let api = limited(|limits| limits.max_header_bytes = 8192).api;
     let mut wire = Wire::connect(&api).await;
     let _ = wire.send(head_of(100_000, "GET", ACQUIRE, "")).await;
-    // The rest of it may prevent the response.
+    // The unread rest of the head may prevent the response from arriving.
     if let Some(refused) = wire.reply().await {
         assert_eq!(refused.answer, (431, Value::Null));
     }
@@ -42,7 +42,7 @@ async fn a_head_that_fits_into_no_buffer_is_refused_and_cut_off() {
         let mut sent = 0;
         while wire.send([b'x'; 1024]).await.is_ok() {
             sent += 1024;
-            assert!(sent < 100_000_000, "it is read for ever");
+            assert!(sent < 100_000_000, "the server never stops reading");
         }
     };
     timeout(SOON, stream).await.expect("an end");
@@ -52,7 +52,7 @@ async fn a_head_that_fits_into_no_buffer_is_refused_and_cut_off() {
 async fn up_to_64_headers_are_accepted() {
     let api = common::in_memory().api;
     let headers = |count: usize| {
-        // One of them is Host.
+        // The header Host also counts.
         let more: String = (1..count).map(|n| format!("x-{n}: 1\r\n")).collect();
         head("GET", "/readyz", &more)
     };

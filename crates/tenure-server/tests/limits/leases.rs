@@ -1,4 +1,4 @@
-//! Names, leases and metadata.
+//! The limits on names, leases and metadata.
 
 use super::*;
 
@@ -29,7 +29,7 @@ async fn names_are_accepted_up_to_their_limit() {
     }
     assert_unknown(&api, "sixsix").await;
     assert_ok(&api.acquire("five5", 1).await);
-    // An existing lease continues.
+    // An existing lease with a longer name continues.
     assert_ok(&api.renew("long-one", 1).await);
     assert_ok(&api.release("long-one", 1).await);
     assert_ok(&api.acquire("long-one", 2).await);
@@ -105,7 +105,7 @@ async fn namespaces_are_created_up_to_their_limit_and_existing_ones_continue() {
 async fn metadata_is_accepted_up_to_its_limit() {
     for most in [0, 100, 4096] {
         let api = limited(|limits| limits.max_metadata_bytes = most).api;
-        // Letters of two bytes: the bytes of keys and values count.
+        // The letters have two bytes each, because the limit counts the bytes of keys and values.
         let metadata = |bytes: usize| match bytes {
             0 => json!({}),
             bytes if bytes % 2 == 0 => json!({"kk": "ä".repeat((bytes - 2) / 2)}),

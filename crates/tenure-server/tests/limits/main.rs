@@ -1,5 +1,5 @@
-//! Limits, over real sockets: a request at a limit is accepted, one over it is refused with the
-//! reason and changes nothing, and it is accepted when there is capacity again.
+//! Tests of limits over real sockets. A request at a limit is accepted. A request over it is
+//! refused with the reason and changes nothing, and is accepted when there is capacity again.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -37,7 +37,7 @@ fn assert_told(refused: &Answer, status: u16, code: &str, parts: &[&str]) {
     }
 }
 
-/// A problem as on the wire.
+/// Checks a problem as it was received.
 #[track_caller]
 fn assert_problem(reply: &Reply, status: u16, code: &str, parts: &[&str]) {
     assert_told(&reply.answer, status, code, parts);

@@ -1,4 +1,4 @@
-//! Waiters.
+//! The limits on waiters.
 
 use super::*;
 
@@ -12,7 +12,7 @@ async fn until_taken(api: &Api, lease: &str, number: u32) {
         }
         sleep(Duration::from_millis(5)).await;
     }
-    panic!("there was no room again");
+    panic!("no permit was free again");
 }
 
 async fn assert_429(api: &Api, lease: &str, number: u32, parts: &[&str]) {
@@ -39,8 +39,8 @@ async fn a_lease_has_waiters_up_to_the_limit() {
     assert_429(&api, "job", 4, &parts).await;
     assert_eq!(api.get("job").await.1["revision"], before);
     assert_eq!(api.get("job").await.1["waiters"], 2);
-    // A request that does not wait gets the holder, the holder renews, and another lease accepts
-    // waiters.
+    // A request that does not wait still gets the holder, the holder can renew, and another lease
+    // accepts waiters.
     assert_refused(&api.acquire("job", 4).await, 409, "lease_held");
     assert_ok(&api.renew("job", 1).await);
     until_taken(&api, "other", 4).await;
@@ -62,7 +62,7 @@ async fn all_leases_have_waiters_up_to_the_limit() {
     }
     let first = api.waiting("one", 2, &json!({}));
     api.queue_of("one", 1).await;
-    // A long poll counts, too.
+    // A long poll counts too.
     let mut poll = Wire::connect(&api).await;
     let path = "/v1/namespaces/ns/leases/two?after=9007199254740991&wait_ms=60000";
     poll.send(head("GET", path, "")).await.unwrap();
@@ -101,7 +101,8 @@ async fn a_long_poll_that_need_not_wait_does_not_count() {
         let path = format!("/v1/namespaces/ns/leases/{lease}?{query}");
         wire.get(&path).await
     };
-    // The lease has changed already; the wait is zero; the lease is unknown.
+    // These polls do not wait: the lease has changed already, the wait is zero, or the lease is
+    // unknown.
     assert_ok(&poll("job", "after=0&wait_ms=60000").await.answer);
     assert_ok(&poll("job", "after=9007199254740991&wait_ms=0").await.answer);
     let unknown = poll("unknown", "after=0&wait_ms=60000").await;

@@ -1,9 +1,9 @@
-//! A database that was changed or lost is refused.
+//! Databases that were changed or lost, which are refused.
 
 use super::*;
 
 #[tokio::test]
-async fn a_database_that_is_missing_or_another_one_is_never_a_fresh_start() {
+async fn a_missing_or_foreign_database_never_causes_a_fresh_start() {
     let folder = closed_folder().await;
     type Damage = fn(&Path);
     let damages: [(&str, Damage); 4] = [
@@ -84,7 +84,7 @@ async fn rows_that_were_altered_lost_or_made_up_are_noticed() {
 async fn a_damaged_list_of_free_pages_is_noticed() {
     let folder = closed_folder().await;
     let database = Connection::open(folder.path().join("leases.db")).unwrap();
-    // The pages of a table that is dropped become free.
+    // The pages of a dropped table become free.
     database
         .execute_batch(
             "CREATE TABLE filler (content BLOB);
@@ -99,7 +99,7 @@ async fn a_damaged_list_of_free_pages_is_noticed() {
     let first_entry = (trunk as usize - 1) * 4096 + 8;
     for (at, page) in [(32, trunk + 1_000), (first_entry, 2)] {
         let copy = killed(folder.path());
-        drop(open(copy.path()).expect("the folder is as it was"));
+        drop(open(copy.path()).expect("an unchanged folder"));
         let copy = killed(folder.path());
         let mut damaged = content.clone();
         damaged[at..at + 4].copy_from_slice(&page.to_be_bytes());
@@ -124,10 +124,10 @@ async fn text_that_is_not_utf_8_and_an_unknown_version_of_the_file_are_damage() 
     }
 }
 
-/// Bytes that fell over are noticed, or mean nothing: wherever it happens, either the folder is
-/// refused or it says exactly what it said.
+/// Flipped bits are either detected or have no effect: at each position, either the store refuses
+/// to start, or it loads exactly the earlier state.
 #[tokio::test]
-async fn bits_that_fell_over_never_change_what_is_known() {
+async fn flipped_bits_never_change_the_loaded_state() {
     let folder = closed_folder().await;
     let content = fs::read(folder.path().join("leases.db")).unwrap();
     let mut refused = 0;

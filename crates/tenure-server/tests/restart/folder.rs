@@ -1,4 +1,4 @@
-//! The folder belongs to one store and to its owner.
+//! The data directory, which belongs to one store and to its owner.
 
 use super::*;
 
@@ -35,7 +35,7 @@ async fn a_second_store_on_a_folder_is_refused() {
 }
 
 #[tokio::test]
-async fn a_folder_that_can_not_be_one_is_refused() {
+async fn a_path_that_can_not_be_a_folder_is_refused() {
     let parent = tempfile::tempdir().unwrap();
     let file = parent.path().join("file");
     fs::write(&file, "x").unwrap();
@@ -46,18 +46,18 @@ async fn a_folder_that_can_not_be_one_is_refused() {
 }
 
 #[tokio::test]
-async fn a_start_that_was_cut_short_is_made_again() {
+async fn an_interrupted_start_is_repeated() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("leases.db"), "").unwrap();
     drop(open(folder.path()).unwrap());
-    // All but the marker was written.
+    // The start was interrupted before it wrote the marker.
     fs::remove_file(folder.path().join("FORMAT")).unwrap();
     drop(open(folder.path()).unwrap());
     assert!(folder.path().join("FORMAT").exists());
 }
 
 #[tokio::test]
-async fn somebody_elses_database_is_refused_and_left_alone() {
+async fn a_database_of_another_program_is_refused_and_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("leases.db");
     let other = Connection::open(&path).unwrap();

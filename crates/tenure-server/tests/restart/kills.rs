@@ -1,4 +1,4 @@
-//! Acknowledged changes are there after a kill.
+//! Acknowledged changes survive a kill.
 
 use super::*;
 
@@ -58,7 +58,7 @@ async fn a_holder_keeps_its_lease_and_epochs_go_on_after_a_kill() {
 }
 
 #[tokio::test]
-async fn an_expiry_that_somebody_saw_is_there_after_a_kill() {
+async fn an_expiry_that_a_client_saw_survives_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
     let body = json!({"holder": "c1", "duration_ms": 1_000, "lease_id": id(1)});
@@ -84,7 +84,8 @@ async fn a_deleted_lease_stays_deleted_and_its_epochs_are_not_granted_again() {
     let server = start(StoreConfig::embedded(folder.path()));
     assert_ok(&server.api.acquire("job", 1).await);
     let mut last = 0;
-    // Faster than the clock's milliseconds, so that the epochs run ahead of it.
+    // These grants are faster than the clock's milliseconds, so that the epochs run ahead of the
+    // clock.
     for number in 2..200 {
         assert_ok(
             &server
@@ -101,7 +102,7 @@ async fn a_deleted_lease_stays_deleted_and_its_epochs_are_not_granted_again() {
 
     let copy = killed(folder.path());
     let server = start(StoreConfig::embedded(copy.path()));
-    // The start put it in its place.
+    // The start wrote the floor to the database.
     let kept = Connection::open(copy.path().join("leases.db")).unwrap();
     let floor: u64 = kept
         .query_row("SELECT floor FROM meta", [], |row| row.get(0))
@@ -114,7 +115,7 @@ async fn a_deleted_lease_stays_deleted_and_its_epochs_are_not_granted_again() {
 }
 
 #[tokio::test]
-async fn a_deletion_brings_no_id_back_over_stops_and_kills() {
+async fn retired_ids_of_deleted_leases_survive_stops_and_kills() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
     for lease in ["gone", "made-again"] {
@@ -152,7 +153,7 @@ async fn a_deletion_brings_no_id_back_over_stops_and_kills() {
 }
 
 #[tokio::test]
-async fn nobody_can_ask_for_an_epoch_that_leaves_none_for_other_leases() {
+async fn no_request_gets_an_epoch_that_leaves_none_for_other_leases() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
     let asking = |number, least: u64| {
@@ -166,7 +167,7 @@ async fn nobody_can_ask_for_an_epoch_that_leaves_none_for_other_leases() {
     let detail = asked.1["detail"].as_str().unwrap();
     assert!(detail.contains(&greatest.to_string()), "{detail}");
 
-    // A deletion forgets the epoch of the lease, and later leases have greater ones.
+    // A deletion forgets the epoch of the lease, and later leases get greater epochs.
     let wall = u64::try_from(chrono::Utc::now().timestamp_millis()).unwrap();
     let ahead = wall + 99 * 365 * 24 * 60 * 60 * 1000;
     let asked = server.api.post("job", "acquire", asking(2, ahead)).await;
@@ -175,7 +176,8 @@ async fn nobody_can_ask_for_an_epoch_that_leaves_none_for_other_leases() {
     assert_ok(&server.api.release("job", 2).await);
     assert_eq!(server.api.delete("job").await.0, 204);
     assert_ok(&server.api.acquire("other", 3).await);
-    // It is no step to the next one.
+    // The epoch of the deleted lease does not allow requests for epochs that are even further
+    // ahead.
     let further = server
         .api
         .post("job", "acquire", asking(4, ahead + ahead))
@@ -189,7 +191,7 @@ async fn nobody_can_ask_for_an_epoch_that_leaves_none_for_other_leases() {
 }
 
 #[tokio::test]
-async fn many_clients_killed_in_the_middle_find_all_that_was_acknowledged() {
+async fn all_acknowledged_changes_of_many_clients_survive_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
     let mut clients = Vec::new();

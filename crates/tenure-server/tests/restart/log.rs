@@ -1,8 +1,8 @@
-//! A write-ahead log that was changed or lost is refused, and a torn end is not.
+//! Write-ahead logs: a changed or lost log is refused, and a torn end is not.
 
 use super::*;
 
-/// The log as a killed process leaves it, with several transactions in it.
+/// Creates a folder with the log as a killed process leaves it, with several transactions in it.
 async fn folder_with_a_log() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
@@ -11,7 +11,7 @@ async fn folder_with_a_log() -> TempDir {
         assert_ok(&server.api.release("job", number).await);
     }
     assert_ok(&server.api.post("job", "acquire", minute(11)).await);
-    // One that does not fit into a page.
+    // This transaction does not fit into one page.
     let metadata = json!({"lease_id": id(11), "metadata": {"long": "x".repeat(4_000)}});
     let put = server.api.http.put(server.api.url("job", "metadata"));
     assert!(
@@ -51,7 +51,7 @@ async fn a_log_with_damage_before_its_last_transaction_is_refused() {
 }
 
 #[tokio::test]
-async fn a_log_whose_tail_was_torn_is_read_up_to_there() {
+async fn a_log_with_a_torn_tail_is_read_up_to_the_tear() {
     let folder = folder_with_a_log().await;
     let path = folder.path().join("leases.db-wal");
     let log = fs::read(&path).unwrap();
@@ -64,14 +64,15 @@ async fn a_log_whose_tail_was_torn_is_read_up_to_there() {
         cut(log.len() - torn);
     }
     cut(32 + 24 + 4096 + 7);
-    // The first transaction is that of the start, which was on disk before anything was told.
+    // The first transaction is that of the start. It was on disk before the store answered any
+    // request, so its loss is damage.
     for len in [32, 10, 0] {
         let copy = killed(folder.path());
         fs::write(copy.path().join("leases.db-wal"), &log[..len]).unwrap();
         let error = open(copy.path()).unwrap_err().to_string();
         assert!(error.contains("leases.db-wal"), "{len}: {error}");
     }
-    // A power cut may also leave the last frame with another content.
+    // A power cut may also leave the last frame with other content.
     let copy = killed(folder.path());
     let mut torn = log.clone();
     let last = torn.len() - 2000;
@@ -79,7 +80,7 @@ async fn a_log_whose_tail_was_torn_is_read_up_to_there() {
     fs::write(copy.path().join("leases.db-wal"), torn).unwrap();
     drop(open(copy.path()).unwrap());
 
-    // Or another frame of that transaction, which the store did not acknowledge.
+    // The same holds for another frame of that transaction, which the store did not acknowledge.
     let copy = killed(folder.path());
     let mut torn = log.clone();
     torn[log.len() - 4120 - 2000] ^= 1;
@@ -93,7 +94,7 @@ async fn a_log_whose_tail_was_torn_is_read_up_to_there() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_gone_after_a_kill_is_refused_and_after_a_stop_is_not_missed() {
+async fn a_missing_log_is_refused_after_a_kill_and_accepted_after_a_stop() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
     assert_ok(&server.api.acquire("job", 1).await);
@@ -109,7 +110,8 @@ async fn a_log_that_is_gone_after_a_kill_is_refused_and_after_a_stop_is_not_miss
         assert!(error.contains("leases.db-wal"), "{error}");
     }
 
-    // Another program that reads the database may put the log into it, and that is all right.
+    // Another program that reads the database may move the log into it. A missing log is valid
+    // then.
     let read = self::killed(folder.path());
     let database = Connection::open(read.path().join("leases.db")).unwrap();
     database
@@ -124,12 +126,12 @@ async fn a_log_that_is_gone_after_a_kill_is_refused_and_after_a_stop_is_not_miss
     assert!(open(folder.path()).is_ok());
     assert!(
         open(folder.path()).is_ok(),
-        "also after a start that did nothing"
+        "a start without changes also closes cleanly"
     );
 }
 
 #[tokio::test]
-async fn a_marker_that_is_gone_does_not_make_a_fresh_start() {
+async fn a_missing_marker_never_causes_a_fresh_start() {
     let closed = closed_folder().await;
     let log = folder_with_a_log().await;
     for folder in [&closed, &log] {
@@ -140,7 +142,7 @@ async fn a_marker_that_is_gone_does_not_make_a_fresh_start() {
 }
 
 #[tokio::test]
-async fn a_file_that_tells_how_far_the_log_had_come_is_believed_only_if_it_fits_its_checksum() {
+async fn a_revision_in_running_without_its_checksum_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
     assert_ok(&server.api.acquire("job", 1).await);

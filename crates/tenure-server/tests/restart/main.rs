@@ -1,4 +1,4 @@
-//! A store after its process was killed: it knows the same leases, and refuses damaged folders.
+//! A store after its process was killed: it has the same leases, and refuses damaged folders.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_server::{OpenError, Store, StoreConfig};
 
-/// A folder with some leases, closed in order: all is in the database file.
+/// Creates a folder with some leases and closes its store cleanly: everything is in the database
+/// file.
 async fn closed_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
@@ -39,10 +40,11 @@ fn open(folder: &Path) -> Result<Store, OpenError> {
     Store::open(StoreConfig::embedded(folder))
 }
 
-/// The folder is refused with a message that names `file`, and stays as it is.
+/// Checks that the store refuses the folder with a message that names `file`, and does not change
+/// it.
 #[track_caller]
 fn assert_damaged(folder: &Path, file: &str, how: &str) {
-    // No log is as good as an empty one.
+    // A missing log counts as an empty one.
     let content = |file: &str| fs::read(folder.join(file)).unwrap_or_default();
     let before = [
         content("leases.db"),

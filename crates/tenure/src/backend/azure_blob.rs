@@ -1,4 +1,4 @@
-//! The lease of a blob: see [`tenure_azure::client`].
+//! A lease service that grants the lease of a blob; see [`tenure_azure::client`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ pub(super) fn open(
     clients: &HttpClients,
 ) -> Result<SharedBackend, StartError> {
     blob.check(&config.timings, config.lock_delay)?;
-    // It was made from a URL.
+    // The blob's address was made from a URL, so it parses.
     let url = Url::parse(blob.url()).ok();
     let http = clients.get(&config.roots, url.iter())?;
     let candidacy = BlobCandidacy {

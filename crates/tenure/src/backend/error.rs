@@ -2,14 +2,14 @@
 
 use std::error::Error;
 
-/// Why a lease service has not executed a request.
+/// The reason why a request to a lease service failed.
 ///
-/// Each variant has the service's own error, such as [`StoreError`](crate::store::StoreError) of a
-/// lease store.
+/// Each variant contains the service's own error, such as [`StoreError`](crate::store::StoreError)
+/// of a lease store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackendError {
-    /// There was no answer. The service may have executed the request.
+    /// The service did not answer. The service may have executed the request.
     #[error(transparent)]
     Unreachable(Box<dyn Error + Send + Sync>),
     /// The service can't execute the request now.
@@ -21,7 +21,7 @@ pub enum BackendError {
 }
 
 impl BackendError {
-    /// The service's own error, to be downcast.
+    /// Returns the service's own error, which the caller can downcast.
     #[must_use]
     pub fn get_ref(&self) -> &(dyn Error + Send + Sync + 'static) {
         match self {

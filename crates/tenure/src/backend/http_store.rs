@@ -1,4 +1,4 @@
-//! A lease store over its HTTP API.
+//! A lease service that is a lease store with an HTTP API.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,20 +20,20 @@ use crate::config::Config;
 use crate::http::{HttpClientError, HttpClients};
 use crate::store::{Call, Endpoint, Pong, StoreClient, StoreError, path};
 
-/// How long a candidate that is not let in tries again: a store reads a changed access file within a
-/// second, so a token may be newer than what the store has read.
+/// The time for which a refused candidate tries again: a store reads a changed access file within
+/// a second, so a token may be newer than what the store has read.
 const GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 struct HttpStore {
     store: StoreClient,
     election: ElectionName,
-    /// The common part of every acquire, without lease id and wait.
+    /// The common part of every acquire, without the lease id and the waiting time.
     acquire: AcquireRequest,
     /// Whether the store has ever executed or answered a request of this candidate. From then on a
     /// missing right may be a mistake of an operator, which passes.
     was_admitted: AtomicBool,
-    /// When the store first did not let this candidate in.
+    /// The time when the store first refused this candidate.
     denied_since: OnceLock<Instant>,
 }
 
@@ -224,8 +224,8 @@ fn answer_to(answer: Result<LeaseView, StoreError>) -> Answer {
             None => Answer::Unknown("the store's answer has no epoch".into()),
         },
         Err(StoreError::Problem(problem)) => answer_to_problem(&problem),
-        // A transport failure, or another server at this address for now (a proxy without its
-        // backend, say).
+        // The request failed on the network, or another server answers at this address for now,
+        // such as a proxy whose backend is down.
         Err(error) => Answer::Unknown(error.to_string()),
     }
 }

@@ -1,8 +1,8 @@
 //! Lease services: they grant the leases that candidates compete for.
 //!
-//! A lease service is one implementation of `LeaseBackend` in a module of its own, one line in
-//! `open`, and one variant of [`Strategy`] with its settings.
-//! [`LeaseService`] shows a lease to tools, whatever the service is.
+//! A lease service consists of an implementation of `LeaseBackend` in its own module, one line in
+//! `open`, and one variant of [`Strategy`] with its settings. [`LeaseService`] shows the lease of
+//! any service to tools.
 
 #[cfg(feature = "azure")]
 mod azure_blob;
@@ -30,23 +30,23 @@ use crate::store::{LeaseView, Pong};
 
 /// A lease service for one candidate, or for the observers of one election.
 ///
-/// Each method sends a request once: the lease candidate decides what to repeat, because it counts
-/// its lease from the moment before a request was sent. Answers are those of
-/// [`Answer`]: no answer, or one that may have been given before or after the request was executed,
-/// is [`Answer::Unknown`].
+/// Each method sends a request once. The lease candidate decides whether to repeat a request,
+/// because it counts its lease from the moment before the request was sent. The methods return an
+/// [`Answer`]. If there is no answer, or if it is unknown whether the service has executed the
+/// request, they return [`Answer::Unknown`].
 pub(crate) trait LeaseBackend: Any + fmt::Debug + Send + Sync {
     /// Sends one request, once.
     fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, Answer>;
 
-    /// Renews several leases of one namespace by one request, where the service can. Answers come in
-    /// the order of the renewals. Called only if [`shares_requests_with`](Self::shares_requests_with)
-    /// returns true for two candidates.
+    /// Renews several leases of one namespace in one request, if the service can do so. The answers
+    /// are in the order of the renewals. Called only if
+    /// [`shares_requests_with`](Self::shares_requests_with) returns true for two candidates.
     fn renew_many(&self, renewals: Vec<Renewal>, timeout: Duration) -> BoxFuture<'_, Vec<Answer>> {
         let renew = move |(_, lease_id)| self.send(Request::Renew(lease_id), timeout);
         Box::pin(join_all(renewals.into_iter().map(renew)))
     }
 
-    /// Whether renewals of both candidates may go in one request.
+    /// Returns whether one request may contain renewals of both candidates.
     fn shares_requests_with(&self, other: &dyn LeaseBackend) -> bool {
         let _ = other;
         false
@@ -55,37 +55,39 @@ pub(crate) trait LeaseBackend: Any + fmt::Debug + Send + Sync {
     /// Replaces the leader's metadata.
     fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> BackendFuture<'_, ()>;
 
-    /// Whether a holder can hand its lease over to a chosen candidate.
+    /// Returns whether a holder can hand over its lease to a chosen candidate.
     fn can_hand_over(&self) -> bool {
         true
     }
 
-    /// The lease, when its revision is greater than `after`, or as it is after `wait`. A service
-    /// without revisions answers at once with revision 0, and the observer asks again later.
+    /// Waits until the revision of the lease is greater than `after`, but no longer than `wait`,
+    /// and returns the lease. A service without revisions answers at once with revision 0, and the
+    /// observer asks again later.
     fn lease_after(&self, after: u64, wait: Duration) -> BackendFuture<'_, Option<LeaseView>>;
 
     /// Checks that the service answers.
     fn ping(&self) -> BackendFuture<'_, Pong>;
 
-    /// The service's address, without secrets.
+    /// Returns the service's address, without secrets.
     fn address(&self) -> String;
 }
 
-/// The reply of a lease service, or the reason why there is none.
+/// The reply of a lease service, or the reason why it did not reply.
 type BackendFuture<'a, T> = BoxFuture<'a, Result<T, BackendError>>;
 
-/// An election with the lease id that its lease is renewed under.
+/// An election, and the lease id under which its lease is renewed.
 type Renewal = (ElectionName, LeaseId);
 
-/// A lease service that its candidate and requests under way share.
+/// A lease service that a candidate shares with its requests in flight.
 pub(crate) type SharedBackend = Arc<dyn LeaseBackend>;
 
-/// The lease service of this configuration, with connections of these clients; `None` if its
-/// strategy elects without one.
+/// Creates the lease service of this configuration, which uses these HTTP clients. Returns `None`
+/// if the strategy needs no lease service.
 ///
 /// # Errors
 ///
-/// [`StartError`] if the configuration is not one of this service, or there is no HTTP client.
+/// [`StartError`] if the configuration is invalid for its service, or if the HTTP client can't be
+/// set up.
 pub(crate) fn open(
     config: &Config,
     clients: &HttpClients,
@@ -103,19 +105,19 @@ pub(crate) fn open(
     }))
 }
 
-/// The lease service that a configuration names, for tools that show a lease whatever grants it.
+/// The lease service that a configuration names, for tools that show leases of any service.
 #[derive(Clone, Debug)]
 pub struct LeaseService {
     backend: SharedBackend,
 }
 
 impl LeaseService {
-    /// The lease service of this configuration; `None` if its strategy elects without one that other
-    /// processes can reach.
+    /// Creates the lease service of this configuration. Returns `None` if the strategy uses no
+    /// lease service that other processes can reach.
     ///
     /// # Errors
     ///
-    /// [`StartError`] if there can't be such an election, or the HTTP client can't be set up.
+    /// [`StartError`] if the configuration allows no election, or the HTTP client can't be set up.
     pub fn from_config(config: &Config) -> Result<Option<Self>, StartError> {
         if matches!(config.strategy, Strategy::Static) {
             return Ok(None);
@@ -124,13 +126,14 @@ impl LeaseService {
         Ok(backend.map(|backend| Self { backend }))
     }
 
-    /// The service's address, without secrets.
+    /// Returns the service's address, without secrets.
     #[must_use]
     pub fn address(&self) -> String {
         self.backend.address()
     }
 
-    /// The lease of the configuration's election, or `None` if no candidate has ever acquired it.
+    /// Returns the lease of the configuration's election, or `None` if no candidate has ever
+    /// acquired it.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ const CONNECTION_STRING: &str = "azure_blob.connection_string";
 const CONTAINER: &str = "azure_blob.container";
 const BLOB: &str = "azure_blob.blob";
 
-/// The blob of these settings, for a candidate with this configuration.
+/// Returns the blob of these settings, for a candidate with this configuration.
 pub(super) fn of_settings(settings: &Settings, config: &Config) -> Result<AzureBlob, ConfigError> {
     let account = account(settings)?;
     let (container, blob) = (settings.text(CONTAINER)?, settings.text(BLOB)?);
@@ -44,7 +44,7 @@ pub(super) fn of_settings(settings: &Settings, config: &Config) -> Result<AzureB
     Ok(blob)
 }
 
-/// The account with its credential: a key, a signature or a connection string.
+/// Returns the account with its credential: a key, a signature or a connection string.
 fn account(settings: &Settings) -> Result<AzureAccount, ConfigError> {
     let mut credentials = Vec::new();
     for kind in [KEY, SAS, CONNECTION_STRING] {
@@ -104,7 +104,8 @@ fn account(settings: &Settings) -> Result<AzureAccount, ConfigError> {
     })
 }
 
-/// A URL with a signature or a password in it is not shown.
+/// Returns the error for an invalid URL. The error hides a URL that contains a signature or a
+/// password.
 fn invalid_url(settings: &Settings, reason: String) -> ConfigError {
     let mut invalid = settings.invalid(URL, reason);
     if let ConfigError::Invalid { value, .. } = &mut invalid

@@ -15,8 +15,7 @@ use tenure_core::{Name, NodeId};
 use crate::peer_transport::PeerKey;
 use crate::store::Endpoint;
 
-/// A member of an election among peers, this one or another: its node id, its address and its
-/// priority.
+/// A member of an election among peers: its node id, its address and its priority.
 ///
 /// # Examples
 ///
@@ -36,7 +35,7 @@ pub struct Peer {
     pub(crate) url: Url,
 }
 
-/// This text does not describe a member.
+/// The error for a text that does not describe a member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PeerError(String);
@@ -45,30 +44,30 @@ impl Peer {
     /// The default priority.
     pub const DEFAULT_PRIORITY: u32 = 100;
 
-    /// A member with the default priority.
+    /// Creates a member with the default priority.
     ///
     /// # Errors
     ///
-    /// [`PeerError`] if this is not an http or https address.
+    /// [`PeerError`] if `url` is not an http or https address.
     pub fn new(node: NodeId, url: &str) -> Result<Self, PeerError> {
         format!("{node}={url}").parse()
     }
 
-    /// Sets the priority: the member with the lowest becomes the leader. Among equal priorities the
-    /// lowest node id goes first. Default 100.
+    /// Sets the priority: the member with the lowest becomes the leader. If priorities are equal,
+    /// the lowest node id decides. Default 100.
     #[must_use]
     pub fn with_priority(self, priority: u32) -> Self {
         Self { priority, ..self }
     }
 
-    /// The address on which the member listens.
+    /// Returns the address on which the member listens.
     #[must_use]
     pub fn url(&self) -> &str {
         self.url.as_str()
     }
 }
 
-/// Reads `1=http://10.0.0.1:7500`, or `1@50=http://10.0.0.1:7500` with a priority of 50.
+/// Parses `1=http://10.0.0.1:7500`, or `1@50=http://10.0.0.1:7500` for a priority of 50.
 impl FromStr for Peer {
     type Err = PeerError;
 
@@ -127,34 +126,36 @@ impl FromStr for Peer {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Bully {
-    /// The number of this member; `None` for a process that only observes.
+    /// The node id of this member; `None` for a process that only observes.
     pub node: Option<NodeId>,
     /// All members, including this one. All members must have the same list.
     pub peers: Vec<Peer>,
-    /// The name of the group, so that two groups do not mix. Default: the election's name.
+    /// The name of the group, which keeps messages of different groups apart. Default: the
+    /// election's name.
     pub cluster: Option<Name>,
     /// The secret that the members share. Without one, **every process that reaches a member can
     /// vote, and be elected.**
     pub key: Option<PeerKey>,
     /// The address to listen on. Default: the port of the member's own address, on all interfaces.
     pub listen: Option<SocketAddr>,
-    /// The folder of the member's durable state, which is created if it does not exist. Default
-    /// `tenure-state`. A member that has lost its folder must not take part under its node id again:
-    /// others rely on its votes.
+    /// The directory of the member's durable state, which is created if it does not exist. Default
+    /// `tenure-state`. A member that has lost this directory must not take part under the same node
+    /// id again, because other members rely on its votes.
     pub state_dir: PathBuf,
     /// Whether a leader needs the votes of a majority of all members. Default: yes from three
-    /// members on. Without, a network partition may have several leaders at a time.
+    /// members on. Without a quorum, a network partition can cause several leaders at a time.
     pub quorum: Option<bool>,
-    /// Whether this member replaces a healthy leader of a worse priority once it has followed it for
-    /// the hold-down. Default: no.
+    /// Whether this member replaces a healthy leader with a worse priority after it has followed
+    /// that leader for the hold-down. Default: no.
     pub preempt: bool,
-    /// The hold-down, and the greatest age of a message. All members must have the same greatest age.
+    /// The hold-down, and the greatest age of a message. The greatest age must be the same for all
+    /// members.
     pub timings: GroupTimingsOptions,
-    /// The failure detector. All members must have the same.
+    /// The failure detector. It must be the same for all members.
     pub detection: DetectionOptions,
 }
 
-/// Why there can't be such an election: the configuration must change.
+/// The reason why the settings allow no election; the configuration must change.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BullyError {
@@ -170,14 +171,14 @@ pub enum BullyError {
     /// The parameters of the failure detector contradict each other.
     #[error(transparent)]
     Detection(#[from] OptionsError),
-    /// The configuration was read for an observer, and names no node.
-    #[error("the configuration has no node id: it is one for observers")]
+    /// The configuration was read for an observer and has no node id.
+    #[error("the configuration has no node id, because it is for observers only")]
     NoNode,
 }
 
 impl Bully {
-    /// The member `node` of these peers. The list includes the member itself, and must be the same for
-    /// all members.
+    /// Creates the settings of the member `node` among these peers. The list includes the member
+    /// itself, and must be the same for all members.
     #[must_use]
     pub fn new(node: NodeId, peers: impl IntoIterator<Item = Peer>) -> Self {
         Self {
@@ -194,7 +195,7 @@ impl Bully {
         }
     }
 
-    /// These peers, for a process that only observes them.
+    /// Creates the settings of a process that only observes these peers.
     #[must_use]
     pub fn for_observer(peers: impl IntoIterator<Item = Peer>) -> Self {
         Self {
@@ -203,7 +204,7 @@ impl Bully {
         }
     }
 
-    /// The guarantee of the group.
+    /// Returns the guarantee of the group.
     pub(crate) fn guarantee(&self) -> GroupGuarantee {
         match self.quorum {
             Some(true) => GroupGuarantee::Quorum,
@@ -212,7 +213,7 @@ impl Bully {
         }
     }
 
-    /// The addresses of the other members.
+    /// Returns the addresses of the other members.
     pub(crate) fn others(&self) -> BTreeMap<NodeId, Url> {
         let others = self
             .peers
@@ -221,7 +222,7 @@ impl Bully {
         others.map(|peer| (peer.node, peer.url.clone())).collect()
     }
 
-    /// The address to listen on.
+    /// Returns the address to listen on.
     pub(crate) fn listening_address(&self) -> Option<SocketAddr> {
         let own = self.peers.iter().find(|peer| Some(peer.node) == self.node);
         let port = || own?.url.port_or_known_default();

@@ -10,11 +10,11 @@ use super::settings::{ConfigError, Settings};
 use super::{Bully, BullyError, Peer, PeerError};
 use crate::peer_transport::PeerKey;
 
-/// All members in these settings, including this one, whatever the strategy.
+/// Returns all members in these settings, including this one. The strategy does not matter.
 ///
 /// # Errors
 ///
-/// [`ConfigError`]: there are none, or one is not valid.
+/// [`ConfigError`] if the settings name no member, or if a member is invalid.
 pub fn peers_of(settings: &Settings) -> Result<Vec<Peer>, ConfigError> {
     let peer = |text: &str| text.parse().map_err(|error: PeerError| error.to_string());
     let peers: Vec<Peer> = settings.items("bully.peers", peer)?;
@@ -35,7 +35,7 @@ pub fn peers_of(settings: &Settings) -> Result<Vec<Peer>, ConfigError> {
     Ok(peers)
 }
 
-/// The election among peers of these settings.
+/// Reads the settings of an election among peers.
 pub(super) fn bully(
     settings: &Settings,
     term: &Timings,
@@ -63,7 +63,7 @@ pub(super) fn bully(
         bully.key = bully.key.map(|key| key.with_file(file.into()));
     }
     let state_dir = settings.with("bully.state_dir", |text| match text {
-        "" => Err("is empty: name a folder, such as /var/lib/tenure-peer".into()),
+        "" => Err("is empty: name a directory, such as /var/lib/tenure-peer".into()),
         text => Ok(text.into()),
     })?;
     bully.state_dir = state_dir.unwrap_or(bully.state_dir);

@@ -22,11 +22,11 @@ use crate::store::Endpoint;
 /// The default address: a store on this machine, at the store's default port.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:7400";
 
-/// A candidate's configuration: in code, from a TOML file ([`load`](Self::load)), from the environment
-/// ([`from_env`](Self::from_env)), or all of them together.
+/// A candidate's configuration: in code, from a TOML file ([`load`](Self::load)), from the
+/// environment ([`from_env`](Self::from_env)), or all of them together.
 ///
-/// Its errors have good texts. To show them, return `anyhow::Error` from `main`, or print them with
-/// `{}`: `Box<dyn Error>` prints the `Debug` form.
+/// Its errors contain readable messages. To show them, return `anyhow::Error` from `main`, or print
+/// them with `{}`: `Box<dyn Error>` prints the `Debug` form.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The election.
@@ -37,43 +37,44 @@ pub struct Config {
     /// The root certificates of stores at https addresses.
     pub roots: RootCertificates,
     pub(crate) credentials: Credentials,
-    /// The rank among waiting candidates: the lowest goes first.
+    /// The rank among waiting candidates; the lowest rank is first.
     pub priority: u32,
     /// The metadata of this candidate while it leads.
     pub metadata: BTreeMap<String, String>,
-    /// For how long the lease stays free after this candidate's term has expired or been broken.
+    /// The time for which the lease stays free after this candidate's term has expired or been
+    /// broken.
     pub lock_delay: Duration,
     pub(crate) timings: Timings,
-    /// The options that the timings come from: adjustments derive the others anew.
+    /// The options from which the timings are derived. An adjustment derives the others again.
     pub(crate) timings_options: TimingsOptions,
     pub(crate) on_overrun: OnOverrun,
     pub(crate) health_check: Option<HealthCheck>,
     pub(crate) term_hook: Option<TermHook>,
-    /// How the candidate is elected.
+    /// The strategy by which the candidate is elected.
     pub strategy: Strategy,
 }
 
-/// What to do if a task still runs after it was aborted (it blocks its thread), while another
-/// candidate may lead soon.
+/// The action if a task still runs after it was aborted (because it blocks its thread), while
+/// another candidate may lead soon.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum OnOverrun {
     /// Log an error, and wait until the task is gone. After a loss the lease is not renewed, so
-    /// another candidate may lead meanwhile; only the [epoch](crate::fence) keeps the old task's
-    /// writes out. After a resignation or at shutdown the lease is renewed until the task is gone, so
-    /// no other candidate leads.
+    /// another candidate may lead meanwhile; only a [fence](crate::fence) that checks epochs
+    /// rejects the writes of the old task. After a resignation or at shutdown the lease is renewed
+    /// until the task is gone, so no other candidate leads.
     #[default]
     Report,
-    /// End the process with [`OnOverrun::EXIT_CODE`]: the only way to stop a blocked thread.
+    /// End the process with [`OnOverrun::EXIT_CODE`]. Nothing else can stop a blocked thread.
     Exit,
     /// Call this with the term's epoch, on the candidate's thread. It must not block, because the
-    /// thread does not renew meanwhile.
+    /// thread can't renew during the call.
     Call(Arc<dyn Fn(Epoch) + Send + Sync>),
 }
 
 impl OnOverrun {
-    /// The exit code of a process that ends itself because its task overran: `EX_SOFTWARE` of
-    /// sysexits.
+    /// The exit code of a process that ends itself because its task overran (`EX_SOFTWARE` in
+    /// `sysexits.h`).
     pub const EXIT_CODE: i32 = 70;
 }
 
@@ -98,8 +99,9 @@ impl fmt::Debug for OnOverrun {
 }
 
 impl Config {
-    /// The defaults for this election: a store at `http://127.0.0.1:7400`, a candidate id of host
-    /// name, process id and random letters, and the default [`Timings`].
+    /// Creates the default configuration of this election: a store at `http://127.0.0.1:7400`, a
+    /// candidate id from the host name, the process id and a random number, and the default
+    /// [`Timings`].
     #[must_use]
     pub fn new(election: ElectionName) -> Self {
         Self {
@@ -120,21 +122,21 @@ impl Config {
         }
     }
 
-    /// The store's addresses.
+    /// Returns the store's addresses.
     #[must_use]
     pub fn servers(&self) -> &[Endpoint] {
         &self.servers
     }
 
-    /// The guarantee of the strategy.
+    /// Returns the guarantee of the strategy.
     #[must_use]
     pub fn guarantee(&self) -> Guarantee {
         match &self.strategy {
             Strategy::Lease => Guarantee::FencedLease,
             #[cfg(feature = "azure")]
             Strategy::AzureBlob(_) => Guarantee::FencedLease,
-            // A candidate that is elected among peers alone may lead beside this one, unless the peers
-            // have a quorum.
+            // The peers alone may elect another candidate at the same time, unless they have a
+            // quorum.
             #[cfg(feature = "peers")]
             Strategy::Bully(bully) | Strategy::Both(bully)
                 if bully.guarantee() == GroupGuarantee::BestEffort =>
@@ -149,7 +151,7 @@ impl Config {
         }
     }
 
-    /// The timings of a term.
+    /// Returns the timings of a term.
     #[must_use]
     pub const fn timings(&self) -> &Timings {
         &self.timings
@@ -161,15 +163,15 @@ impl Config {
         Self { strategy, ..self }
     }
 
-    /// Sets the candidate's id, which must be unique per start of a process. A member of an election
-    /// among peers ignores it: its id is its node number.
+    /// Sets the candidate's id, which must be unique for each start of a process. A member of an
+    /// election among peers ignores this id, because its node id identifies it.
     #[must_use]
     pub fn with_candidate(self, candidate: CandidateId) -> Self {
         Self { candidate, ..self }
     }
 
-    /// Sets the store's addresses; when one fails the candidate tries the next. An empty list leaves
-    /// the default.
+    /// Sets the store's addresses. If one address fails, the candidate tries the next. An empty
+    /// list keeps the default.
     ///
     /// ```
     /// # use tenure::Config;
@@ -186,13 +188,14 @@ impl Config {
         self
     }
 
-    /// Sets the root certificates of stores at https addresses; default the system's.
+    /// Sets the root certificates of stores at https addresses; default: those of the operating
+    /// system.
     #[must_use]
     pub fn with_root_certificates(self, roots: RootCertificates) -> Self {
         Self { roots, ..self }
     }
 
-    /// The same with a credential for the store.
+    /// Sets the credential for the store.
     #[must_use]
     pub fn with_credentials(self, credentials: Credentials) -> Self {
         Self {
@@ -201,42 +204,42 @@ impl Config {
         }
     }
 
-    /// The credential for the store.
+    /// Returns the credential for the store.
     #[must_use]
     pub const fn credentials(&self) -> &Credentials {
         &self.credentials
     }
 
-    /// Sets the rank among waiting candidates: the lowest goes first; default 100.
+    /// Sets the rank among waiting candidates; default 100. The lowest rank is first.
     #[must_use]
     pub fn with_priority(self, priority: u32) -> Self {
         Self { priority, ..self }
     }
 
-    /// Replaces the metadata that observers see while this candidate leads, up to 4 KiB. To add to
-    /// those of a file, start from [`metadata`](Self::metadata).
+    /// Replaces the metadata that observers see while this candidate leads, up to 4 KiB. To add
+    /// metadata to those of a file, start with the value of [`metadata`](Self::metadata).
     #[must_use]
     pub fn with_metadata(self, metadata: BTreeMap<String, String>) -> Self {
         Self { metadata, ..self }
     }
 
-    /// Keeps the lease free for this long after this candidate's term has *expired or been broken*, so
-    /// that work in flight ends; default none.
+    /// Keeps the lease free for this time after this candidate's term has *expired or been broken*,
+    /// so that work in progress can end; default none.
     #[must_use]
     pub fn with_lock_delay(self, lock_delay: Duration) -> Self {
         Self { lock_delay, ..self }
     }
 
-    /// Replaces all timings, also those of a file. See
-    /// [`with_adjusted_timings`](Self::with_adjusted_timings) to change some of them.
+    /// Replaces all timings, including those of a file. Use
+    /// [`with_adjusted_timings`](Self::with_adjusted_timings) to change only some of them.
     #[must_use]
     pub fn with_timings(mut self, timings: Timings) -> Self {
         (self.timings, self.timings_options) = (timings, timings.options());
         self
     }
 
-    /// Changes some timings, and keeps the others as the file or the code has set them. Timings that
-    /// were never set follow from the lease duration.
+    /// Changes some timings, and keeps the others as the file or the code has set them. Timings
+    /// that were never set follow from the lease duration.
     ///
     /// ```
     /// use std::time::Duration;
@@ -262,8 +265,8 @@ impl Config {
     }
 
     /// Calls `hook` after each term of [`run_while_leader`](crate::Candidate::run_while_leader) and
-    /// [`run_one_term`](crate::Candidate::run_one_term), on the caller's runtime: with the epoch, the
-    /// reason and the error of the task. It must not block.
+    /// [`run_one_term`](crate::Candidate::run_one_term), on the caller's runtime. The hook receives
+    /// the epoch, the reason and the error of the task. It must not block.
     ///
     /// ```
     /// # use tenure::Config;
@@ -279,14 +282,14 @@ impl Config {
         self
     }
 
-    /// Checks the task's health while it runs; default never.
+    /// Sets the health check of a running task; default none.
     #[must_use]
     pub fn with_health_check(mut self, health_check: HealthCheck) -> Self {
         self.health_check = Some(health_check);
         self
     }
 
-    /// Sets what to do if the task still runs after it was aborted; default [`OnOverrun::Report`].
+    /// Sets the action if the task still runs after it was aborted; default [`OnOverrun::Report`].
     #[must_use]
     pub fn with_on_overrun(self, on_overrun: OnOverrun) -> Self {
         Self { on_overrun, ..self }
@@ -298,8 +301,8 @@ pub(super) fn default_server() -> Endpoint {
     server.expect("the default address is valid")
 }
 
-/// Host name, process id and random letters: unique per start of a process, and people can find the
-/// process by it.
+/// Returns an id from the host name, the process id and a random number. The id is unique for each
+/// start of a process, and people can find the process by it.
 fn fresh_candidate_id() -> CandidateId {
     let host = nix::unistd::gethostname().unwrap_or_default();
     let host = host.to_string_lossy();

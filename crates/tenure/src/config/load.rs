@@ -16,7 +16,7 @@ use crate::guarantee::Guarantee;
 use crate::root_certificates::RootCertificates;
 use crate::store::{Endpoint, EndpointError};
 
-/// The purpose of reading a configuration.
+/// The purpose for which a configuration is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Compete,
@@ -24,7 +24,7 @@ pub(super) enum Purpose {
 }
 
 impl Config {
-    /// Reads a TOML file, overridden by `TENURE_*` environment variables.
+    /// Reads a TOML file, and then `TENURE_*` environment variables, which override its values.
     ///
     /// ```toml
     /// election = "billing/nightly"         # or just "nightly"; required
@@ -32,7 +32,7 @@ impl Config {
     /// ca_file = "/etc/tenure/ca.pem"       # root certificates for https; default the system's
     /// token_file = "/etc/tenure/token"     # the credential for the store; default none
     /// candidate = "worker-1"               # default: host-pid-random
-    /// priority = 100                       # among waiting candidates the lowest goes first
+    /// priority = 100                       # the lowest is first among waiting candidates
     /// lease_duration = "15s"               # the other timings follow from it:
     /// renew_interval = "5s"
     /// renew_deadline = "10s"
@@ -62,7 +62,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] with file, line, key, value, and a valid value.
+    /// [`ConfigError`] that names the file, the line, the key, the value, and a valid value.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         from_settings(&Settings::load(Scope::Candidate, Some(path.as_ref()))?)
     }
@@ -74,14 +74,14 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// As of [`load`](Self::load).
+    /// The errors of [`load`](Self::load).
     pub fn load_for_observer(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let settings = Settings::load(Scope::Candidate, Some(path.as_ref()))?;
         from_settings_for(&settings, Purpose::Observe)
     }
 
-    /// Reads the text of a TOML file, without the environment: for tests, and for programs that keep
-    /// their configuration elsewhere.
+    /// Parses the text of a TOML file and ignores the environment. This is for tests, and for
+    /// programs that keep their configuration elsewhere.
     ///
     /// ```
     /// let config = tenure::Config::from_toml("election = \"nightly\"\nlease_duration = \"30s\"")?;
@@ -91,7 +91,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] with line, key, value, and a valid value.
+    /// [`ConfigError`] that names the line, the key, the value, and a valid value.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let place = Path::new("(text)");
         from_settings(&Settings::of_toml(Scope::Candidate, text, place)?)
@@ -101,17 +101,17 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] with variable, value, and a valid value.
+    /// [`ConfigError`] that names the variable, the value, and a valid value.
     pub fn from_env() -> Result<Self, ConfigError> {
         from_settings(&Settings::load(Scope::Candidate, None)?)
     }
 }
 
-/// The configuration of a candidate with these settings.
+/// Reads the configuration of a candidate from these settings.
 ///
 /// # Errors
 ///
-/// [`ConfigError`] with origin, key, value, and a valid value.
+/// [`ConfigError`] that names the origin, the key, the value, and a valid value.
 pub fn from_settings(settings: &Settings) -> Result<Config, ConfigError> {
     from_settings_for(settings, Purpose::Compete)
 }
@@ -163,8 +163,8 @@ fn from_settings_for(settings: &Settings, purpose: Purpose) -> Result<Config, Co
     Ok(config)
 }
 
-/// The strategy of these settings. Settings of other strategies are ignored, so that one word
-/// changes it.
+/// Reads the strategy. Settings of other strategies are ignored, so a change of one word selects
+/// another strategy.
 fn strategy_of(
     settings: &Settings,
     config: &Config,
@@ -193,7 +193,7 @@ fn strategy_of(
         }
         "static" => Ok(Strategy::Static),
         _ => {
-            // Without some features these have no use.
+            // Without some of the features these variables are unused.
             let _ = (config, purpose);
             let reason = "this program was built without it: enable the feature \"azure\" or \"peers\" of the \
                           crate tenure";
@@ -202,11 +202,11 @@ fn strategy_of(
     }
 }
 
-/// The store's addresses in these settings, or the default one.
+/// Reads the addresses of the store, or returns the default address.
 ///
 /// # Errors
 ///
-/// [`ConfigError::Invalid`] for a text that is not an http or https address.
+/// [`ConfigError::Invalid`] if a text is not an http or https address.
 pub fn servers_of(settings: &Settings) -> Result<Vec<Endpoint>, ConfigError> {
     if settings.origin("servers").is_none() {
         return Ok(vec![default_server()]);
@@ -222,12 +222,12 @@ pub fn servers_of(settings: &Settings) -> Result<Vec<Endpoint>, ConfigError> {
     Ok(servers)
 }
 
-/// The root certificates of these settings: those of the file `ca_file`, those in `ca`, or the
-/// system's.
+/// Reads the root certificates from the file `ca_file` or from the text `ca`, or returns those of
+/// the operating system.
 ///
 /// # Errors
 ///
-/// [`ConfigError::Invalid`]: the file can't be read, or has no certificate.
+/// [`ConfigError::Invalid`] if the file can't be read, or contains no certificate.
 pub fn roots_of(settings: &Settings) -> Result<RootCertificates, ConfigError> {
     let inline = settings.with("ca", |text| match text {
         "" => Ok(None),
@@ -308,11 +308,11 @@ fn check_permissions(path: &Path) -> Result<(), String> {
     ))
 }
 
-/// The name of the group of peers in these settings.
+/// Reads the name of the group of peers.
 ///
 /// # Errors
 ///
-/// [`ConfigError`]: there is none, or it is not valid.
+/// [`ConfigError`] if the name is missing or invalid.
 pub fn cluster_of(settings: &Settings) -> Result<Name, ConfigError> {
     match settings.parse("bully.cluster")? {
         Some(cluster) => Ok(cluster),
@@ -331,7 +331,7 @@ fn timings_options_of(settings: &Settings) -> Result<TimingsOptions, ConfigError
     Ok(timings)
 }
 
-/// The error of contradicting timings, with the place of each key that was set.
+/// Returns the error for contradicting timings, with the origin of each key that was set.
 fn impossible(settings: &Settings, reason: TimingsError) -> ConfigError {
     let keys: &[&'static str] = match reason {
         TimingsError::LeaseDuration { .. } => &["lease_duration"],

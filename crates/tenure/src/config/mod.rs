@@ -1,4 +1,4 @@
-//! A candidate's configuration: from a file, the environment, and code.
+//! The configuration of a candidate: from a file, the environment, and code.
 
 mod candidate;
 mod strategy;

@@ -10,7 +10,7 @@ use tenure_core::lease::candidate::Timings;
 use super::{Bully, BullyError};
 
 /// The consequences of the settings of an election among peers: costs, times and warnings.
-/// `tenure config check` prints it, and a member logs it when it starts.
+/// `tenure config check` prints the plan, and a member logs it when it starts.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ElectionPlan {
@@ -20,16 +20,16 @@ pub struct ElectionPlan {
     pub detection: Detection,
     /// Costs and times.
     pub bounds: Bounds,
-    /// Settings that work and are probably a mistake.
+    /// Warnings about valid settings that are probably a mistake.
     pub warnings: Vec<String>,
 }
 
 impl Bully {
-    /// The plan of these settings, with the timings of a term.
+    /// Computes the plan of these settings, with the timings of a term.
     ///
     /// # Errors
     ///
-    /// [`BullyError`]: there can't be such an election.
+    /// [`BullyError`] if the settings allow no election.
     pub fn plan(&self, term: &Timings) -> Result<ElectionPlan, BullyError> {
         let members = Membership::new(self.peers.iter().map(|peer| Member {
             id: peer.node,
@@ -65,7 +65,7 @@ impl Bully {
     }
 }
 
-/// Whether an eavesdropper on the network can read requests to this URL.
+/// Returns whether an eavesdropper on the network can read requests to this URL.
 pub(crate) fn is_bare(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -75,7 +75,7 @@ pub(crate) fn is_bare(url: &Url) -> bool {
 }
 
 impl ElectionPlan {
-    /// The facts of the plan, each with its name.
+    /// Returns the facts of the plan, each with its name.
     #[must_use]
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let (members, timings) = (self.settings.members(), self.settings.timings());
@@ -87,7 +87,7 @@ impl ElectionPlan {
         } else {
             "not required; any number may be away".into()
         };
-        // The bounds have the times of an election.
+        // The bounds contain the times of an election.
         let term = timings.term();
         let schedule = format!(
             "lease {:?}, renewed every {:?}, given up {:?} and stopped {:?} after the last renewal; messages \
@@ -120,7 +120,7 @@ impl ElectionPlan {
     }
 }
 
-/// One line, for the log.
+/// Formats the plan as one line, for the log.
 impl fmt::Display for ElectionPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = self.facts();

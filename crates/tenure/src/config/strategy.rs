@@ -5,37 +5,38 @@ use super::AzureBlob;
 #[cfg(feature = "peers")]
 use super::Bully;
 
-/// How a candidate is elected. [`Guarantee`](crate::Guarantee) says what each strategy guarantees.
+/// The strategy by which a candidate is elected. [`Guarantee`](crate::Guarantee) describes the
+/// guarantee of each strategy.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-// There is one for each candidate.
+// There is one value for each candidate, so its size does not matter.
 #[allow(clippy::large_enum_variant)]
 pub enum Strategy {
     /// By a lease in a store.
     #[default]
     Lease,
-    /// By the lease of a blob: on an Azure storage account, on an emulator, or on a store that serves
-    /// this protocol.
+    /// By the lease of a blob in an Azure storage account, in an emulator, or in a store that
+    /// serves this protocol.
     #[cfg(feature = "azure")]
     AzureBlob(AzureBlob),
-    /// Among peers that send each other messages, without a store.
+    /// Among peers that exchange messages, without a store.
     #[cfg(feature = "peers")]
     Bully(Bully),
-    /// By a lease and among peers: the candidate leads only while it has both. For the migration of a
-    /// group from one to the other: candidates by `both` and by `lease` may run side by side, and so may
-    /// candidates by `both` and by `bully`.
+    /// By a lease and among peers: the candidate leads only while it has both. This is for the
+    /// migration of a group from one strategy to the other: candidates with `both` may run beside
+    /// candidates with `lease`, or beside candidates with `bully`.
     #[cfg(feature = "peers")]
     Both(Bully),
-    /// Not at all: the candidate leads whenever it competes. For development, and for a service that
-    /// certainly has one process.
+    /// Without an election: the candidate leads whenever it competes. This is for development, and
+    /// for a service that certainly has only one process.
     Static,
 }
 
 impl Strategy {
-    /// The names in a configuration, whatever features are enabled.
+    /// The names in a configuration. They do not depend on the enabled features.
     pub const NAMES: [&str; 5] = ["lease", "azure-blob", "bully", "both", "static"];
 
-    /// The name in a configuration.
+    /// Returns the strategy's name in a configuration.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -50,7 +51,7 @@ impl Strategy {
         }
     }
 
-    /// The election among peers, if the strategy has one.
+    /// Returns the settings of the election among peers, if the strategy has one.
     #[cfg(feature = "peers")]
     #[must_use]
     pub const fn bully(&self) -> Option<&Bully> {

@@ -1,9 +1,9 @@
 //! Fencing: receivers check epochs and reject the writes of a stale leader.
 //!
-//! A lease can't stop a write that is already on its way: a leader may freeze between its check and
-//! its write, for longer than its lease. Only the receiver can reject the write then. Each leader
-//! sends its [epoch](crate::Leadership::epoch) with each write, and the receiver rejects an epoch that
-//! is smaller than one it has seen:
+//! A lease can't stop a write that is already in progress: a leader may freeze between its check
+//! and its write for longer than its lease. Then only the receiver can reject the write. Each
+//! leader sends its [epoch](crate::Leadership::epoch) with each write, and the receiver rejects an
+//! epoch that is smaller than one it has seen:
 //!
 //! ```text
 //! leader, epoch 7   ---frozen---------------------------- write (7) --> rejected: 9 was seen
@@ -11,7 +11,7 @@
 //!                                    the gate is at 9 from here on
 //! ```
 //!
-//! | the data live | the fence |
+//! | location of the data | the fence |
 //! |---|---|
 //! | behind your own HTTP service | `FenceLayer` before the routes that write (feature `tower`), [`Fenced`] at the client |
 //! | in the memory of your process | a [`Gate`], checked under the lock of the data |
@@ -20,46 +20,52 @@
 //!
 //! # What a fence does not do
 //!
-//! - **It must be where the data are.** A gate in memory guards data that this process alone writes. Two
-//!   instances of a receiver have two gates, and one has not seen the epochs of the other: use the
-//!   database that they share.
-//! - **It forgets at a restart**, unless it is [started](Gate::starting_at) from an epoch that was
-//!   stored with the data. A new gate accepts any first epoch.
-//! - **It must be one step with the write.** Between "admitted" and "written" a newer epoch may come
-//!   and write first. Check again (`Admission::check`) under the lock, or in the transaction,
-//!   that the write itself needs.
-//! - **It orders terms, not requests.** Equal epochs are admitted: the receiver must handle a leader's
-//!   own retries and reorderings (give requests a key, and accept each key once).
+//! - **It must be at the data.** A gate in memory protects only data that no other process writes.
+//!   Two instances of a receiver have two gates, and neither gate knows the epochs of the other:
+//!   use the database that they share.
+//! - **It loses its state at a restart**, unless you [start it](Gate::starting_at) from an epoch
+//!   that was stored with the data. A new gate accepts any first epoch.
+//! - **The check must be atomic with the write.** Between the check and the write, a request with a
+//!   newer epoch may arrive and write first. Check again (`Admission::check`) under the lock, or in
+//!   the transaction that the write itself uses.
+//! - **It orders terms, not requests.** Equal epochs are admitted: the receiver must handle the
+//!   retries and reorderings of one leader (for example by a key for each request, which is
+//!   accepted once).
 //! - **It rejects the old leader only after the first request of the new one.** A leader that must
-//!   exclude its predecessor at once sends a request first.
+//!   exclude its predecessor at once must first send a request.
 //! - **It is not authentication.** A sender of the greatest epoch excludes all others. Authenticate
 //!   requests first.
-//! - **Epochs of different elections don't compare.** One election, one gate.
+//! - **It does not compare epochs of different elections.** Each election needs its own gate.
 //!
 //! # SQL
 //!
-//! One row per election, raised by the first statement of every transaction that writes:
+//! Keep one row per election. The first statement of every transaction that writes raises its
+//! epoch:
 //!
 //! ```sql
 //! UPDATE fences SET epoch = :epoch WHERE election = :election AND epoch <= :epoch;
 //! -- 1 row changed: write, and commit. 0 rows: a newer leader has written; roll back and stop.
 //! ```
 //!
-//! The row's lock makes the check and everything after it one step, at any level of isolation. (Count
-//! the rows that matched: MySQL does so only when it is asked to.) Three ways to get it wrong:
+//! The row's lock makes the check and the statements after it atomic, at any isolation level.
+//! (Count the rows that matched. MySQL does so only with an option of the connection.) Three
+//! mistakes to avoid:
 //!
-//! - `SELECT` the epoch, compare it in the program, then write: the newer leader fits in between.
-//! - Fence the rows that are written (`UPDATE jobs SET ..., epoch = :epoch WHERE id = :id AND epoch
-//!   <= :epoch`) and nothing else: rows that the new leader has not touched yet are open, and so are
-//!   `INSERT` and rows that were deleted.
+//! - `SELECT` the epoch, compare it in the program, then write. The newer leader can write between
+//!   these steps.
+//! - Fence only the rows that are written
+//!   (`UPDATE jobs SET ..., epoch = :epoch WHERE id = :id AND epoch <= :epoch`). Then rows that the
+//!   new leader has not written yet are unprotected, and so are `INSERT` statements and deleted
+//!   rows.
 //! - `INSERT ... SELECT ... WHERE :epoch >= (SELECT max(epoch) FROM ...)`, which needs no second
-//!   table, where writers don't wait for each other: it is right in SQLite (with `BEGIN IMMEDIATE`)
-//!   and under `SERIALIZABLE`, and wrong under `READ COMMITTED`, where both may read the old maximum.
+//!   table, if writers do not wait for each other. This is correct in SQLite (with
+//!   `BEGIN IMMEDIATE`) and under `SERIALIZABLE`. It is wrong under `READ COMMITTED`, where both
+//!   transactions may read the old maximum.
 //!
 //! # Object stores
 //!
-//! Keep the epoch in the object's metadata and put with a condition (S3 and GCS call it a conditional
-//! write, Azure a conditional header):
+//! Keep the epoch in the object's metadata and write it with a condition (a conditional write of S3
+//! and GCS, a conditional header of Azure):
 //!
 //! ```text
 //! HEAD object                 -> ETag "e1", tenure-epoch 7     mine is smaller: stop
@@ -67,8 +73,8 @@
 //! PUT object, If-None-Match: *, tenure-epoch: 9                for an object that does not exist
 //! ```
 //!
-//! This fences one object. Where a job writes many, put them under names that have the epoch in them,
-//! and list the valid ones in one small object, fenced like this. A put or a delete without its
+//! This fences one object. If a job writes many objects, put the epoch into their names, and list
+//! the valid objects in one small object that is fenced like this. A put or a delete without its
 //! condition bypasses the fence.
 
 mod stamp;
@@ -84,5 +90,5 @@ pub use tenure_core::fence::{Gate, Stale};
 /// The HTTP header with the leader's epoch, a decimal number.
 pub const EPOCH_HEADER: &str = "tenure-epoch";
 
-/// The HTTP header with the election that the epoch belongs to, `namespace/name`.
+/// The HTTP header with the election of the epoch, `namespace/name`.
 pub const ELECTION_HEADER: &str = "tenure-election";

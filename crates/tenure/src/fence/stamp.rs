@@ -1,4 +1,4 @@
-//! Requests with the leader's epoch.
+//! Requests that contain the leader's epoch.
 
 use reqwest::RequestBuilder;
 use reqwest::header::{HeaderMap, HeaderValue};
@@ -8,17 +8,18 @@ use crate::leadership::{Leadership, NotLeading};
 
 /// Adds the epoch of the leader to a request.
 ///
-/// Implemented for `reqwest`. The trait is open: implement it for the requests of other HTTP clients.
+/// This crate implements it for `reqwest`. You can implement it for the requests of other HTTP
+/// clients.
 pub trait Fenced: Sized {
     /// Adds the headers [`EPOCH_HEADER`] and [`ELECTION_HEADER`] if this process leads now, and
-    /// replaces those that the request has.
+    /// replaces existing values.
     ///
-    /// Call it last, right before sending. The request may still arrive after the term, so the
-    /// receiver needs a fence.
+    /// Call this method last, right before you send the request. The request may still arrive after
+    /// the term, so the receiver needs a fence.
     ///
     /// # Errors
     ///
-    /// [`NotLeading`] if the term is over; nothing was sent, and the task should stop.
+    /// [`NotLeading`] if the term is over; no request was created, and the task should stop.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! The caller on a connection.
+//! The caller of a connection.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,24 +6,24 @@ use axum::http::HeaderMap;
 use axum::http::header::CONNECTION;
 use tenure_core::NodeId;
 
-/// The member that calls on a connection, as far as its good requests have shown. When its process
-/// ends, the operating system closes the connection, long before anything else shows that.
+/// The member that opened a connection, as its valid requests show. When its process ends, the
+/// operating system closes the connection. No other sign of the end arrives as early.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Caller(Arc<Mutex<Identity>>);
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Identity {
-    /// No request with a good MAC has come yet.
+    /// No request with a valid MAC has arrived yet.
     #[default]
     Unauthenticated,
     Member(NodeId),
-    /// A member that has announced its last request here.
+    /// A member that has announced its last request on this connection.
     Leaving,
 }
 
 impl Caller {
-    /// A good request has come from this member. After a request that announces the end of the
-    /// connection, the end tells nothing.
+    /// Records a valid request from this member. If the request announces the end of the
+    /// connection, that end is no sign of a crash.
     pub(super) fn authenticate(&self, from: NodeId, headers: &HeaderMap) {
         let is_last = headers
             .get(CONNECTION)
@@ -35,12 +35,13 @@ impl Caller {
         };
     }
 
-    /// Whether no good request has come yet. A recorded request that is sent again is not good.
+    /// Returns whether no valid request has arrived yet. A recorded request that is sent again is
+    /// not valid.
     pub(super) fn is_unauthenticated(&self) -> bool {
         matches!(*self.lock(), Identity::Unauthenticated)
     }
 
-    /// The member whose connection has ended without notice.
+    /// Returns the member whose connection ended without notice.
     pub(super) fn gone(&self) -> Option<NodeId> {
         match *self.lock() {
             Identity::Member(node) => Some(node),

@@ -20,12 +20,13 @@ use super::send_queue::{Queued, SendQueue};
 use crate::http::{self, HttpClientError, last_of_causes, read_body};
 use crate::root_certificates::RootCertificates;
 
-/// After this time a request is the last one on its connection. A member that can be reached over
-/// an old connection alone (an old process behind a proxy, an address that has moved) must not look
-/// healthy for ever.
+/// After this time, the next request is the last one on its connection. Otherwise a member that can
+/// be reached only over an old connection (to an old process behind a proxy, or to an address that
+/// has moved) would seem healthy for ever.
 const CONNECTION_LIFE: Duration = Duration::from_secs(10);
 
-/// After this time without a request a connection is closed: sooner than the other member would.
+/// After this time without a request a connection is closed, earlier than the other member would
+/// close it.
 const IDLE: Duration = Duration::from_secs(15);
 
 /// Sends messages to one member.
@@ -35,11 +36,12 @@ pub(super) struct Client {
     queue: Arc<SendQueue>,
     to: NodeId,
     url: Url,
-    /// The member's clock, from its last answer.
+    /// The member's clock, as its last answer shows it.
     clock: Option<PeerClock>,
     number: u64,
     fresh_since: Instant,
-    /// Why the last message did not get through, so that it is logged once.
+    /// The reason why the last message was not delivered, so that the log contains the reason only
+    /// once.
     trouble: Option<Trouble>,
 }
 
@@ -52,13 +54,13 @@ enum Trouble {
 }
 
 impl Client {
-    /// The HTTP client that all of them share.
+    /// Creates the HTTP client that all these clients share.
     pub(super) fn http<'a>(
         urls: impl IntoIterator<Item = &'a Url>,
     ) -> Result<reqwest::Client, HttpClientError> {
         let client = http::plain_client()
-            // HTTP/1.1: a request that times out closes its connection, so that the next one has
-            // another.
+            // With HTTP/1.1, a request that times out closes its connection, so the next request
+            // uses another connection.
             .http1_only()
             .retry(reqwest::retry::never())
             .tcp_nodelay(true)
@@ -87,7 +89,7 @@ impl Client {
         }
     }
 
-    /// Sends what is in the queue, until it is dropped.
+    /// Sends the messages of the queue until the queue is dropped.
     pub(super) async fn run(mut self) {
         loop {
             let queued = self.queue.next().await;
@@ -95,8 +97,8 @@ impl Client {
         }
     }
 
-    /// Sends one message. The first one to a process that has just started is refused as late, with
-    /// the time there: then it is sent again.
+    /// Sends one message. A process that has just started refuses the first message as late, and
+    /// its answer contains its time. Then the message is sent again.
     async fn deliver(&mut self, queued: Queued) {
         let setup = &self.endpoint.setup;
         let clock = setup.clock.clone();
@@ -175,8 +177,8 @@ impl Client {
         if !Mac::is_good(expected.as_deref(), raw.mac.as_deref()) {
             self.endpoint
                 .count(|counters| counters.answers_unauthenticated += 1);
-            // An unauthenticated answer may carry a reason for the log; nothing else of it is
-            // believed.
+            // An unauthenticated answer may contain a reason for the log. The rest of it is
+            // ignored.
             let reason = problem().map_or_else(|_| "no reason".into(), |problem| problem.detail);
             let detail = format!("status {}, reason {reason:?}", raw.status);
             self.log_trouble(Trouble::Unauthenticated, &detail);
@@ -197,7 +199,7 @@ impl Client {
                 Outcome::Done
             }
             Ok(answer) => {
-                let detail = format!("member {} answers there", answer.member.node);
+                let detail = format!("member {} answers at this address", answer.member.node);
                 self.fail(Trouble::Nonsense, &detail)
             }
             Err(error) => self.fail(Trouble::Nonsense, &error.to_string()),
@@ -209,7 +211,8 @@ impl Client {
             self.learn_time(member);
         }
         if problem.code == PeerErrorCode::Late && self.clock.is_some() {
-            // Not a fault: its process is new to this one, or one of the two stood still.
+            // This is not a failure: the other process is new to this one, or one of the two was
+            // frozen.
             return Outcome::AskAgain;
         }
         self.endpoint
@@ -233,7 +236,7 @@ impl Client {
         });
     }
 
-    /// There was no answer, or none that a member gives.
+    /// Records that there was no answer, or an answer that no member gives.
     fn fail(&mut self, trouble: Trouble, detail: &str) -> Outcome {
         self.endpoint.count(|counters| counters.failed += 1);
         self.log_trouble(trouble, detail);
@@ -255,7 +258,7 @@ enum Outcome {
     AskAgain,
 }
 
-/// An answer before it is checked.
+/// An answer that is not checked yet.
 struct RawAnswer {
     status: u16,
     mac: Option<String>,
@@ -268,7 +271,7 @@ impl RawAnswer {
         Ok(Self {
             status: response.status().as_u16(),
             mac: mac.map(|mac| mac.to_str().unwrap_or_default().to_owned()),
-            // Without a body that is too long the MAC is wrong.
+            // If the body is too long, it is empty here, and the MAC is wrong.
             body: (read_body(response, MAX_ANSWER_BYTES).await?).unwrap_or_default(),
         })
     }

@@ -1,4 +1,4 @@
-//! This member's identity, and the checks of requests to it.
+//! The identity of this member, and the checks of requests to it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::replay_guard::ReplayGuard;
 use super::server::Setup;
 use super::status::{Counters, PeerView, Status};
 
-/// This member, as its routes and its clients know it.
+/// The parts of this member that its routes and its clients share.
 #[derive(Debug)]
 pub(super) struct PeerEndpoint {
     pub(super) setup: Setup,
@@ -29,7 +29,7 @@ impl PeerEndpoint {
     pub(super) fn new(setup: Setup, random: u64, events: mpsc::Sender<PeerEvent>) -> Self {
         let start = Start {
             incarnation: setup.incarnation,
-            // A number that every JSON library keeps.
+            // 53 bits, which every JSON library preserves.
             instance: random >> 11,
         };
         Self {
@@ -52,7 +52,7 @@ impl PeerEndpoint {
         count(&mut self.view().counters);
     }
 
-    /// Counts a request that this member refuses, or an answer that it does not believe.
+    /// Counts a request that this member refuses, or an answer that it rejects.
     pub(super) fn count_refusal(&self, code: PeerErrorCode) {
         self.count(|counters| *counters.refused.entry(code.as_str().into()).or_default() += 1);
     }
@@ -62,13 +62,13 @@ impl PeerEndpoint {
         replay_guard.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The path of the message route as it stands in MACs, whatever prefix the application mounts
-    /// it under.
+    /// Returns the path of the message route for MACs. The path does not depend on the prefix under
+    /// which the application mounts the route.
     pub(super) fn message_path(&self) -> String {
         format!("/v1/peers/{}/message", self.setup.cluster)
     }
 
-    /// This member and its time, for an answer.
+    /// Returns the identity of this member and its time, for an answer.
     pub(super) fn answerer(&self) -> Answerer {
         Answerer {
             node: self.setup.me,
@@ -78,13 +78,13 @@ impl PeerEndpoint {
         }
     }
 
-    /// Hands an event to the driver. A driver that is behind may miss it.
+    /// Sends an event to the driver. If the driver is behind, the event may be lost.
     pub(super) fn notify(&self, event: PeerEvent) {
         let _ = self.events.try_send(event);
     }
 
-    /// Admits a request whose MAC was good, or refuses it and changes nothing. The driver's reply
-    /// comes out of the receiver.
+    /// Admits a request with a valid MAC, or refuses it and changes nothing. The returned receiver
+    /// gets the driver's reply.
     pub(super) fn admit(
         &self,
         body: &[u8],
@@ -92,7 +92,7 @@ impl PeerEndpoint {
         let envelope = self.open(body)?;
         let (from, start) = (envelope.from, envelope.start());
         let good_until = self.check_age(&envelope)?;
-        // A report about an earlier start means nothing any more.
+        // A report about an earlier start is outdated.
         if envelope.runs_twice == Some(self.start.incarnation) {
             let (me, start) = (self.setup.me, self.start.incarnation);
             let detail = format!("two processes claim to be start {start} of member {me}");
@@ -109,7 +109,7 @@ impl PeerEndpoint {
         })?;
         replay_guard.admit(from, start, envelope.number);
         let (response, answer) = oneshot::channel();
-        // Under the lock: messages go to the driver in the order of their numbers.
+        // The lock is held here, so the driver receives messages in the order of their numbers.
         permit.send(PeerEvent::Message(IncomingMessage {
             from,
             incarnation: start.incarnation,
@@ -121,12 +121,12 @@ impl PeerEndpoint {
         Ok((from, answer))
     }
 
-    /// Reads a request for this member, from a member that may write to it.
+    /// Parses a request and checks that it is for this member and from a member of its group.
     fn open(&self, body: &[u8]) -> Result<Envelope, PeerProblem> {
         let malformed = |error: serde_json::Error| {
             PeerProblem::new(PeerErrorCode::Malformed, error.to_string())
         };
-        // Another version may have other fields.
+        // Another version may have other fields, so the version is read first.
         let Versioned { version } = serde_json::from_slice(body).map_err(malformed)?;
         if version != VERSION {
             let detail =
@@ -150,7 +150,7 @@ impl PeerEndpoint {
             return refuse(PeerErrorCode::Misdirected, detail);
         }
         if !self.setup.peers.contains_key(&from) {
-            let detail = format!("{from} is none of the members that member {me} knows");
+            let detail = format!("member {from} is not in the list of member {me}");
             return refuse(PeerErrorCode::UnknownMember, detail);
         }
         if envelope.config != fingerprint.hash {
@@ -161,10 +161,11 @@ impl PeerEndpoint {
         Ok(envelope)
     }
 
-    /// A message with this member's own number: its own, which came back, or another process's.
+    /// Refuses a message with this member's own node id. Either it is this member's own message, or
+    /// another process uses the node id.
     fn refuse_own_number(&self, envelope: &Envelope) -> PeerProblem {
         let (me, to) = (self.setup.me, envelope.to);
-        // An older start may be this member's last one, of which a message was still under way.
+        // A message with an older start may be a late message of this member's previous process.
         if envelope.instance == self.start.instance || envelope.incarnation < self.start.incarnation
         {
             let detail = format!("the address of member {to} leads back to member {me}");
@@ -175,20 +176,20 @@ impl PeerEndpoint {
         PeerProblem::new(PeerErrorCode::RunsTwice, detail)
     }
 
-    /// The start of this member of which two processes were heard. They learn it with every
-    /// request: a process that only answers would not learn it otherwise.
+    /// Returns the start of this member that two processes claim. Every request contains it,
+    /// because a process that only answers requests would not learn it otherwise.
     pub(super) fn duplicate_start(&self, node: NodeId) -> Option<Incarnation> {
         self.replay_guard().duplicate_start(node)
     }
 
-    /// Another member has seen another process with this member's number.
+    /// Reports that another member has seen another process with this member's number.
     pub(super) fn report_duplicate(&self, seen_by: NodeId, code: PeerErrorCode, detail: &str) {
         let remedy = match code {
             PeerErrorCode::OlderStart => {
                 "stop the older process; if there is only one, its state directory is an old copy: give it \
-                 the right one, or a new number"
+                 the right one, or a new node id"
             }
-            _ => "stop one of the two; each member needs its own number and state directory",
+            _ => "stop one of the two; each member needs its own node id and state directory",
         };
         let report = format!("member {seen_by} says: {detail}; {remedy}");
         self.notify(PeerEvent::Duplicate(report));
@@ -211,13 +212,13 @@ impl PeerEndpoint {
             let over = now_ms - time_ms;
             return late(format!("the message of member {from} is {over} ms too old"));
         }
-        // No sender can make a message good for longer than a lifetime.
+        // No sender can extend a message's life beyond one lifetime.
         let left = Duration::from_millis(time_ms - now_ms).min(self.setup.message_lifetime);
         Ok(now + left)
     }
 
-    /// Takes an answer that was checked to belong to this member's request, if the newest process
-    /// of the other member gives it.
+    /// Handles an answer that belongs to a request of this member. Ignores it unless the newest
+    /// process of the other member sent it.
     pub(super) fn handle_answer(&self, answer: Answer, asked: Instant) {
         let Answer { member, payloads } = answer;
         let start = member.start();
@@ -227,7 +228,7 @@ impl PeerEndpoint {
         }
         replay_guard.handle_answer(member.node, start);
         for payload in payloads {
-            // A driver that is too far behind loses it, like a message on the network.
+            // If the driver is too far behind, the message is lost, like a message on the network.
             self.notify(PeerEvent::Message(IncomingMessage {
                 from: member.node,
                 incarnation: start.incarnation,

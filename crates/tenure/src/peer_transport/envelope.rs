@@ -12,29 +12,30 @@ use crate::leadership::check_metadata;
 /// The version of the protocol that this member speaks.
 pub(super) const VERSION: u32 = 1;
 
-/// Largest body of a request. The longest message, an attendance list of 31 members, has under 1
-/// KiB.
+/// The size of the largest body of a request. The longest message, an attendance list of 31
+/// members, is shorter than 1 KiB.
 pub(super) const MAX_REQUEST_BYTES: usize = 16 * 1024;
 
-/// Largest metadata in a request, as JSON. The rest of the longest request has under 1 KiB.
+/// The size of the largest metadata in a request, as JSON. The rest of the longest request is
+/// shorter than 1 KiB.
 const MAX_METADATA_JSON_BYTES: usize = MAX_REQUEST_BYTES - 1024;
 
-/// Largest body of an answer that is read.
+/// The size of the largest body of an answer that is read.
 pub(crate) const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
-/// The leader's metadata, which go with the renewals of its term.
+/// The leader's metadata, which are sent with the renewals of its term.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LeaderMetadata {
     /// The term.
     pub(crate) epoch: Epoch,
-    /// At most as much as [`LeaderMetadata::check`] accepts.
+    /// The metadata, at most as much as [`LeaderMetadata::check`] accepts.
     pub(crate) metadata: BTreeMap<String, String>,
 }
 
 impl LeaderMetadata {
-    /// Checks that these metadata may be sent: at most 4 KiB, as in a store, and in JSON no more
-    /// than a request has room for.
+    /// Checks that these metadata may be sent: at most 4 KiB, as in a store, and as JSON, no more
+    /// than a request can contain.
     pub(crate) fn check(metadata: &BTreeMap<String, String>) -> Result<(), String> {
         check_metadata(metadata)?;
         let in_json = serde_json::to_vec(metadata).map_or(usize::MAX, |json| json.len());
@@ -61,7 +62,7 @@ pub(crate) enum Payload {
 }
 
 impl Payload {
-    /// Whether both are messages of one kind.
+    /// Returns whether both are messages of one kind.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -80,12 +81,12 @@ impl Payload {
     }
 }
 
-/// A process of a member. A member that was started twice, or whose state was copied, has two of
-/// them in one incarnation.
+/// A process of a member. If a member was started twice, or its state was copied, two processes
+/// have the same incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Start {
     pub(super) incarnation: Incarnation,
-    /// Drawn at random when the process starts.
+    /// A random number that the process draws when it starts.
     pub(super) instance: u64,
 }
 
@@ -95,17 +96,17 @@ pub(super) struct Start {
 pub(super) struct Envelope {
     pub(super) version: u32,
     pub(super) cluster: String,
-    /// The hash of the settings that all members must have alike.
+    /// The hash of the settings that must be the same for all members.
     pub(super) config: String,
     pub(super) from: NodeId,
     pub(super) incarnation: Incarnation,
     pub(super) instance: u64,
     pub(super) to: NodeId,
-    /// Grows with every request of this process to this receiver.
+    /// The number of the request. It increases with every request of this process to this receiver.
     pub(super) number: u64,
-    /// Null while the receiver's clock is not known.
+    /// The end of the message's lifetime; null while the receiver's clock is not known.
     pub(super) good_until: Option<GoodUntil>,
-    /// The start of the receiver of which the sender has heard two processes.
+    /// The start of the receiver that two processes claim, as the sender has seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) runs_twice: Option<Incarnation>,
     pub(super) payload: Payload,
@@ -120,7 +121,7 @@ impl Envelope {
     }
 }
 
-/// The version alone, which every version has in the same place.
+/// The version alone. Every version of the protocol has it in the same field.
 #[derive(Deserialize)]
 pub(super) struct Versioned {
     pub(super) version: u32,
@@ -145,7 +146,7 @@ impl Answerer {
     }
 }
 
-/// The body of an answer to a request that was taken.
+/// The body of an answer to a request that was accepted.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {

@@ -1,4 +1,4 @@
-//! The settings that all members must have alike.
+//! The settings that must be the same for all members.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use tenure_core::bully::{GroupGuarantee, GroupSettings};
@@ -6,8 +6,9 @@ use tenure_core::detector::Detection;
 
 use super::mac::hex;
 
-/// A short form of the settings that all members must have alike. Every message carries it: members
-/// that count different majorities, or keep promises for different times, must not elect together.
+/// A short form of the settings that must be the same for all members. Every message contains it,
+/// because members with different majorities, or with different durations of their promises, must
+/// not take part in one election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     /// The short form, for messages.
@@ -17,7 +18,7 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The fingerprint of these settings and of the failure detection.
+    /// Computes the fingerprint of these settings and of the failure detection.
     pub(crate) fn of(settings: &GroupSettings, detection: &Detection) -> Self {
         let guarantee = match settings.guarantee() {
             GroupGuarantee::Quorum => "a quorum",
@@ -25,7 +26,7 @@ impl Fingerprint {
         };
         let members: Vec<String> = settings.members().iter().map(|id| id.to_string()).collect();
         let timings = settings.timings();
-        // Priorities only set the order.
+        // Priorities only determine the order.
         let text = format!(
             "members {} (best first), {guarantee}, lease {:?}, messages live {:?}, detection {detection}",
             members.join(" "),

@@ -6,8 +6,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::envelope::Payload;
 use crate::clock::Clock;
 
-/// How many events may wait for the driver. A driver that is so far behind would refuse most of
-/// them as too old.
+/// The capacity of the queue of events for the driver. A driver that is further behind would refuse
+/// most of the events as too old.
 pub(super) const CAPACITY: usize = 256;
 
 /// An event from the other members.
@@ -15,11 +15,12 @@ pub(super) const CAPACITY: usize = 256;
 pub(crate) enum PeerEvent {
     /// A member has sent a message.
     Message(IncomingMessage),
-    /// A member's machine refuses connections, or has closed the one that the member used: most likely
-    /// its process is gone. A hint and no verdict, because it may be a proxy in between.
+    /// A member's machine refuses connections, or has closed the one that the member used. Its
+    /// process has probably ended. This is only a hint, because a proxy between the members may be
+    /// the cause.
     Refused(NodeId),
-    /// Another process has this member's number, or this one has an old state. It must not lead.
-    /// The text names the member that noticed, and the remedy.
+    /// Another process has this member's number, or this process uses an old state. This process
+    /// must not lead. The text names the member that detected it, and the remedy.
     Duplicate(String),
 }
 
@@ -28,18 +29,18 @@ pub(crate) enum PeerEvent {
 pub(crate) struct IncomingMessage {
     /// The member that sent it.
     pub(crate) from: NodeId,
-    /// In which of its starts.
+    /// The incarnation of the sender.
     pub(crate) incarnation: Incarnation,
     pub(crate) payload: Payload,
-    /// The response to the request that the message came in; `None` for a message that came in a
-    /// response.
+    /// The channel for the response to the request that contained the message; `None` for a message
+    /// from a response.
     pub(crate) reply: Option<Reply>,
     /// The end of its lifetime.
     pub(crate) good_until: Instant,
 }
 
-/// Sends payloads in the response to a request; without it the response is empty. Gives them back if
-/// the sender of the request no longer waits for it.
+/// The channel for the payloads of the response to a request. If it is dropped, the response is
+/// empty. A send fails and returns the payloads if the sender of the request no longer waits.
 pub(crate) type Reply = oneshot::Sender<Vec<Payload>>;
 
 /// The receiver of events.
@@ -50,12 +51,12 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// The next event, or `None` when the server and all of its routers are gone. May be dropped
-    /// while it waits; nothing is lost then.
+    /// Returns the next event, or `None` when the server and all of its routers are gone. This
+    /// method is cancel safe: no event is lost.
     pub(crate) async fn recv(&mut self) -> Option<PeerEvent> {
         loop {
             match self.events.recv().await? {
-                // This process stood still while the message lay here.
+                // This process was frozen while the message waited in the queue.
                 PeerEvent::Message(message) if message.good_until < self.clock.now() => {}
                 event => return Some(event),
             }

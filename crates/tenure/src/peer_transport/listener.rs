@@ -17,21 +17,21 @@ use super::endpoint::PeerEndpoint;
 use super::inbox::PeerEvent;
 use super::routes::body_time;
 
-/// Most connections at a time. A member has one to each other member, and a second one for a moment
-/// when it opens a fresh one; the rest is for clients of the status route.
+/// The greatest number of connections. A member has one connection to each other member, and
+/// briefly a second one while it replaces the first; the rest is for clients of the status route.
 pub(super) const MAX_CONNECTIONS: usize = 256;
 
-/// How long an authenticated connection may be idle, or take for a head.
+/// The time for which an authenticated connection may be idle, or may take to send a head.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 
-/// How long a connection may take, besides the time for a body, until a member has authenticated on
-/// it. Members do so at once, and reading the status takes no longer.
+/// The time that a connection may take, besides the time for a body, until a member has
+/// authenticated on it. Members authenticate at once, and a request for the status takes no longer.
 const UNAUTHENTICATED_TIME: Duration = Duration::from_secs(2);
 
-/// Largest head, about; bodies are read in pieces.
+/// The approximate size of the largest head. Bodies are read in pieces.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// How long to wait when the operating system has no file handle for another connection.
+/// The pause after the operating system had no file descriptor for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
@@ -40,9 +40,9 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(listener)
 }
 
-/// Serves until it is dropped.
+/// Serves connections until the future is dropped.
 pub(super) async fn serve(listener: TcpListener, router: Router, endpoint: Arc<PeerEndpoint>) {
-    // All connections, the oldest first. One that is removed is closed.
+    // All connections, the oldest first. A connection closes when it is removed.
     let mut open = Vec::new();
     loop {
         let stream = match listener.accept().await {
@@ -53,7 +53,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, endpoint: Arc<P
                 continue;
             }
         };
-        // Without it an answer waits for more data to send.
+        // Without this option, an answer may wait for more data.
         let _ = stream.set_nodelay(true);
         let caller = Caller::default();
         make_room(&mut open);
@@ -62,7 +62,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, endpoint: Arc<P
     }
 }
 
-/// Serves one connection to its end.
+/// Serves one connection until it ends.
 async fn attend(stream: TcpStream, router: Router, endpoint: Arc<PeerEndpoint>, caller: Caller) {
     let service = TowerToHyperService::new(router.layer(Extension(caller.clone())));
     let served = http1::Builder::new()
@@ -89,10 +89,11 @@ async fn attend(stream: TcpStream, router: Router, endpoint: Arc<PeerEndpoint>, 
     }
 }
 
-/// Makes room for one more connection. It must never wait: callers without a key could take all
-/// connections, and the new one may be a member's. So the oldest unauthenticated one is closed,
-/// which has had the longest time to show a key; if all are members', the oldest of them, because a
-/// member opens another one when it needs it.
+/// Makes room for one more connection. This function must never wait: callers without a key could
+/// open all connections, and the new connection may belong to a member. It closes the oldest
+/// unauthenticated connection, which has had the most time to authenticate. If all connections are
+/// authenticated, it closes the oldest one, because a member opens another connection when it needs
+/// one.
 fn make_room(open: &mut Vec<(Caller, AbortOnDropHandle<()>)>) {
     open.retain(|(_, task)| !task.is_finished());
     if open.len() >= MAX_CONNECTIONS {

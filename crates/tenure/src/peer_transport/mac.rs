@@ -1,4 +1,4 @@
-//! Authentication of members: those that have the key.
+//! Authentication of members by a shared key.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -12,10 +12,10 @@ use aws_lc_rs::hmac;
 /// The header with the MAC of a request or an answer.
 pub(super) const MAC_HEADER: &str = "tenure-mac";
 
-/// Fewest bytes of a key: too many to guess.
+/// The shortest length of a key, which is long enough against guessing.
 pub(super) const MIN_KEY_BYTES: usize = 16;
 
-/// How often a key file is read again.
+/// The interval at which a key file is read again.
 const FILE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The key that the members of a group share. A holder of the key can vote, and be elected.
@@ -30,7 +30,7 @@ pub struct PeerKey {
 }
 
 impl PeerKey {
-    /// This key. It should be random, for instance from `openssl rand -base64 32`.
+    /// Creates a key. The bytes should be random, for instance from `openssl rand -base64 32`.
     ///
     /// # Errors
     ///
@@ -46,8 +46,8 @@ impl PeerKey {
         })
     }
 
-    /// The key in these bytes, as key files have it: a text of two lines has two keys, of which the
-    /// first is sent with and both are accepted. Anything else is one key.
+    /// Parses the contents of a key file. A text of two lines has two keys: a member sends with the
+    /// first and accepts both. Anything else is one key.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl PeerKey {
         Ok(key)
     }
 
-    /// The same key, which this file has, too.
+    /// Sets the file that the key comes from.
     #[cfg(feature = "config-file")]
     pub(crate) fn with_file(self, file: PathBuf) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl fmt::Debug for PeerKey {
     }
 }
 
-/// The key is too short. The operator must make a longer one.
+/// The key is too short. The operator must create a longer key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the key has {bytes} bytes and must have at least {MIN_KEY_BYTES}")]
 pub struct PeerKeyError {
@@ -87,15 +87,15 @@ pub struct PeerKeyError {
     pub bytes: usize,
 }
 
-/// Authenticates messages: HMAC-SHA256, in hexadecimal digits.
+/// Authenticates messages by HMAC-SHA256 in hexadecimal digits.
 pub(crate) struct Mac {
     /// The key to send with comes first; none if members have no key.
     keys: RwLock<Arc<[hmac::Key]>>,
     file: Option<PathBuf>,
 }
 
-/// The MAC of a request, and the key that it was made with. The answer is authenticated with the same
-/// key, so a member need not know both.
+/// The MAC of a request, and its key. The answer is authenticated with the same key, so a member
+/// need not know both keys.
 #[derive(Clone)]
 pub(super) struct RequestMac {
     text: String,
@@ -103,9 +103,9 @@ pub(super) struct RequestMac {
 }
 
 impl Mac {
-    /// Authenticates with this key. Without one it authenticates nothing: **any process that reaches
-    /// this member can vote, and be elected.** Only for a network in which that is wanted, and only
-    /// when the configuration asks for it by name.
+    /// Creates an authenticator with this key. Without a key nothing is authenticated: **any
+    /// process that reaches this member can vote, and be elected.** Use that only in a trusted
+    /// network, and only if the configuration explicitly requests it.
     pub(crate) fn new(key: Option<&PeerKey>) -> Self {
         Self {
             keys: RwLock::new(key.map(keys_of).unwrap_or_default()),
@@ -113,18 +113,18 @@ impl Mac {
         }
     }
 
-    /// Whether the members have a key.
+    /// Returns whether the members have a key.
     pub(super) fn is_keyed(&self) -> bool {
         !self.keys().is_empty()
     }
 
-    /// The MAC of a request to send.
+    /// Computes the MAC of a request to send.
     pub(super) fn of_request(&self, path: &str, body: &[u8]) -> RequestMac {
         RequestMac::new(self.keys().first(), path, body)
     }
 
-    /// The MAC of a request that has come, if it was made with one of the keys; where members have no
-    /// key, there must be none.
+    /// Returns the MAC of a received request if it was computed with one of the keys. If the
+    /// members have no key, there must be no MAC.
     pub(super) fn check_request(
         &self,
         path: &str,
@@ -141,11 +141,13 @@ impl Mac {
         expected.find(|expected| Self::is_good(expected.header(), given))
     }
 
-    /// Whether a MAC is the `expected` one; where none is expected, there must be none.
+    /// Returns whether a MAC equals the `expected` one. If no MAC is expected, there must be no
+    /// MAC.
     pub(super) fn is_good(expected: Option<&str>, mac: Option<&str>) -> bool {
         match (expected, mac) {
             (None, None) => true,
-            // In constant time: the comparison must not reveal how much of a wrong MAC was right.
+            // The comparison takes constant time, so it does not reveal how much of a wrong MAC was
+            // correct.
             (Some(expected), Some(mac)) => {
                 verify_slices_are_equal(expected.as_bytes(), mac.as_bytes()).is_ok()
             }
@@ -153,7 +155,7 @@ impl Mac {
         }
     }
 
-    /// Reads the key file again from time to time, so that a key is replaced without a stop.
+    /// Reads the key file repeatedly, so that a key can be replaced without a restart.
     pub(super) async fn keep_fresh(self: Arc<Self>) {
         let Some(file) = self.file.clone() else {
             return;
@@ -206,13 +208,14 @@ impl RequestMac {
         }
     }
 
-    /// The value of the header; `None` if members have no key.
+    /// Returns the value of the header; `None` if members have no key.
     pub(super) fn header(&self) -> Option<&str> {
         self.key.as_ref().map(|_| self.text.as_str())
     }
 
-    /// The MAC of an answer. It is good for this one request, whose MAC no other request has: a
-    /// message names its sender's process and has a number.
+    /// Computes the MAC of an answer. It is valid only for this request, because no other request
+    /// has the same MAC: a message contains the number of its sender's process and a number of its
+    /// own.
     pub(super) fn of_answer(&self, status: u16, body: &[u8]) -> Option<String> {
         let key = self.key.as_ref()?;
         Some(compute(
@@ -229,7 +232,8 @@ fn keys_of(key: &PeerKey) -> Arc<[hmac::Key]> {
         .collect()
 }
 
-/// None of the words has a line feed, so two different contents never give the same input.
+/// Computes the MAC of the words and the body. No word contains a line feed, so different contents
+/// never result in the same input.
 fn compute(key: &hmac::Key, words: &[&str], body: &[u8]) -> String {
     let mut context = hmac::Context::with_key(key);
     for word in words {
@@ -267,7 +271,7 @@ mod tests {
         Mac::new(Some(&key))
     }
 
-    /// Whether `to` accepts a request of `from`, and `from` its answer.
+    /// Returns whether `to` accepts a request of `from`, and `from` its answer.
     fn agree(from: &Mac, to: &Mac) -> bool {
         let sent = from.of_request("/path", b"body");
         let Some(checked) = to.check_request("/path", b"body", sent.header()) else {

@@ -8,31 +8,31 @@ use super::envelope::Answerer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PeerErrorCode {
-    /// The body is no message of this version.
+    /// The body is not a message of this version.
     Malformed,
-    /// No MAC, or one by another key.
+    /// The MAC is missing, or another key computed it.
     Unauthenticated,
-    /// The sender is none of the members.
+    /// The sender is not a member.
     UnknownMember,
-    /// Another group.
+    /// The message is for another group.
     UnknownCluster,
     /// The sender has other settings.
     ConfigDiffers,
-    /// A newer process of the sender was heard.
+    /// A newer process of the sender has sent a message.
     OlderStart,
     /// Another process has the same number and the same start.
     RunsTwice,
-    /// It is older than a message may become, or the sender does not know this clock yet.
+    /// The message is older than its lifetime, or the sender does not know this member's clock yet.
     Late,
-    /// It is not newer than an earlier message.
+    /// The message is not newer than an earlier message.
     Replayed,
-    /// Too many bytes.
+    /// The message has too many bytes.
     TooLarge,
     /// The message is for another member.
     Misdirected,
-    /// Another version of the protocol.
+    /// The sender uses another version of the protocol.
     VersionDiffers,
-    /// This member takes no messages now.
+    /// This member accepts no messages now.
     Unavailable,
     /// A code of a newer version.
     #[serde(other)]
@@ -40,7 +40,7 @@ pub(super) enum PeerErrorCode {
 }
 
 impl PeerErrorCode {
-    /// The HTTP status, the code as it stands in JSON, and a text that is the same for every
+    /// Returns the HTTP status, the code as in JSON, and a text that is the same for every
     /// occurrence.
     const fn row(self) -> (u16, &'static str, &'static str) {
         match self {
@@ -61,7 +61,7 @@ impl PeerErrorCode {
         }
     }
 
-    /// The code as it stands in JSON.
+    /// Returns the code as in JSON.
     pub(super) const fn as_str(self) -> &'static str {
         self.row().1
     }
@@ -76,7 +76,7 @@ pub(crate) struct PeerProblem {
     pub(super) status: u16,
     pub(crate) detail: String,
     pub(super) code: PeerErrorCode,
-    /// The member that refuses, for callers that have the key.
+    /// The member that refuses the request, for callers that have the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) member: Option<Answerer>,
 }

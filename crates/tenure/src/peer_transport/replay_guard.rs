@@ -20,10 +20,10 @@ struct KnownProcess {
 }
 
 impl ReplayGuard {
-    /// Checks that a request with this number may come in now.
+    /// Checks that a request with this number is acceptable now.
     ///
-    /// A sender has one request on its way at a time, so a smaller number belongs to one that it
-    /// has given up, or to a copy.
+    /// A sender has one request in flight at a time, so a smaller number belongs to a request that
+    /// the sender has given up, or to a copy.
     pub(super) fn check(
         &mut self,
         from: NodeId,
@@ -45,8 +45,8 @@ impl ReplayGuard {
 
     /// Checks that this process is the member's newest one.
     ///
-    /// If two processes are one start of this member, nothing tells which of them is right, so both
-    /// are refused until the member is started again.
+    /// If two processes claim the same start of this member, this member can't know which one is
+    /// correct. It refuses both until the member is started again.
     pub(super) fn check_start(&mut self, from: NodeId, start: Start) -> Result<(), PeerProblem> {
         let Some(known) = self.0.get_mut(&from) else {
             return Ok(());
@@ -64,13 +64,13 @@ impl ReplayGuard {
         Ok(())
     }
 
-    /// The start of this member of which two processes were heard.
+    /// Returns the start of this member that two processes claim.
     pub(super) fn duplicate_start(&self, node: NodeId) -> Option<Incarnation> {
         let known = self.0.get(&node).filter(|known| known.runs_twice);
         known.map(|known| known.start.incarnation)
     }
 
-    /// A request was admitted.
+    /// Records that a request was admitted.
     pub(super) fn admit(&mut self, from: NodeId, start: Start, number: u64) {
         let known = KnownProcess {
             start,
@@ -80,7 +80,7 @@ impl ReplayGuard {
         self.0.insert(from, known);
     }
 
-    /// An answer came, from a process that was checked.
+    /// Records that an answer arrived from a process that was checked.
     pub(super) fn handle_answer(&mut self, from: NodeId, start: Start) {
         if self.0.get(&from).is_none_or(|known| known.start != start) {
             self.admit(from, start, 0);

@@ -18,7 +18,7 @@ use super::envelope::{Answer, MAX_REQUEST_BYTES, Payload};
 use super::mac::{MAC_HEADER, RequestMac};
 use super::problem::{PeerErrorCode, PeerProblem};
 
-/// Shortest time for a body: over a bad line it comes in pieces.
+/// The shortest time for a body. Over a bad connection it arrives in pieces.
 const MIN_BODY_TIME: Duration = Duration::from_secs(1);
 
 pub(super) fn router(endpoint: Arc<PeerEndpoint>) -> Router {
@@ -44,18 +44,18 @@ async fn message(
     body: Body,
 ) -> Response {
     let endpoint = &*endpoint;
-    // The MAC of the request, once it was checked.
+    // The MAC of the request, after it was checked.
     let mut mac = None;
     let take = async {
         endpoint.check_cluster(&cluster)?;
         let body = read(body, body_time(endpoint)).await?;
-        // First of all: nothing is read from a caller without a key.
+        // This check is the first one, because nothing is parsed for a caller without a key.
         mac = Some(check_mac(endpoint, &headers, &body)?);
         let (from, reply) = endpoint.admit(&body)?;
         if let Some(caller) = &caller {
             caller.authenticate(from, &headers);
         }
-        // If the driver takes longer than a lifetime, it sends a request of its own.
+        // If the driver takes longer than a message's lifetime, it sends its answer in a request.
         let reply = tokio::time::timeout(endpoint.setup.message_lifetime, reply).await;
         Ok(reply.ok().and_then(Result::ok).unwrap_or_default())
     };
@@ -70,7 +70,7 @@ async fn message(
     }
 }
 
-/// How long a body may take.
+/// Returns the time that a body may take.
 pub(super) fn body_time(endpoint: &PeerEndpoint) -> Duration {
     endpoint.setup.message_lifetime.max(MIN_BODY_TIME)
 }
@@ -89,7 +89,7 @@ async fn read(body: Body, time: Duration) -> Result<Bytes, PeerProblem> {
     }
 }
 
-/// The MAC of a request, if it is good.
+/// Returns the MAC of a request if it is valid.
 fn check_mac(
     endpoint: &PeerEndpoint,
     headers: &HeaderMap,
@@ -118,7 +118,7 @@ fn refuse(endpoint: &PeerEndpoint, mut refusal: PeerProblem, mac: Option<&Reques
     respond(refusal.status, kind, body, mac)
 }
 
-/// Text and numbers always make JSON.
+/// Serialises a body. Text and numbers always result in JSON.
 fn json(body: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(body).unwrap_or_default()
 }
@@ -132,7 +132,7 @@ fn respond(
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     let mac = request.and_then(|request| request.of_answer(status, &body));
-    // A MAC is made of hexadecimal digits.
+    // A MAC consists of hexadecimal digits.
     if let Some(Ok(mac)) = mac.map(HeaderValue::try_from) {
         headers.insert(MAC_HEADER, mac);
     }

@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 
 use super::envelope::Payload;
 
-/// Messages that wait for the request before them, one of each kind: the queue can't grow beyond
-/// the number of kinds.
+/// Messages that wait for the request before them, at most one of each kind, so the queue can't
+/// grow beyond the number of kinds.
 #[derive(Debug, Default)]
 pub(super) struct SendQueue {
     state: Mutex<State>,
@@ -19,7 +19,7 @@ pub(super) struct SendQueue {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Queued>,
-    /// Whether a message that was taken out is still under way.
+    /// Whether a message that was removed from the queue is still being sent.
     is_under_way: bool,
 }
 
@@ -27,13 +27,13 @@ struct State {
 #[derive(Clone, Debug)]
 pub(super) struct Queued {
     pub(super) payload: Payload,
-    /// When the driver handed it over: its age counts from then.
+    /// The time at which the driver queued the message. Its age counts from then.
     pub(super) made: Instant,
 }
 
 impl SendQueue {
-    /// Adds a message. Returns whether it replaced one: of two of a kind the older one tells
-    /// nothing that the receiver still needs, and any message may be lost anyway.
+    /// Adds a message. Returns whether it replaced an older message of the same kind. The receiver
+    /// needs only the newer one, and any message may be lost anyway.
     pub(super) fn push(&self, payload: Payload, made: Instant) -> bool {
         let mut state = self.state();
         let before = state.waiting.len();
@@ -44,13 +44,14 @@ impl SendQueue {
         is_replacing
     }
 
-    /// Whether all messages have been sent, or are lost.
+    /// Returns whether all messages have been sent or are lost.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
         state.waiting.is_empty() && !state.is_under_way
     }
 
-    /// The message that has waited longest. The caller has finished with the one before.
+    /// Returns the message that has waited longest. The caller must have finished with the previous
+    /// message.
     pub(super) async fn next(&self) -> Queued {
         loop {
             if let Some(next) = self.pop() {

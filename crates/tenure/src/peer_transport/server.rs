@@ -1,20 +1,20 @@
-//! A member's HTTP server, and its clients of the other members.
+//! The HTTP server of a member, and its clients of the other members.
 //!
 //! # For the driver
 //!
-//! 1. [`StateFile::open`](super::StateFile::open) returns the record of the last start. The
-//!    machine's first output is a record to persist: [`StateFile::write`](super::StateFile::write)
-//!    it before anything is sent.
-//! 2. [`PeerServer::start`], on the driver's runtime, with the incarnation of that record. All
-//!    tasks of the server (listening, sending) run there, so an application that blocks its own
-//!    runtime stops no election.
-//! 3. [`Inbox::recv`] next to the driver's timers. For a message: hand it to the machine, write the
-//!    records, and put the messages to its sender into the [`Reply`](super::Reply), which is the
-//!    HTTP response. Send all other messages with [`PeerServer::send`].
+//! 1. [`StateFile::open`](super::StateFile::open) returns the record of the last start. The first
+//!    output of the machine is a record to persist: write it with
+//!    [`StateFile::write`](super::StateFile::write) before anything is sent.
+//! 2. Call [`PeerServer::start`] on the driver's runtime, with the incarnation of that record. All
+//!    tasks of the server (which listen and send) run there, so an application that blocks its own
+//!    runtime does not stop the election.
+//! 3. Call [`Inbox::recv`] along with the driver's timers. Pass each message to the machine, write
+//!    the records, and put the messages for its sender into the [`Reply`](super::Reply), which is
+//!    the HTTP response. Send all other messages with [`PeerServer::send`].
 //! 4. On [`PeerEvent::Duplicate`](super::PeerEvent) stop leading, and report why.
 //!
-//! Messages may be lost. None is delivered after its lifetime, or twice. The driver never learns
-//! whether a message arrived: the machines repeat each message that matters.
+//! Messages may be lost. No message is delivered after its lifetime, or twice. The driver never
+//! learns whether a message arrived: the machines repeat each message that matters.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -48,38 +48,39 @@ pub(crate) struct Setup {
     pub(crate) cluster: Name,
     /// This member.
     pub(crate) me: NodeId,
-    /// Which start of the member this is: the one on disk.
+    /// The incarnation of this start of the member, as on disk.
     pub(crate) incarnation: Incarnation,
-    /// The settings that all members must have alike.
+    /// The settings that must be the same for all members.
     pub(crate) fingerprint: Fingerprint,
-    /// The base URLs of the others, to which the paths of the routes are added.
+    /// The base URLs of the other members, to which the paths of the routes are appended.
     pub(crate) peers: BTreeMap<NodeId, Url>,
-    /// How old a message may become ([`tenure_core::bully::GroupTimings::message_lifetime`]).
+    /// The greatest age of a message ([`tenure_core::bully::GroupTimings::message_lifetime`]).
     pub(crate) message_lifetime: Duration,
-    /// How messages are authenticated.
+    /// The authenticator of messages.
     pub(crate) mac: Arc<Mac>,
-    /// Where to serve the routes; `None` if the application mounts [`PeerServer::router`].
+    /// The address on which to serve the routes; `None` if the application mounts
+    /// [`PeerServer::router`].
     pub(crate) listen: Option<SocketAddr>,
     /// The driver's clock.
     pub(crate) clock: Clock,
 }
 
-/// Carries messages between this member and the others until it is dropped.
+/// Exchanges messages between this member and the others until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PeerServer {
     pub(super) endpoint: Arc<PeerEndpoint>,
     pub(super) queues: BTreeMap<NodeId, Arc<SendQueue>>,
-    /// Where it listens, if it does.
+    /// The address on which the server listens, if it listens.
     pub(crate) listening_on: Option<SocketAddr>,
-    /// Aborted when this is dropped.
+    /// The tasks, which are aborted when the server is dropped.
     tasks: JoinSet<()>,
 }
 
-/// Why a member can't listen for the others.
+/// The reason why a member can't listen for the others.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// The address is in use, or not one of this machine's.
+    /// The address is in use, or does not belong to this machine.
     #[error("can't listen on {address}: {error}")]
     Listen {
         /// The configured address.
@@ -93,7 +94,7 @@ pub enum ListenError {
 }
 
 impl PeerServer {
-    /// Begins to listen and to send, on the runtime that it is called on.
+    /// Starts to listen and to send, on the current runtime.
     ///
     /// # Errors
     ///
@@ -101,7 +102,7 @@ impl PeerServer {
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime.
+    /// Panics outside of a Tokio runtime.
     pub(crate) fn start(setup: Setup) -> Result<(Self, Inbox), ListenError> {
         let http = Client::http(setup.peers.values())?;
         let (sender, events) = mpsc::channel(inbox::CAPACITY);
@@ -134,8 +135,8 @@ impl PeerServer {
         Ok((server, Inbox { clock, events }))
     }
 
-    /// Sends this, if it can be done within a message's lifetime from now. It replaces an older
-    /// message of the same kind that still waits.
+    /// Sends a message, if that is possible within a message's lifetime from now. The message
+    /// replaces an older message of the same kind that still waits.
     pub(crate) fn send(&self, to: NodeId, payload: Payload) {
         if let Some(queue) = self.queues.get(&to)
             && queue.push(payload, self.endpoint.setup.clock.now())
@@ -144,7 +145,7 @@ impl PeerServer {
         }
     }
 
-    /// The routes of this member. Any runtime may serve them; messages go to the inbox.
+    /// Returns the routes of this member. Any runtime may serve them; the messages go to the inbox.
     pub(crate) fn router(&self) -> Router {
         routes::router(self.endpoint.clone())
     }

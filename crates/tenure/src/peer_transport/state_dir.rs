@@ -1,4 +1,4 @@
-//! The directory with a member's state: private, and used by one process at a time.
+//! The directory with a member's state, which is private and used by one process at a time.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 
 use super::state_file::StateError;
 
-/// How long to try for the lock: a predecessor that was killed may not have gone yet.
+/// The time for which to retry the lock, because a predecessor that was killed may not have ended
+/// yet.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A directory that only this process uses, until this is dropped.
+/// A directory that only this process uses until this value is dropped.
 #[derive(Debug)]
 pub(super) struct StateDir {
     path: PathBuf,
-    /// The operating system frees the lock when the file is closed, however the process ends.
+    /// The operating system frees the lock when the file is closed, even if the process crashes.
     _lock: File,
 }
 
@@ -54,8 +55,8 @@ impl StateDir {
         self.path.join(name)
     }
 
-    /// Replaces a file: whenever the power fails, the old file or the new one is there, whole, and
-    /// after success the new one.
+    /// Replaces a file atomically: after a power failure at any time, either the complete old file
+    /// or the complete new file exists. After success, the new file exists.
     pub(super) fn replace(&self, name: &str, content: &[u8]) -> Result<(), StateError> {
         let file = self.file(name);
         let new = self.file(&format!("{name}.new"));
@@ -63,26 +64,27 @@ impl StateDir {
             let mut temporary =
                 private(OpenOptions::new().write(true).create_new(true)).open(&new)?;
             temporary.write_all(content)?;
-            // Before the rename: else the name may be on disk before the content is.
+            // The sync comes before the rename. Otherwise the name may be on disk before the
+            // content.
             temporary.sync_all()?;
             fs::rename(&new, &file)?;
             File::open(&self.path)?.sync_all()
         };
-        // The rest of an attempt that failed, or of a process that died in the middle, was never
-        // acknowledged.
+        // The remains of an attempt that failed, or of a process that ended during an attempt, were
+        // never acknowledged.
         let clear = || match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         };
         clear().and_then(|()| write()).map_err(|error| {
-            // It would take space on a disk that may be full.
+            // The file would take space on a disk that may be full.
             let _ = clear();
             StateError::Io(file.clone(), error)
         })
     }
 }
 
-/// Readable by its owner only.
+/// Makes the file readable by its owner only.
 fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(0o600)
 }

@@ -1,4 +1,4 @@
-//! A member's record on disk.
+//! The record of a member on disk.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use tenure_core::{Name, NodeId};
 use super::fingerprint::Fingerprint;
 use super::state_dir::StateDir;
 
-/// The format that this version writes and knows.
+/// The format that this version writes and reads.
 const FORMAT: u32 = 1;
 
 /// The word before the format.
@@ -19,17 +19,18 @@ const MARK: &str = "tenure-member";
 
 const RECORD: &str = "record";
 
-/// This file says that there is a record: from then on a missing one is damage.
+/// The name of the file that shows that there is a record. If it exists, a missing record is
+/// damage.
 const MARKER: &str = "FORMAT";
 
-/// Largest record that is read.
+/// The size of the largest record that is read.
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// A member's record in its state directory, until this is dropped.
 ///
-/// A member that forgets its promises can elect a second leader. So the record is checked, and a
-/// record that should be there and is not is an error: only a directory without a record and
-/// without the mark that there was one is a first start.
+/// A member that loses its promises can help to elect a second leader. So the record is checked,
+/// and a missing record is an error. Only a directory that contains neither a record nor the marker
+/// of a record is a first start.
 #[derive(Debug)]
 pub(crate) struct StateFile {
     directory: StateDir,
@@ -39,33 +40,34 @@ pub(crate) struct StateFile {
     pub(crate) config_changed: bool,
 }
 
-/// Why a member's state can't be used. The member must not take part. The path is that of the
-/// directory or of the file.
+/// The reason why a member's state can't be used. The member must not take part. The path names the
+/// directory or the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
     /// The path is not a directory.
     #[error("{} is not a directory", .0.display())]
     NotADirectory(PathBuf),
-    /// Another process is this member. Each member needs a directory of its own.
+    /// Another process uses the directory. Each member needs its own directory.
     #[error("{} is in use by another process", .0.display())]
     InUse(PathBuf),
-    /// There was a record, and it is gone. Bring it back. If it is lost for good, remove this
-    /// member from the group and add another one with a new number and an empty directory.
+    /// There was a record, and it is missing. Restore it. If it is lost, remove this member from
+    /// the group and add another member with a new node id and an empty directory.
     #[error(
-        "{} is missing, and with it what this member has promised; bring it back, or give the member \
-         a new number and an empty directory",
+        "{} is missing, and with it the promises of this member; restore it, or give the member a \
+         new node id and an empty directory",
         .0.display()
     )]
     Missing(PathBuf),
-    /// The file is not as it was written, for this reason. Do as for [`Missing`](Self::Missing).
+    /// The content of the file has changed; the text is the reason. Proceed as for
+    /// [`Missing`](Self::Missing).
     #[error(
-        "{} is damaged ({}); bring it back as it was, or give the member a new number and an \
-         empty directory",
+        "{} is damaged ({}); restore its content, or give the member a new node id and an empty \
+         directory",
         .0.display(), .1
     )]
     Damaged(PathBuf, String),
-    /// The state of another member. Set the right directory.
+    /// The state belongs to another member. Configure the correct directory.
     #[error(
         "{} is the state of member {found_node} of {found_cluster}, and this is member {node} of \
          {cluster}",
@@ -74,7 +76,7 @@ pub enum StateError {
     AnotherMember {
         /// The file.
         path: PathBuf,
-        /// The member that it belongs to.
+        /// The member to which the file belongs.
         found_node: NodeId,
         /// The group of that member.
         found_cluster: String,
@@ -83,11 +85,11 @@ pub enum StateError {
         /// The group of this member.
         cluster: String,
     },
-    /// A newer version has written the file, in this format. Run that version.
+    /// A newer version has written the file in this format. Run that version.
     #[error("{} has format {}, and this version knows {FORMAT}", .0.display(), .1)]
     Newer(PathBuf, u32),
-    /// The operating system refused: no permission, no space, a disk that fails. The earlier
-    /// content is still there.
+    /// The operating system returned an error, for instance because of missing permission, a full
+    /// disk or a defective disk. The earlier content still exists.
     #[error("{}: {}", .0.display(), .1)]
     Io(PathBuf, io::Error),
 }
@@ -110,7 +112,7 @@ struct Content {
 
 impl StateFile {
     /// Opens the state directory of a member and reads its record. A directory that does not exist
-    /// is created, and is a first start like an empty one. It blocks.
+    /// is created; like an empty directory, it means a first start. This function blocks.
     ///
     /// # Errors
     ///
@@ -156,25 +158,26 @@ impl StateFile {
         Ok(file)
     }
 
-    /// The record on disk; the default record at a first start.
+    /// Returns the record on disk, or the default record at a first start.
     pub(crate) const fn record(&self) -> HardState {
         self.content.record
     }
 
-    /// Replaces the record. When this returns, the record is on disk; it blocks until then.
+    /// Replaces the record. The function blocks until the record is on disk.
     ///
     /// # Errors
     ///
-    /// [`StateError::Io`]. The record on disk is then whole: the old one, or this one if all but
-    /// the last step succeeded. No message that rests on this one may leave.
+    /// [`StateError::Io`]. The record on disk is then complete: it is the old record, or the new
+    /// one if only the last step failed. The member must not send a message that depends on the new
+    /// record.
     pub(crate) fn write(&mut self, record: &HardState) -> Result<(), StateError> {
         self.content.record = *record;
-        // Text and numbers always make JSON.
+        // Text and numbers always result in JSON.
         let body = serde_json::to_string(&self.content).unwrap_or_default();
         self.directory.replace(RECORD, render(&body).as_bytes())?;
         if !self.is_marked {
-            // After the record: a start that was interrupted before is still a first one, because
-            // nothing was promised.
+            // The marker is written after the record. A start that was interrupted before is still
+            // a first start, because the member has promised nothing.
             let marker = format!("{MARK} {FORMAT}\n");
             self.directory.replace(MARKER, marker.as_bytes())?;
             self.is_marked = true;
@@ -183,7 +186,7 @@ impl StateFile {
     }
 }
 
-/// Whether there is, or was, a record.
+/// Returns whether there is or was a record.
 fn check_marker(path: &Path) -> Result<bool, StateError> {
     let Some(bytes) = read(path)? else {
         return Ok(false);
@@ -203,14 +206,14 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Content, StateError> {
     }
     let body = text.split_once('\n').map_or("", |(_, body)| body);
     let body = body.strip_suffix('\n').unwrap_or(body);
-    // Every byte counts: the first line, too, must belong to the second.
+    // The first line is checked too: it must match the second line.
     if text != render(body) {
         return Err(damaged(path, "its checksum is wrong".into()));
     }
     serde_json::from_str(body).map_err(|error| damaged(path, error.to_string()))
 }
 
-/// A line with the format and a checksum, and a line of JSON.
+/// Formats a record as a line with the format and a checksum, and a line of JSON.
 fn render(body: &str) -> String {
     let checksum = crc32fast::hash(body.as_bytes());
     format!("{MARK} {FORMAT} crc32 {checksum:08x}\n{body}\n")

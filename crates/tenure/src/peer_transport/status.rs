@@ -6,30 +6,31 @@ use serde::{Deserialize, Serialize};
 use tenure_core::bully::ElectionId;
 use tenure_core::{Epoch, Incarnation, NodeId};
 
-/// The status that a member shows. The driver replaces it when something has changed.
+/// The status that a member shows. The driver replaces it after each change.
 ///
-/// A newer member may show more.
+/// A newer version may show more fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Status {
     /// The member.
     pub node: NodeId,
-    /// Which start of the member this is.
+    /// The incarnation of the member.
     pub incarnation: Incarnation,
     /// Its strategy, as in its configuration.
     pub strategy: String,
-    /// The name of the machine's state; `elected` if the member leads among the peers and waits for
-    /// the lease, `ending` if it leads no more and its task is not gone yet.
+    /// The name of the machine's state. It is `elected` if the member leads among the peers and
+    /// waits for the lease, and `ending` if the member no longer leads but its task has not ended.
     pub role: String,
-    /// The leader that it knows.
+    /// The leader that the member knows.
     pub leader: Option<NodeId>,
     /// The leader's epoch.
     pub epoch: Option<Epoch>,
-    /// Without a quorum: the election that it has accepted or organises.
+    /// Without a quorum: the election that the member has accepted or organises.
     pub election: Option<ElectionId>,
-    /// The members that it takes for down.
+    /// The members that it suspects.
     pub suspects: Vec<NodeId>,
-    /// With a quorum: whether it follows a leader, or reached a majority when it last tried.
+    /// With a quorum: whether the member follows a leader, or reached a majority in its last
+    /// attempt.
     pub quorum: Option<bool>,
     /// The leader's metadata.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -40,7 +41,7 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PeerView {
-    /// The state of the member.
+    /// The status of the member.
     #[serde(flatten)]
     pub status: Status,
     /// Its counters.
@@ -48,7 +49,7 @@ pub struct PeerView {
 }
 
 impl Status {
-    /// The status of a member that has just started.
+    /// Creates the status of a member that has just started.
     pub(crate) fn of(node: NodeId, incarnation: Incarnation) -> Self {
         Self {
             node,
@@ -69,23 +70,23 @@ impl Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Requests to other members that were begun; one more for each request that first had to learn
-    /// the time there.
+    /// The number of requests to other members. A request that first had to learn the receiver's
+    /// time counts twice.
     pub sent: u64,
-    /// Of these, those that the other member took.
+    /// Of these requests, those that the other member accepted.
     pub answered: u64,
-    /// Of these, those that it refused.
+    /// Of these requests, those that the other member refused.
     pub refused_by_peers: u64,
-    /// Of these, those without an answer in time.
+    /// Of these requests, those without an answer in time.
     pub failed: u64,
-    /// Of these, those whose answer had no MAC, or a wrong one.
+    /// Of these requests, those whose answer had no MAC, or a wrong one.
     pub answers_unauthenticated: u64,
     /// Messages that were too old before they could be sent.
     pub expired: u64,
-    /// Messages that a newer one of the same kind replaced before they could be sent.
+    /// Messages that a newer message of the same kind replaced before they could be sent.
     pub replaced: u64,
-    /// Requests of other members that were taken.
+    /// Requests of other members that this member accepted.
     pub taken: u64,
-    /// Requests that were refused, by code.
+    /// Requests that this member refused, by code.
     pub refused: BTreeMap<String, u64>,
 }

@@ -1,4 +1,4 @@
-//! A member's way to the other members, over HTTP or in memory.
+//! The connection of a member to the other members, over HTTP or in memory.
 
 use tenure_core::NodeId;
 
@@ -10,10 +10,10 @@ use super::status::Status;
 #[cfg(test)]
 pub(crate) use in_memory::{Mailbox, Network};
 
-/// A member's way to the other members.
+/// The connection of a member to the other members.
 #[derive(Debug)]
 pub(crate) enum PeerTransport {
-    /// There are no others, or nothing may be sent to them any more.
+    /// There are no other members, or this member must not send anything any more.
     Silent,
     /// Over HTTP.
     Http(Box<PeerServer>, Inbox),
@@ -23,7 +23,7 @@ pub(crate) enum PeerTransport {
 }
 
 impl PeerTransport {
-    /// Sends this. It may be lost.
+    /// Sends a message. It may be lost.
     pub(crate) fn send(&self, to: NodeId, payload: Payload) {
         match self {
             Self::Silent => {}
@@ -40,7 +40,7 @@ impl PeerTransport {
         }
     }
 
-    /// The next event. May be dropped while it waits; nothing is lost then.
+    /// Returns the next event. This method is cancel safe: no event is lost.
     pub(crate) async fn recv(&mut self) -> PeerEvent {
         let event = match self {
             Self::Silent => None,
@@ -54,7 +54,7 @@ impl PeerTransport {
         }
     }
 
-    /// Whether everything that was to be sent has left, or is lost.
+    /// Returns whether all messages have been sent or are lost.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
             Self::Http(server, _) => server.queues.values().all(|queue| queue.is_idle()),
@@ -63,7 +63,7 @@ impl PeerTransport {
     }
 }
 
-/// Members in one process, and a network between them that a test can cut.
+/// Members in one process, connected by a network that a test can cut.
 #[cfg(test)]
 mod in_memory {
     use std::collections::{BTreeMap, BTreeSet};
@@ -106,13 +106,13 @@ mod in_memory {
             self.0.lock().unwrap().cut_off.clear();
         }
 
-        /// Delivers this to a member.
+        /// Delivers an event to a member.
         pub(crate) fn deliver(&self, node: NodeId, event: PeerEvent) {
             let _ = self.0.lock().unwrap().ends[&node].send(event);
         }
     }
 
-    /// A member's end of the network.
+    /// The network interface of a member.
     #[derive(Debug)]
     pub(crate) struct Mailbox {
         me: NodeId,

@@ -1,4 +1,4 @@
-//! One candidate on the driver's thread, whatever its strategy.
+//! Runs one candidate with any strategy on the driver's thread.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Weak};
@@ -20,24 +20,25 @@ use crate::random::OsRandom;
 use crate::term::TermState;
 use crate::term_guard::TermGuard;
 
-/// Runs one candidate: executes commands, and shows term events to tasks and callers.
+/// Runs one candidate: executes commands, and reports term events to tasks and callers.
 pub(super) struct CandidateRunner<S: StrategyIo> {
     config: Arc<Config>,
     clock: Clock,
     io: S,
-    /// For the terms that begin; the driver does not keep its candidates.
+    /// The handle for the terms that begin. It is weak because the driver does not keep its
+    /// candidates alive.
     handle: Weak<DriverHandle>,
     campaigner: Option<Campaigner>,
     settlers: Vec<oneshot::Sender<()>>,
     term: Option<Arc<TermState>>,
-    /// Shows the term to the other parts of the library.
+    /// Publishes the term to the other parts of the library.
     publish_term: watch::Sender<Option<Arc<TermState>>>,
     last_leader: Option<(CandidateId, Epoch)>,
-    /// Whether a handle to it is left.
+    /// Whether a handle to the candidate exists.
     wanted: bool,
 }
 
-/// If the driver ends, for any reason, nothing renews its terms any more: they are over.
+/// If the driver ends for any reason, nothing renews its terms any more, so they are over.
 impl<S: StrategyIo> Drop for CandidateRunner<S> {
     fn drop(&mut self) {
         if let Some(term) = &self.term {
@@ -152,7 +153,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 }
                 self.last_leader = leader;
             }
-            // The same leader again, the end of a campaign, or an event without its term.
+            // The same leader again, the end of a campaign, or an event of another term.
             _ => {}
         }
     }
@@ -169,12 +170,12 @@ impl<S: StrategyIo> CandidateRunner<S> {
         match self.handle.upgrade() {
             Some(handle) => {
                 let guard = TermGuard::new(term, handle);
-                // If the caller is gone, the guard is dropped, and the term ends by that.
+                // If the caller has gone, the guard is dropped, which ends the term.
                 if let Some(campaigner) = self.campaigner.take() {
                     let _ = campaigner.send(Ok(guard));
                 }
             }
-            // No handle is left.
+            // There is no handle any more.
             None => self.task_ended(TaskEnd::Aborted),
         }
     }
@@ -190,7 +191,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 std::process::exit(OnOverrun::EXIT_CODE);
             }
             OnOverrun::Call(call) => {
-                // Renewals and watchdog must survive a panic in it.
+                // Renewals and the watchdog must continue after a panic in the function.
                 let called = panic::catch_unwind(AssertUnwindSafe(|| call(term.epoch)));
                 if called.is_err() {
                     error!(%election, %candidate, "the overrun policy has panicked");
@@ -213,12 +214,12 @@ impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
             }
             if self.campaigner.is_none() {
                 for done in self.settlers.drain(..) {
-                    // The caller may have gone.
+                    // The caller may have dropped the receiver.
                     let _ = done.send(());
                 }
                 return;
             }
-            // A campaign was asked for now, or while the last term was still ending.
+            // A campaign was requested now, or while the last term was still ending.
             let now = self.clock.now();
             self.io.machine().campaign(now, &mut OsRandom);
         }
@@ -233,8 +234,8 @@ impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
             }
             Command::GiveUp => {
                 self.campaigner = None;
-                // Only a campaign: a term belongs to the holder of its guard, and the task of an
-                // earlier one may still be stopping.
+                // This ends only a campaign. A term belongs to the holder of its guard, and the
+                // task of an earlier term may still be stopping.
                 if self.standing() == Standing::Campaigning {
                     self.resign(EndReason::Resigned);
                 }
@@ -245,7 +246,7 @@ impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
                     self.handle_term_command(command);
                 }
             }
-            // Callers and guards hold a handle, so they are gone.
+            // Callers and guards keep a handle, so none of them exists any more.
             Command::Leave => {
                 self.wanted = false;
                 self.campaigner = None;

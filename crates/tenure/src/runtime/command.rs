@@ -15,24 +15,26 @@ use crate::leadership::ProclaimError;
 use crate::term::TermState;
 use crate::term_guard::TermGuard;
 
-/// The caller that waits for a term to begin, or for the reason why none can.
+/// The channel to a caller that waits for a term to begin, or for the reason why no term can begin.
 pub(crate) type Campaigner = oneshot::Sender<Result<TermGuard, RunError>>;
 
-/// The caller that waits for a proclamation. It is dropped if the term is over and nothing was sent.
+/// The channel to a caller that waits for a proclamation. It is dropped if the term is over and
+/// nothing was sent.
 pub(crate) type Proclaimer = oneshot::Sender<Result<(), ProclaimError>>;
 
 /// A command for one candidate.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Compete; the term is sent when one begins.
+    /// Compete in the election. The channel receives the next term.
     Campaign(Campaigner),
-    /// The caller that campaigned has gone. If a term has begun for it meanwhile, that was dropped.
+    /// The caller of the campaign has dropped its future. If a term began for it meanwhile, that
+    /// term was dropped.
     GiveUp,
-    /// Answered when nothing is held and no campaign is on.
+    /// Reply when the candidate holds no lease and does not campaign.
     Settle(oneshot::Sender<()>),
-    /// A command for this term, if it is still current.
+    /// A command for this term, if the term is still current.
     Term(Epoch, TermCommand),
-    /// The last handle to this candidate is gone.
+    /// The last handle to this candidate was dropped.
     Leave,
     /// Make the thread panic.
     #[cfg(test)]
@@ -48,7 +50,7 @@ pub(crate) enum TermCommand {
     HandOver(CandidateId),
     /// Publish these metadata of the leader, in place of all earlier ones.
     Proclaim(BTreeMap<String, String>, Proclaimer),
-    /// The task of the term is gone.
+    /// The task of the term has ended.
     TaskEnded(TaskEnd),
 }
 
@@ -58,20 +60,20 @@ pub(super) enum RuntimeMessage {
     To(usize, Command),
 }
 
-/// One candidate on the driver's thread, from outside. When it is dropped, the candidate gives up what
-/// it holds, and leaves.
+/// The handle to a candidate on the driver's thread. When the handle is dropped, the candidate
+/// gives up its lease and leaves.
 #[derive(Debug)]
 pub(crate) struct DriverHandle {
     pub(crate) config: Arc<Config>,
     pub(crate) clock: Clock,
-    /// The current term; closed when the driver has gone.
+    /// The current term. The channel is closed when the driver has ended.
     pub(crate) terms: watch::Receiver<Option<Arc<TermState>>>,
     pub(super) candidate: usize,
     pub(super) messages: mpsc::UnboundedSender<RuntimeMessage>,
 }
 
 impl DriverHandle {
-    /// Sends a command; false if the driver has gone.
+    /// Sends a command. Returns false if the driver has ended.
     pub(crate) fn command(&self, command: Command) -> bool {
         let message = RuntimeMessage::To(self.candidate, command);
         self.messages.send(message).is_ok()

@@ -1,4 +1,4 @@
-//! The driver's thread, from inside.
+//! The event loop on the driver's thread.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::requests::Requests;
 use super::strategy_io::StrategyInput;
 use crate::clock::Clock;
 
-/// How many inputs are handled before time is.
+/// The greatest number of inputs that are handled before the time.
 const MAX_INPUTS: usize = 1024;
 
-/// A candidate in the event loop, whatever its strategy.
+/// A candidate in the event loop, with any strategy.
 pub(super) trait CandidateSlot: Send {
     /// Executes all outputs of the machine.
     fn execute(&mut self);
@@ -23,14 +23,14 @@ pub(super) trait CandidateSlot: Send {
 
     fn handle_timeout(&mut self);
 
-    /// Whether nothing is left to do for it, and nothing can be asked of it any more.
+    /// Returns whether the candidate has nothing left to do, and no command can reach it any more.
     fn is_done(&mut self) -> bool;
 
-    /// Its strategy.
+    /// Returns the input side of its strategy.
     fn io(&mut self) -> &mut dyn StrategyInput;
 }
 
-/// The candidates on the thread, by number.
+/// The candidates on the thread, by their numbers.
 pub(super) type Slots = BTreeMap<usize, Box<dyn CandidateSlot>>;
 
 pub(super) struct EventLoop {
@@ -48,14 +48,14 @@ impl EventLoop {
         }
     }
 
-    /// Runs until all candidates are done and no handle to them is left.
+    /// Runs until all candidates are done and no handle to them exists.
     pub(super) async fn run(mut self, mut messages: mpsc::UnboundedReceiver<RuntimeMessage>) {
         let mut is_open = true;
         loop {
             let now = self.clock.now();
             // Outputs.
             self.slots.values_mut().for_each(|slot| slot.execute());
-            // Transmit.
+            // Requests.
             self.requests.send(self.clock.now(), &mut self.slots);
             self.slots.retain(|_, slot| !slot.is_done());
             if !is_open && self.slots.is_empty() {
@@ -65,7 +65,7 @@ impl EventLoop {
             let slots = self.slots.values_mut();
             let wake = slots.filter_map(|slot| slot.io().poll_timeout()).min();
             self.clock.done(now);
-            // Events.
+            // Inputs.
             tokio::select! {
                 message = messages.recv(), if is_open => match message {
                     Some(message) => self.handle_message(message),
@@ -96,8 +96,8 @@ impl EventLoop {
     }
 
     fn handle_timeout(&mut self) {
-        // After this thread stood still, the input that has come meanwhile is handled before time is:
-        // a member that has sent a message is not down.
+        // If this thread was frozen, it handles the inputs that have arrived meanwhile before it
+        // handles the time, because a member that has sent a message is not down.
         for _ in 0..MAX_INPUTS {
             if receive(&mut self.slots).now_or_never().is_none() {
                 break;
@@ -109,8 +109,8 @@ impl EventLoop {
     }
 }
 
-/// Waits for input for any candidate, and handles it. May be dropped while it waits; no input is lost
-/// then.
+/// Waits for an input for any candidate, and handles it. This function is cancel safe: no input is
+/// lost.
 async fn receive(slots: &mut Slots) {
     let receiving = slots.values_mut().filter_map(|slot| slot.io().receive());
     let receiving: Vec<_> = receiving.collect();

@@ -1,4 +1,4 @@
-//! Electing by a lease.
+//! Election by a lease.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::backend::SharedBackend;
 use crate::config::Config;
 use crate::random::OsRandom;
 
-/// A candidate that competes for a lease, with its channel to the store.
+/// A candidate that competes for a lease, with its channel to the lease service.
 pub(crate) struct LeaseStrategy {
     machine: LeaseCandidate,
     channel: LeaseChannel,
 }
 
-/// A candidate's requests to its lease store.
+/// The channel for a candidate's requests to its lease service.
 pub(crate) struct LeaseChannel {
     pub(super) config: Arc<Config>,
     pub(super) backend: SharedBackend,
-    /// Requests of the machine that are not sent yet.
+    /// Requests of the machine that have not been sent.
     pub(super) outbox: Vec<OutgoingRequest>,
-    /// The request in flight, where it can be given up.
+    /// The request in flight, if it can be aborted.
     in_flight: Option<AbortHandle>,
 }
 
-/// A request that is to be sent: the attempt, the request, and its timeout.
+/// A request to send: the attempt, the request, and its timeout.
 pub(super) type OutgoingRequest = (u64, Request, Duration);
 
 impl LeaseChannel {
@@ -46,13 +46,13 @@ impl LeaseChannel {
         }
     }
 
-    /// Whether it is about to send a renewal.
+    /// Returns whether a renewal is waiting to be sent.
     pub(super) fn renews(&self) -> bool {
         let mut requests = self.outbox.iter().map(|(_, request, _)| request);
         requests.any(|request| matches!(request, Request::Renew(_)))
     }
 
-    /// This request is under way. It replaces the last one.
+    /// Records the request in flight, and aborts the previous one.
     pub(super) fn set_in_flight(&mut self, request: Option<AbortHandle>) {
         if let Some(last) = std::mem::replace(&mut self.in_flight, request) {
             last.abort();
@@ -74,14 +74,14 @@ impl LeaseChannel {
         }
     }
 
-    /// Publishes these metadata of the holder of this lease.
+    /// Publishes these metadata if this candidate holds the lease.
     pub(super) fn proclaim(
         &self,
         lease_id: Option<LeaseId>,
         metadata: BTreeMap<String, String>,
         done: Proclaimer,
     ) {
-        // Without a lease the term is over, and dropping `done` says so.
+        // Without a lease the term is over. Dropping `done` reports that.
         let Some(lease_id) = lease_id else { return };
         let backend = self.backend.clone();
         tokio::spawn(async move {

@@ -1,8 +1,8 @@
 //! The thread that drives the machines.
 //!
-//! It has its own async runtime, so that a task that blocks the application's runtime can stop
-//! neither the renewals nor the watchdog that ends the term. Several candidates may share it; their
-//! renewals then go to the store together.
+//! It has its own async runtime, so a task that blocks the application's runtime stops neither the
+//! renewals nor the watchdog that ends the term. Several candidates may share the thread. They then
+//! send their renewals to the store together.
 
 mod command;
 mod event_loop;
@@ -38,7 +38,8 @@ use strategy_io::StrategyIo;
 use crate::clock::Clock;
 use crate::config::Config;
 
-/// The driver's thread, from outside. It ends when this and all of its candidates are gone.
+/// The handle to the driver's thread. The thread ends when this handle and all of its candidates
+/// are dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Driver {
     pub(crate) clock: Clock,
@@ -47,7 +48,7 @@ pub(crate) struct Driver {
         expect(dead_code, reason = "members listen on it")
     )]
     pub(crate) runtime: tokio::runtime::Handle,
-    /// How many candidates have joined.
+    /// The number of candidates that have joined.
     joined: Arc<AtomicUsize>,
     messages: mpsc::UnboundedSender<RuntimeMessage>,
 }
@@ -65,7 +66,7 @@ impl Driver {
             .name("tenure-driver".into())
             .spawn(move || {
                 let run = EventLoop::new(of_thread).run(inbox);
-                // Its candidates end their terms when they are dropped, and tell their callers.
+                // When the candidates are dropped, they end their terms and notify their callers.
                 if catch_unwind(AssertUnwindSafe(|| runtime.block_on(run))).is_err() {
                     tracing::error!(
                         thread = "tenure-driver",
@@ -97,7 +98,7 @@ impl Driver {
             messages: self.messages.clone(),
         });
         let slot = Box::new(CandidateRunner::new(&handle, io, publish_term));
-        // If the thread has died, the first command reports it.
+        // If the thread has died, the first command reports that.
         let _ = self.messages.send(RuntimeMessage::Join(number, slot));
         handle
     }

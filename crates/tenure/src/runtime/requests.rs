@@ -1,4 +1,4 @@
-//! Requests to lease stores, and renewals that share one.
+//! Requests to lease services, and renewals that share a request.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use super::event_loop::Slots;
 use crate::backend::SharedBackend;
 use crate::store::MAX_RENEWALS;
 
-/// The number of a candidate, its attempt, and the answer of the store.
+/// The number of a candidate, its attempt, and the answer of the lease service.
 pub(super) type StoreAnswer = (usize, u64, Answer);
 
-/// Requests under way.
+/// Requests in flight.
 #[derive(Default)]
 pub(super) struct Requests {
     running: JoinSet<Vec<StoreAnswer>>,
 }
 
-/// A renewal that is to be sent.
+/// A renewal to send.
 struct Renewal {
     /// The candidate's number.
     slot: usize,
@@ -32,7 +32,7 @@ struct Renewal {
 }
 
 impl Requests {
-    /// Sends the requests of all candidates; renewals to the same namespace of one store in one
+    /// Sends the requests of all candidates. Renewals in the same namespace of one store share a
     /// request.
     pub(super) fn send(&mut self, now: Instant, slots: &mut Slots) {
         pair_renewals(now, slots);
@@ -68,21 +68,22 @@ impl Requests {
         }
     }
 
-    /// The next answers; waits for ever while nothing is under way.
+    /// Returns the next answers. Waits for ever while no request is in flight.
     pub(super) async fn next(&mut self) -> Vec<StoreAnswer> {
         match self.running.join_next().await {
             Some(Ok(answers)) => answers,
-            // A candidate would wait for this answer for ever: the thread ends, and its terms with it.
+            // A candidate would wait for this answer for ever. So the thread ends, and with it all
+            // terms.
             Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The candidate has given the request up.
+            // The candidate has given up the request.
             Some(Err(_)) => Vec::new(),
             None => std::future::pending().await,
         }
     }
 }
 
-/// Where one candidate renews, renewals in the same store that are due soon go along, so that one
-/// request carries all of them.
+/// Lets candidates renew early if another candidate of the same store renews now and their renewals
+/// are due soon, so that one request contains all of these renewals.
 fn pair_renewals(now: Instant, slots: &mut Slots) {
     let channels = slots.values_mut().filter_map(|slot| slot.io().channel());
     let renewing: Vec<_> = channels
@@ -101,7 +102,7 @@ fn pair_renewals(now: Instant, slots: &mut Slots) {
     }
 }
 
-/// Adds a renewal to those that it shares a request with.
+/// Adds a renewal to the batch whose request it shares.
 fn add_to_batch(batches: &mut Vec<Vec<Renewal>>, renewal: Renewal) {
     let is_shared = |batch: &&mut Vec<Renewal>| {
         let first = &batch[0];
@@ -115,7 +116,7 @@ fn add_to_batch(batches: &mut Vec<Vec<Renewal>>, renewal: Renewal) {
     }
 }
 
-/// Sends renewals, of which there is at least one. The timeout is the shortest of theirs.
+/// Sends renewals, of which there is at least one. The timeout is the shortest one of all renewals.
 async fn renew(batch: Vec<Renewal>) -> Vec<StoreAnswer> {
     let backend = batch[0].backend.clone();
     let timeouts = batch.iter().map(|renewal| renewal.timeout);

@@ -10,39 +10,39 @@ use tenure_core::{CandidateId, Instant};
 use super::command::Proclaimer;
 use super::lease::LeaseChannel;
 
-/// The inputs of a strategy: time, answers of its lease service, and input from elsewhere.
+/// The inputs of a strategy: the time, answers of its lease service, and other input.
 pub(crate) trait StrategyInput: Send {
-    /// Time has passed.
+    /// Handles the current time.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// When to call [`StrategyInput::handle_timeout`] at the latest.
+    /// Returns the latest time of the next call of [`StrategyInput::handle_timeout`].
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Its requests to a lease service, if it makes any.
+    /// Returns its channel to a lease service, if it has one.
     fn channel(&mut self) -> Option<&mut LeaseChannel>;
 
-    /// The lease service has answered.
+    /// Handles an answer of the lease service.
     fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer);
 
-    /// Lets the machine send its next renewal now, if that is due soon.
+    /// Lets the machine send its next renewal now if it is due soon.
     fn renew_early(&mut self, now: Instant);
 
-    /// Waits for other input and handles it; `None` if there is never any. May be dropped while it
-    /// waits; no input is lost then.
+    /// Waits for other input and handles it. Returns `None` if there never is any. The future is
+    /// cancel safe: no input is lost.
     fn receive(&mut self) -> Option<BoxFuture<'_, ()>> {
         None
     }
 }
 
-/// A machine with its input and output. It executes the machine's effects itself, and passes on the
+/// A machine with its input and output. It executes the machine's effects itself. It returns the
 /// events of the campaign and the term, which are the same for all strategies.
 pub(crate) trait StrategyIo: StrategyInput {
-    /// The machine.
+    /// The type of the machine.
     type Machine: ElectionMachine;
 
     fn machine(&mut self) -> &mut Self::Machine;
 
-    /// Executes the machine's effects, up to the next term event.
+    /// Executes the machine's effects until the next term event.
     fn poll_term_event(&mut self, now: Instant) -> Option<TermEvent>;
 
     /// Hands the term over to this candidate, or returns why that is impossible.

@@ -1,4 +1,4 @@
-//! Members in one process, in time that the test moves.
+//! Members in one process, with a clock that the test moves.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::peer_transport::{Network, PeerEvent, PeerTransport};
 use crate::testing::TestStore;
 use crate::{EndReason, Guarantee, ProclaimError, RunError};
 
-/// A little more than the lease duration of the default timings.
+/// A time slightly longer than the lease duration of the default timings.
 const LONG: Duration = Duration::from_secs(20);
 
 struct World {
@@ -26,7 +26,7 @@ struct World {
     members: Vec<Candidate>,
 }
 
-/// A member that starts for the first time.
+/// Creates the parts of a member that starts for the first time.
 fn parts(bully: &Bully, config: &Config, clock: &Clock, network: &Network) -> Parts {
     let incarnation = Incarnation(1);
     let plan = bully.plan(&config.timings).unwrap();
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// Moves time until one of these leads, and returns which one, and its guard.
+    /// Advances the clock until one of these candidates leads. Returns its index and its guard.
     async fn elect(&self, competing: &[usize]) -> (usize, LeadershipGuard) {
         let campaigns = competing.iter().map(|&place| {
             Box::pin(async move { (place, self.members[place].campaign().await.unwrap()) })
@@ -79,7 +79,7 @@ impl World {
         let won = futures_util::future::select_all(campaigns);
         tokio::select! {
             (won, ..) = won => won,
-            () = self.time.advance(Duration::from_secs(120)) => panic!("nobody was elected"),
+            () = self.time.advance(Duration::from_secs(120)) => panic!("no leader was elected"),
         }
     }
 
@@ -92,7 +92,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn three_and_five_elect_the_best_and_all_of_them_see_it() {
+async fn groups_of_three_and_five_elect_the_best_member_and_all_members_see_it() {
     for members in [3, 5] {
         let world = World::new(members, None);
         let mut observers: Vec<_> = world.members.iter().map(Candidate::observe).collect();
@@ -120,7 +120,7 @@ async fn three_and_five_elect_the_best_and_all_of_them_see_it() {
     }
 }
 
-/// Waits until an observer sees a leader with this address in its metadata.
+/// Waits until an observer sees a leader whose metadata contain this address.
 async fn sees(observer: &mut crate::observe::Observer, address: Option<&str>) {
     let seen = async {
         loop {
@@ -132,7 +132,7 @@ async fn sees(observer: &mut crate::observe::Observer, address: Option<&str>) {
         }
     };
     let seen = tokio::time::timeout(Duration::from_secs(5), seen).await;
-    assert!(seen.is_ok(), "nobody sees {address:?}");
+    assert!(seen.is_ok(), "the observer does not see {address:?}");
 }
 
 #[tokio::test]
@@ -140,12 +140,12 @@ async fn a_leaders_metadata_reach_the_others_with_its_renewals() {
     let world = World::new(3, None);
     let mut observers: Vec<_> = world.members.iter().map(Candidate::observe).collect();
     let (leader, guard) = world.elect(&[0, 1, 2]).await;
-    // From the configuration.
+    // These are the metadata of the configuration.
     world.time.advance(Duration::from_secs(1)).await;
     for observer in &mut observers {
         sees(observer, Some(&format!("http://member-{}", leader + 1))).await;
     }
-    // One member is cut off, and learns of it with a renewal.
+    // One member is cut off. Later it receives the metadata with a renewal.
     let deaf = (0..3).find(|place| *place != leader).unwrap();
     world.network.cut(NodeId(u32::try_from(deaf).unwrap() + 1));
     let said = |text: &str| BTreeMap::from([("address".to_owned(), text.to_owned())]);
@@ -178,7 +178,7 @@ async fn after_a_leader_that_resigns_the_next_one_leads_at_once_with_a_greater_e
     let others: Vec<usize> = (0..3).filter(|&place| place != first).collect();
     let (_, next) = world.elect(&others).await;
     assert!(next.epoch() > epoch);
-    // A fraction of the lease duration that a crash would have cost.
+    // A resignation must take only a fraction of the lease duration that a crash would cost.
     let took = world.time.time.borrow().since(begin);
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
@@ -207,14 +207,14 @@ async fn a_leader_that_is_cut_off_stops_before_another_one_leads() {
     world.network.cut(NodeId(u32::try_from(first).unwrap() + 1));
     let others: Vec<usize> = (0..3).filter(|&place| place != first).collect();
     let (_, next) = world.elect(&others).await;
-    assert!(!guard.is_valid(), "two lead at once");
+    assert!(!guard.is_valid(), "two members lead at the same time");
     assert_eq!(guard.lost().await, EndReason::RenewDeadline);
     assert!(next.is_valid() && next.epoch() > guard.epoch());
     world.network.heal();
     world.time.advance(LONG).await;
     assert!(
         next.is_valid(),
-        "the leader stays when the other one is back"
+        "the leader does not change when the other one is back"
     );
 }
 
@@ -226,13 +226,13 @@ async fn without_a_majority_only_a_group_without_a_quorum_has_a_leader() {
         let campaign = world.members[2].campaign();
         tokio::select! {
             won = campaign => assert!(leads, "{won:?}"),
-            () = world.time.advance(LONG * 3) => assert!(!leads, "nobody was elected"),
+            () = world.time.advance(LONG * 3) => assert!(!leads, "no leader was elected"),
         }
     }
 }
 
 #[tokio::test]
-async fn a_machine_that_stood_still_past_the_deadline_leads_no_more() {
+async fn a_machine_that_was_frozen_past_the_deadline_no_longer_leads() {
     let world = World::new(3, None);
     let (_, guard) = world.elect(&[0]).await;
     world.time.move_by(Duration::from_secs(11)).await;
@@ -308,7 +308,7 @@ async fn a_candidate_by_lease_and_peers_has_one_epoch_in_both() {
     let elect = async |place: usize| {
         tokio::select! {
             won = members[place].campaign() => won.unwrap(),
-            () = store.advance(Duration::from_secs(120)) => panic!("nobody was elected"),
+            () = store.advance(Duration::from_secs(120)) => panic!("no leader was elected"),
         }
     };
     let guard = elect(0).await;
@@ -318,19 +318,19 @@ async fn a_candidate_by_lease_and_peers_has_one_epoch_in_both() {
         (view.epoch, view.holder.as_deref()),
         (Some(guard.epoch().get()), Some("1"))
     );
-    // The metadata are in both places.
+    // The metadata are visible in the store and among the peers.
     let mut observer = members[2].observe();
     let said = BTreeMap::from([("address".to_owned(), "here".to_owned())]);
     guard.proclaim(said.clone()).await.unwrap();
     sees(&mut observer, Some("here")).await;
     assert_eq!(store.lease(&election).unwrap().metadata, Some(said));
-    // It is handed over in both.
+    // Both the lease and the leadership among the peers are handed over.
     guard.hand_over("2".parse().unwrap());
     let first = guard.epoch();
     let (next, reason) = tokio::join!(elect(1), guard.resign());
     assert_eq!(reason, EndReason::HandedOver);
     assert!(next.epoch() > first);
-    // Without the store there is no leader, although the peers are there.
+    // Without the store there is no leader, although the peers are available.
     store.set_reachable(false);
     store.advance(Duration::from_secs(11)).await;
     assert!(!next.is_valid());

@@ -1,4 +1,4 @@
-//! The store's HTTP API.
+//! A client of the store's HTTP API.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,18 +17,20 @@ use crate::credentials::Credentials;
 use crate::http::{HttpClientError, HttpClients, REQUEST_TIMEOUT, innermost_cause, read_body};
 use crate::root_certificates::RootCertificates;
 
-/// Largest answer that is read. The answer to a thousand renewals has as many leases, each with
-/// metadata of 4 KiB, of which each byte may be twelve in JSON; it fits.
+/// The size of the largest answer that is read. The answer to a thousand renewals contains as many
+/// leases, each with metadata of 4 KiB. A byte of metadata can become twelve bytes of JSON. Such an
+/// answer is within this limit.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
-/// A client of one lease store, at one or several addresses. Clones are cheap and share connections.
+/// A client of one lease store, at one or several addresses. Clones are cheap and share
+/// connections.
 #[derive(Clone, Debug)]
 pub struct StoreClient {
     http: Client,
     pub(crate) endpoints: Arc<[Endpoint]>,
     roots: RootCertificates,
     pub(crate) credentials: Credentials,
-    /// The endpoint to ask next; moves on when one can't be reached.
+    /// The endpoint of the next request. The client uses the next endpoint if one can't be reached.
     current: Arc<AtomicUsize>,
 }
 
@@ -36,7 +38,7 @@ pub struct StoreClient {
 pub(crate) struct Call {
     pub(crate) method: Method,
     pub(crate) path: String,
-    /// JSON.
+    /// The body, as JSON.
     pub(crate) body: Option<Vec<u8>>,
     pub(crate) timeout: Duration,
 }
@@ -54,7 +56,7 @@ impl Call {
     pub(crate) fn post(path: String, body: &impl Serialize) -> Self {
         Self {
             method: Method::POST,
-            // Text and numbers always make JSON.
+            // Text and numbers always result in JSON.
             body: serde_json::to_vec(body).ok(),
             ..Self::get(path)
         }
@@ -65,17 +67,17 @@ impl Call {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pong {
-    /// How long the request took.
+    /// The duration of the request.
     pub round_trip: Duration,
     /// The time of the server's wall clock (an HTTP date, whole seconds), if the answer has one.
     pub date: Option<String>,
 }
 
-/// Why a request to the store failed.
+/// The reason why a request to the store failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// There was no answer. The store may have executed the request.
+    /// The store did not answer. The store may have executed the request.
     #[error("can't reach the store at {endpoint}: {reason}")]
     Unreachable {
         /// The address.
@@ -97,7 +99,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether another address of the same store might help.
+    /// Returns whether another address of the same store may help.
     const fn is_of_the_endpoint(&self) -> bool {
         match self {
             Self::Problem(problem) => problem.code.is_transient(),
@@ -107,7 +109,8 @@ impl StoreError {
 }
 
 impl StoreClient {
-    /// A client of the store at these addresses (at least one), with the system's root certificates.
+    /// Creates a client of the store at these addresses, of which there must be at least one. It
+    /// uses the root certificates of the operating system.
     ///
     /// # Errors
     ///
@@ -116,7 +119,8 @@ impl StoreClient {
         Self::with_root_certificates(endpoints, &RootCertificates::system())
     }
 
-    /// The same with these root certificates for https addresses.
+    /// Creates a client like [`new`](Self::new) that uses these root certificates for https
+    /// addresses.
     ///
     /// # Errors
     ///
@@ -129,7 +133,7 @@ impl StoreClient {
         Ok(Self::with_http(http, endpoints, roots))
     }
 
-    /// The same with a credential.
+    /// Sets the credential.
     ///
     /// # Errors
     ///
@@ -159,14 +163,14 @@ impl StoreClient {
         }
     }
 
-    /// Whether both have the same addresses and root certificates.
+    /// Returns whether both clients have the same addresses and root certificates.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.endpoints == other.endpoints
             && self.roots == other.roots
             && self.credentials == other.credentials
     }
 
-    /// One lease, or `None` if it was never acquired.
+    /// Returns a lease, or `None` if it was never acquired.
     ///
     /// # Errors
     ///
@@ -175,7 +179,8 @@ impl StoreClient {
         known(self.ask_any(&Call::get(path(election, ""))).await)
     }
 
-    /// One lease, when its revision is greater than `after`, or as it is after `wait`.
+    /// Waits until the revision of a lease is greater than `after`, but no longer than `wait`, and
+    /// returns the lease.
     ///
     /// # Errors
     ///
@@ -194,8 +199,8 @@ impl StoreClient {
         known(self.ask_any(&call).await)
     }
 
-    /// One page of the leases of a namespace, with names that begin with `prefix` and sort after
-    /// `after`.
+    /// Returns one page of the leases of a namespace, with names that begin with `prefix` and sort
+    /// after `after`.
     ///
     /// # Errors
     ///
@@ -217,8 +222,9 @@ impl StoreClient {
         self.ask_any(&Call::get(path)).await
     }
 
-    /// Breaks a lease. The holder learns of it with its next renewal. With a period shorter than the
-    /// lease's duration it may still act when the lease is granted to another candidate.
+    /// Breaks a lease. The holder receives the break with its next renewal. If the break period is
+    /// shorter than the lease's duration, the holder may still act when the lease is granted to
+    /// another candidate.
     ///
     /// # Errors
     ///
@@ -246,7 +252,7 @@ impl StoreClient {
         self.ask_any(&call).await
     }
 
-    /// The terms of a lease, newest first, or `None` if it was never acquired.
+    /// Returns the terms of a lease, newest first, or `None` if it was never acquired.
     ///
     /// # Errors
     ///
@@ -279,7 +285,7 @@ impl StoreClient {
         self.get_text("readyz").await.map(|_| ())
     }
 
-    /// The store's limits by the names of their settings; times in milliseconds.
+    /// Returns the store's limits by the names of their settings. Times are in milliseconds.
     ///
     /// # Errors
     ///
@@ -288,7 +294,7 @@ impl StoreClient {
         self.ask_any(&Call::get("v1/limits".into())).await
     }
 
-    /// The caller as the store knows it, in JSON: its principal and its grants.
+    /// Returns the caller as the store knows it, in JSON: its principal and its grants.
     ///
     /// # Errors
     ///
@@ -297,7 +303,7 @@ impl StoreClient {
         self.ask_any(&Call::get("v1/whoami".into())).await
     }
 
-    /// The principals that the store knows, in JSON, with the last use of each token.
+    /// Returns the principals that the store knows, in JSON, with the last use of each token.
     ///
     /// # Errors
     ///
@@ -306,7 +312,7 @@ impl StoreClient {
         self.ask_any(&Call::get("v1/access".into())).await
     }
 
-    /// Gets a path of the current endpoint whose answer is not JSON. Returns the headers.
+    /// Sends a GET request whose answer is not JSON to the current endpoint. Returns the headers.
     async fn get_text(&self, path: &str) -> Result<HeaderMap, StoreError> {
         let index = self.current.load(Ordering::Relaxed);
         let (_, headers, _) = self.send(index, &Call::get(path.into())).await?;
@@ -317,13 +323,13 @@ impl StoreClient {
         self.try_all(|index| self.ask(index, call)).await
     }
 
-    /// Sends a request to the current endpoint, once. If that does not answer, or can't help now, the
-    /// next request goes to the next endpoint.
+    /// Sends a request to the current endpoint once. If the endpoint does not answer, or can't
+    /// execute requests now, the next request goes to the next endpoint.
     pub(crate) async fn ask_once<T: DeserializeOwned>(&self, call: &Call) -> Result<T, StoreError> {
         self.try_current(|index| self.ask(index, call)).await
     }
 
-    /// Asks one endpoint after the other until one can answer.
+    /// Sends a request to one endpoint after the other until one of them can execute it.
     async fn try_all<T, F>(&self, ask: impl Fn(usize) -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -344,7 +350,8 @@ impl StoreClient {
         let index = self.current.load(Ordering::Relaxed);
         let answer = ask(index).await;
         if answer.as_ref().is_err_and(StoreError::is_of_the_endpoint) {
-            // Only one of several requests that failed at the same endpoint moves on.
+            // If several requests fail at the same endpoint, only one of them selects the next
+            // endpoint.
             let next = (index + 1) % self.endpoints.len();
             let order = Ordering::Relaxed;
             let _ = self.current.compare_exchange(index, next, order, order);
@@ -352,7 +359,7 @@ impl StoreClient {
         answer
     }
 
-    /// Opens a stream of events at the first endpoint that has one.
+    /// Opens a stream of events at the first endpoint that provides it.
     pub(super) async fn open(
         &self,
         path: &str,
@@ -399,7 +406,7 @@ impl StoreClient {
         serde_json::from_slice(&bytes).map_err(|_| self.not_a_store(index, status))
     }
 
-    /// The status, the headers and the body of a success.
+    /// Sends a request. Returns the status, the headers and the body of a success.
     async fn send(
         &self,
         index: usize,
@@ -408,7 +415,8 @@ impl StoreClient {
         let unreachable = |error| self.unreachable(index, innermost_cause(&error));
         let request = || {
             let request = (self.http).request(call.method.clone(), self.url(index, &call.path));
-            // A lease may be named `events`: ask for it, and not for the events of its namespace.
+            // A lease may be named `events`. This header requests the lease and not the events of
+            // its namespace.
             let request = request.header(ACCEPT, "application/json");
             let request = request.timeout(call.timeout);
             match &call.body {
@@ -458,7 +466,8 @@ impl StoreClient {
         }
     }
 
-    /// The error in an answer that is not a success, or has a body of another kind or too large.
+    /// Returns the error for an answer that is not a success, or whose body is of another kind or
+    /// too large.
     fn refusal(&self, index: usize, status: StatusCode, body: Option<Vec<u8>>) -> StoreError {
         let body = body.filter(|_| !status.is_success());
         let problem = body.and_then(|body| serde_json::from_slice(&body).ok());
@@ -473,7 +482,7 @@ impl StoreClient {
     }
 }
 
-/// The path of an election's lease, followed by `rest`.
+/// Returns the path of an election's lease with `rest` appended.
 pub(crate) fn path(election: &ElectionName, rest: &str) -> String {
     format!(
         "v1/namespaces/{}/leases/{}{rest}",
@@ -481,7 +490,7 @@ pub(crate) fn path(election: &ElectionName, rest: &str) -> String {
     )
 }
 
-/// Turns the answer "unknown lease" into `None`.
+/// Converts the answer "unknown lease" to `None`.
 fn known<T>(answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     match answer {
         Err(StoreError::Problem(problem))
@@ -499,10 +508,10 @@ mod tests {
     use tenure_core::lease::State;
     use tenure_core::wire::{MAX_METADATA_BYTES, MAX_RENEWALS};
 
-    /// The largest answer that a store gives: as many renewals as fit into a request, of leases of which
-    /// all has been said that may be, in letters that JSON makes long.
+    /// Builds the largest possible answer: as many renewals as fit into a request, for leases that
+    /// have all optional values, in characters that need the most bytes in JSON.
     #[test]
-    fn an_answer_to_many_renewals_fits_however_much_is_said_of_the_leases() {
+    fn the_largest_answer_to_many_renewals_is_within_the_limit() {
         let controls: Vec<char> = (1..32).map(char::from).collect();
         let of_one = controls.iter().map(char::to_string);
         let of_two = controls

@@ -8,8 +8,8 @@ use reqwest::Url;
 /// The text that replaces a password.
 const HIDDEN: &str = "***";
 
-/// An http or https address of a store. A password in it is sent as basic authentication, and never
-/// shown: neither by `Display` nor by `Debug`.
+/// An http or https address of a store. A password in the address is sent as basic authentication.
+/// Neither `Display` nor `Debug` shows it.
 ///
 /// # Examples
 ///
@@ -23,19 +23,19 @@ const HIDDEN: &str = "***";
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint(Url);
 
-/// This is not an http or https address.
+/// The error for a text that is not an http or https address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; write it like http://127.0.0.1:7400")]
 pub struct EndpointError(String);
 
 impl Endpoint {
-    /// The address with its password.
+    /// Returns the address with its password.
     pub(crate) const fn url(&self) -> &Url {
         &self.0
     }
 
-    /// A text that is or was meant as addresses, without passwords; it hides too much rather than
-    /// too little.
+    /// Returns a text without passwords. The text may contain valid or invalid addresses. In case
+    /// of doubt, more is hidden than necessary.
     pub(crate) fn shown(text: &str) -> String {
         let Some((before, host)) = text.rsplit_once('@') else {
             return text.to_owned();
@@ -68,7 +68,7 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = self.0.clone();
         if shown.password().is_some() {
-            // A URL that has a password can have another one.
+            // A URL with a password also accepts another password.
             let _ = shown.set_password(Some(HIDDEN));
         }
         f.write_str(shown.as_str())

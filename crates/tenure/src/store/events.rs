@@ -1,4 +1,4 @@
-//! Streams of the store's lease events.
+//! Streams of lease events of the store.
 
 use std::fmt;
 use std::io;
@@ -16,15 +16,15 @@ use super::Endpoint;
 use super::client::{StoreClient, StoreError, path};
 use crate::http::innermost_cause;
 
-/// How long a stream may be silent. A store without events sends a comment every 15 s; two of them
-/// may be lost.
+/// The time for which a stream may be silent. A store without events sends a comment every 15 s, of
+/// which two may be lost.
 const SILENCE: Duration = Duration::from_secs(40);
 
 /// The scope of an event stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Watched {
-    /// One lease, which need not exist yet.
+    /// One lease, which may not exist yet.
     Lease(ElectionName),
     /// All leases of a namespace.
     Namespace(Name),
@@ -34,9 +34,11 @@ pub enum Watched {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreEvent {
-    /// A lease has changed. The view shows the lease right after the event, with the event's revision.
+    /// A lease has changed. The view shows the lease immediately after the event, with the event's
+    /// revision.
     Lease(EventKind, Box<LeaseEvent>),
-    /// Events before this point may be missing; all later ones follow. Read the current state now.
+    /// Events before this point may be missing; all later events will arrive. Read the current
+    /// state now.
     Reset,
 }
 
@@ -51,11 +53,11 @@ pub struct EventStream {
 
 impl StoreClient {
     /// Streams events from now on, after a first [`StoreEvent::Reset`]; or, with the id of the last
-    /// event received, all events since, without a reset if the store's history reaches back so far.
-    /// Renewals are not events.
+    /// event received, all events since then. In that case there is no reset if the store still has
+    /// these events. Renewals are not events.
     ///
-    /// To miss nothing, read the current state after the reset, and ignore events up to its
-    /// revision.
+    /// To miss no event, read the current state after the reset, and ignore events up to the
+    /// revision of that state.
     ///
     /// # Errors
     ///
@@ -79,11 +81,11 @@ impl StoreClient {
 }
 
 impl EventStream {
-    /// Waits for the next event. Cancel safe.
+    /// Waits for the next event. This method is cancel safe.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: the stream has ended. Open another one with [`EventStream::last_id`].
+    /// [`StoreError`] if the stream has ended. Open another one with [`EventStream::last_id`].
     pub async fn next(&mut self) -> Result<StoreEvent, StoreError> {
         loop {
             let block = match self.blocks.next().await {
@@ -100,13 +102,13 @@ impl EventStream {
         }
     }
 
-    /// The id of the last event of this stream, or of the stream before it.
+    /// Returns the id of the last event of this stream, or of the stream before it.
     #[must_use]
     pub const fn last_id(&self) -> Option<u64> {
         self.last_id
     }
 
-    /// The event in a block; `None` for kinds that only newer clients know.
+    /// Parses the event of a block. Returns `None` for kinds that only newer clients know.
     fn event(&self, block: &Sse) -> Result<Option<StoreEvent>, StoreError> {
         let kind = block.event.as_deref().and_then(EventKind::of_name);
         let data = block.data.as_deref().unwrap_or_default();
@@ -144,7 +146,7 @@ impl fmt::Debug for EventStream {
     }
 }
 
-/// The blocks of a response's body.
+/// Splits the body of a response into blocks.
 fn blocks(response: Response) -> Blocks {
     let chunks = stream::unfold(response, |mut response| async {
         let chunk = match timeout(SILENCE, response.chunk()).await {

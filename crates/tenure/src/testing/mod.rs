@@ -1,16 +1,17 @@
-//! A test kit: a lease store in memory, time that the test moves, and faults on demand. It tests how
-//! an application leads, loses its leadership, and leads again, in milliseconds and without a
-//! network.
+//! A test kit: a lease store in memory, time that the test moves, and faults on demand. With it, a
+//! test shows how an application leads, loses its leadership, and leads again, in milliseconds and
+//! without a network.
 //!
 //! The candidate is the real one, with its thread and its state machine, and the store applies the
-//! real rules. Only the clock and the network are the test's. The store's time stands still until
-//! the test moves it.
+//! real rules. Only the clock and the network are replaced. The store's time stands still until the
+//! test moves it.
 //!
 //! # A task that sleeps and reports progress
 //!
 //! Use tokio's paused time (`start_paused`, tokio's feature `test-util`):
-//! [`advance`](TestStore::advance) and [`advance_until`](TestStore::advance_until) then move tokio's
-//! time together with the store's, so the timers of the task fire as they would in production.
+//! [`advance`](TestStore::advance) and [`advance_until`](TestStore::advance_until) then move
+//! tokio's time together with the store's, so the timers of the task fire as they would in
+//! production.
 //!
 //! ```
 //! use std::time::Duration;
@@ -52,13 +53,13 @@
 //! ```
 //!
 //! The end of a term takes time of its own: the task has its stop grace, the release of the lease
-//! its timeout, and the next campaign its cool-down. A test that awaits one of these must move the
-//! time meanwhile: [`advance_until`](TestStore::advance_until).
+//! its timeout, and the next campaign its cool-down. A test that awaits one of these ends must move
+//! the time meanwhile with [`advance_until`](TestStore::advance_until).
 //!
 //! # Without paused time
 //!
-//! Then tokio's timers run in real time, whatever the test does with the store's. That is fine for
-//! applications that do not sleep while they lead:
+//! Without paused time, tokio's timers run in real time, independent of the store's time. This is
+//! sufficient for applications that do not sleep while they lead:
 //!
 //! ```
 //! use std::time::Duration;
@@ -82,7 +83,7 @@
 //! ```
 //!
 //! With paused time, do not await the candidate alone while its task has timers (`term.await`
-//! above): tokio then skips from timer to timer, and the store's time never moves.
+//! above): tokio would then advance from timer to timer, and the store's time would stand still.
 
 use std::sync::Arc;
 use std::thread;
@@ -100,26 +101,27 @@ use crate::clock::{Clock, ManualClock};
 use crate::config::{Config, Strategy};
 use crate::store::{LeaseView, TermView};
 
-/// How long the driver's thread may take for the work that is due, on the busiest machine.
+/// The real time that the driver's thread may take for the work that is due, even on a busy
+/// machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How much real time the tasks of other threads get after each step.
+/// The real time for the tasks of other threads after each step.
 const REAL_TIME_PER_STEP: Duration = Duration::from_millis(1);
 
-/// How much real time passes between two checks whether the work that is due is done.
+/// The real time between two checks whether the work that is due is done.
 const REAL_TIME_PER_CHECK: Duration = Duration::from_micros(50);
 
-/// How often the tasks of the test's runtime get their turn after each step.
+/// The number of times that the tasks of the test's runtime run after each step.
 const ROUNDS: usize = 10;
 
-/// The longest step: candidates see their clock at least this often.
+/// The longest step. Candidates read their clock at least this often.
 const STEP: Duration = Duration::from_millis(100);
 
-/// For how much of the test's time [`TestStore::advance_until`] waits.
+/// The longest store time for which [`TestStore::advance_until`] waits.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// A lease store in memory, with candidates that compete in it by a clock that only
-/// [`advance`](Self::advance) moves. Clones are the same store.
+/// A lease store in memory, with candidates that compete in it by a clock that only the test moves,
+/// such as with [`advance`](Self::advance). Clones refer to the same store.
 #[derive(Clone, Debug)]
 pub struct TestStore {
     pub(crate) store: Arc<MemoryStore>,
@@ -128,8 +130,8 @@ pub struct TestStore {
 }
 
 impl TestStore {
-    /// Starts a store, and a thread for its candidates. Its wall clock begins 1,000 s after the start
-    /// of 1970.
+    /// Starts a store, and a thread for its candidates. Its wall clock starts 1,000 s after the
+    /// Unix epoch.
     ///
     /// # Errors
     ///
@@ -144,13 +146,13 @@ impl TestStore {
         })
     }
 
-    /// A candidate that competes in this store. The configuration's addresses are ignored.
+    /// Starts a candidate that competes in this store. The configuration's addresses are ignored.
     ///
     /// # Panics
     ///
-    /// The configuration's strategy is not [`Strategy::Lease`]: other strategies have other rules,
-    /// which this store does not have. To test with a configuration that names another one, replace
-    /// it ([`Config::with_strategy`]).
+    /// If the configuration's strategy is not [`Strategy::Lease`], because this store does not have
+    /// the rules of other strategies. To test a configuration with another strategy, replace the
+    /// strategy ([`Config::with_strategy`]).
     #[must_use]
     #[track_caller]
     pub fn candidate(&self, config: Config) -> Candidate {
@@ -165,18 +167,18 @@ impl TestStore {
         self.runtime.lease_candidate(config, backends)
     }
 
-    /// Moves the store's time on, in steps of at most 100 ms, and lets all candidates and tasks do
-    /// the work due at each. Moves tokio's time, too, if that is paused.
+    /// Advances the store's time, in steps of at most 100 ms, and lets all candidates and tasks do
+    /// the work that is due at each step. Also advances tokio's time if it is paused.
     pub async fn advance(&self, time: Duration) {
         self.time.advance(time).await;
     }
 
-    /// Moves the store's time on until `future` is ready, and returns its output: for a task or a
-    /// call that ends after some time, such as `advance_until(&mut handle)`.
+    /// Advances the store's time until `future` is ready, and returns its output. Use it for a task
+    /// or a call that ends after some time, such as `advance_until(&mut handle)`.
     ///
     /// # Panics
     ///
-    /// The future is not ready after one hour of the store's time.
+    /// If the future is not ready after one hour of the store's time.
     pub async fn advance_until<F: Future>(&self, future: F) -> F::Output {
         let mut future = std::pin::pin!(future);
         let end = self.time.now() + LIMIT;
@@ -192,8 +194,8 @@ impl TestStore {
         }
     }
 
-    /// Moves the store's time on in one step, as after a suspension of the machine: tokio's time, if
-    /// it is paused, stands still.
+    /// Advances the store's time in one step, as after a suspension of the machine. Tokio's time
+    /// stands still if it is paused.
     pub async fn jump(&self, time: Duration) {
         self.time.move_by(time).await;
     }
@@ -203,41 +205,42 @@ impl TestStore {
         self.store.set_reachable(is_reachable);
     }
 
-    /// Loses the next `count` replies: the store executes the requests, and its answers do not
+    /// Drops the next `count` replies: the store executes the requests, but its answers do not
     /// arrive.
     pub fn lose_replies(&self, count: usize) {
         self.store.lock().replies_to_lose = count;
     }
 
-    /// Breaks a lease, with this period for its holder. Returns false if the lease is free.
-    #[allow(clippy::must_use_candidate)] // It acts; the answer may not matter.
+    /// Breaks a lease with this break period for its holder. Returns false if the lease is free.
+    #[allow(clippy::must_use_candidate)] // The call has an effect, so callers may ignore the result.
     pub fn break_lease(&self, election: &ElectionName, period: Duration) -> bool {
         let operation = Operation::Break(Some(period));
         self.store.apply(election, &operation, None).is_ok()
     }
 
-    /// Hands a lease over as an operator does: its holder has `within` to stop, and then `to` has as
-    /// long to acquire it. Returns false if the lease is free.
-    #[allow(clippy::must_use_candidate)] // As above.
+    /// Hands over a lease like an operator: its holder must stop within this time, and then `to`
+    /// has the same time to acquire the lease. Returns false if the lease is free.
+    #[allow(clippy::must_use_candidate)] // The call has an effect.
     pub fn hand_over(&self, election: &ElectionName, to: &CandidateId, within: Duration) -> bool {
         let to = to.clone();
         let operation = Operation::SwitchOver { to, within };
         self.store.apply(election, &operation, None).is_ok()
     }
 
-    /// One lease as the store shows it; `None` if no candidate has competed for it.
+    /// Returns a lease as the store shows it, or `None` if no candidate has competed for it.
     #[must_use]
     pub fn lease(&self, election: &ElectionName) -> Option<LeaseView> {
         self.store.lease(election)
     }
 
-    /// The terms of a lease, newest first, with how and why they ended.
+    /// Returns the terms of a lease, newest first, each with the reason for its end.
     #[must_use]
     pub fn history(&self, election: &ElectionName) -> Vec<TermView> {
         self.store.history(election)
     }
 
-    /// The number of requests that have reached the store. Several renewals may share a request.
+    /// Returns the number of requests that have reached the store. Several renewals may share a
+    /// request.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.store.lock().requests
@@ -245,7 +248,8 @@ impl TestStore {
 }
 
 impl ManualClock {
-    /// A clock that stands still. It does not start at the origin, so that there are earlier times.
+    /// Creates a clock that stands still. Its time is later than the origin, so that earlier times
+    /// exist.
     pub(crate) fn start() -> Self {
         let start = Instant::default() + Duration::from_secs(1_000);
         Self {
@@ -264,24 +268,25 @@ impl ManualClock {
             let step = end.since(self.now()).min(STEP);
             let is_paused = self.move_by(step).await;
             if is_paused {
-                // The only way to move paused time without tokio's `test-util`.
+                // This is the only way to advance paused time without tokio's feature `test-util`.
                 tokio::time::sleep(step).await;
                 yield_to_tasks().await;
             }
         }
     }
 
-    /// Moves the clock, and lets the driver's thread and the tasks of this runtime do the work that
-    /// is due. Returns whether tokio's time is paused.
+    /// Advances the clock, and lets the driver's thread and the tasks of this runtime do the work
+    /// that is due. Returns whether tokio's time is paused.
     pub(crate) async fn move_by(&self, time: Duration) -> bool {
         let time = self.now() + time;
         self.time.send_replace(time);
         let (done, before) = (self.done.clone(), tokio::time::Instant::now());
-        // While a blocking task runs tokio does not move a paused time to the next timer. Only real
-        // time tells when the tasks of another thread have nothing more to do.
+        // While a blocking task runs, tokio does not advance a paused time to the next timer. The
+        // tasks of other threads need some real time to finish their work.
         let waited = tokio::task::spawn_blocking(move || {
             let until = std::time::Instant::now() + PATIENCE;
-            // A thread that has died never does its work; the test notices by itself.
+            // A thread that has died never does its work, so this wait is limited. The test detects
+            // the end of the thread itself.
             while *done.borrow() < time && std::time::Instant::now() < until {
                 thread::sleep(REAL_TIME_PER_CHECK);
             }

@@ -1,4 +1,4 @@
-//! Bearer tokens: signed JSON web tokens (RFC 7519), checked against a set of keys (RFC 7517).
+//! Bearer tokens: signed JSON Web Tokens (RFC 7519), checked with a set of keys (RFC 7517).
 
 use std::fmt::{self, Display};
 
@@ -28,7 +28,7 @@ impl AzureBearer {
     /// The audience of Azure's own tokens for storage.
     pub const AUDIENCE: &str = "https://storage.azure.com";
 
-    /// Accepts tokens that a key of this set (RFC 7517) signed, with this issuer and audience,
+    /// Accepts tokens that a key of this set (RFC 7517) has signed, with this issuer and audience,
     /// until they expire.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl AzureBearer {
         })
     }
 
-    /// Whether a key of the set signed the token, and it is valid here and now.
+    /// Checks that a key of the set signed the token, and that the token is valid here and now.
     pub(super) fn verify(&self, token: &str) -> Result<()> {
         let failed = |error: jsonwebtoken::errors::Error| {
             AUTHENTICATION_FAILED.because(format!("the token is refused: {error}"))
@@ -69,8 +69,8 @@ impl AzureBearer {
             if id.is_some() && key.id.is_some() && id != key.id {
                 continue;
             }
-            // The key decides the algorithm, never the token: a public key must not be used as the
-            // secret of another algorithm.
+            // The key determines the algorithm, and never the token. Otherwise a public key could
+            // be used as the secret of another algorithm.
             let mut validation = Validation::new(key.algorithm);
             validation.set_audience(&[&self.audience]);
             validation.set_issuer(&[&self.issuer]);
@@ -103,7 +103,7 @@ fn algorithm(key: &Jwk) -> Result<Algorithm, String> {
     }
 }
 
-// Keys are secrets.
+// The keys are secrets.
 impl fmt::Debug for AzureBearer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AzureBearer")
@@ -117,7 +117,7 @@ mod tests {
     use serde_json::{Value, json};
 
     const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
-    /// The same in base64url.
+    /// A key set that contains the secret in base64url.
     const SET: &str = r#"{"keys": [{"kty": "oct", "alg": "HS256", "kid": "one",
         "k": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}]}"#;
     const AUDIENCE: &str = AzureBearer::AUDIENCE;
@@ -159,7 +159,7 @@ mod tests {
             });
             assert!(!takes(&without), "{claim}");
         }
-        // "alg": "none", and an empty token.
+        // A token with `"alg": "none"`, and an empty token.
         let unsigned = "eyJhbGciOiJub25lIn0.eyJpc3MiOiJodHRwczovL2lzc3VlciJ9.";
         assert!(!takes(unsigned) && !takes("") && !takes("a.b.c"));
     }

@@ -1,7 +1,7 @@
 //! Authentication, and the permissions of a request.
 //!
-//! An unknown account is refused like a wrong signature, after as much work, so that a client
-//! cannot learn which accounts exist.
+//! An unknown account gets the same refusal as a wrong signature, after the same amount of work, so
+//! that a client cannot find out which accounts exist.
 
 mod bearer;
 mod sas;
@@ -28,32 +28,32 @@ pub use bearer::AzureBearer;
 /// The credentials of all accounts.
 pub(super) struct Guard {
     accounts: Vec<ServedAccount>,
-    /// The keys for unknown accounts.
+    /// Keys that are checked for unknown accounts.
     unknown: Vec<hmac::Key>,
     bearer: Option<AzureBearer>,
     pub(super) over_tls: bool,
     behind_tls: bool,
-    /// A request without a credential may do everything.
+    /// Whether a request without a credential has all permissions.
     is_open: bool,
 }
 
 /// The permissions of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Grant {
-    /// Everything in the account.
+    /// All permissions in the account.
     All,
-    /// The permissions of these letters, on these kinds of resources.
+    /// The permissions with these letters, on these kinds of resources.
     Account { permissions: String, kinds: String },
-    /// The permissions of these letters, on the one resource of the token.
+    /// The permissions with these letters, on the single resource of the token.
     Service { permissions: String },
 }
 
-/// A kind of resource, as in an account SAS.
+/// A kind of resource, as an account SAS distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Service,
     Container,
-    /// The blobs of a container, all together: a service SAS for the container may list them.
+    /// The list of the blobs of a container. A service SAS for the container may permit it.
     Listing,
     Object,
 }
@@ -61,12 +61,13 @@ pub(super) enum Kind {
 impl Guard {
     pub(super) fn new(config: &AzureConfig) -> Self {
         let mut secret = [0; 32];
-        // No client can sign with it, so any value serves.
+        // No client can sign with this key, so any value is suitable.
         let _ = getrandom::fill(&mut secret);
         let unknown = vec![hmac::Key::new(hmac::HMAC_SHA256, &secret); ServedAccount::MAX_KEYS];
         let mut accounts = config.accounts.clone();
         for account in &mut accounts {
-            // A wrong signature is compared as often for each account.
+            // Each account has the same number of keys, so that a wrong signature is compared
+            // equally often for each account.
             let missing = ServedAccount::MAX_KEYS.saturating_sub(account.keys.len());
             account.keys.extend_from_slice(&unknown[..missing]);
         }
@@ -80,12 +81,12 @@ impl Guard {
         }
     }
 
-    /// Whether requests come over TLS.
+    /// Returns whether requests arrive over TLS.
     pub(super) const fn is_secure(&self) -> bool {
         self.over_tls || self.behind_tls
     }
 
-    /// The permissions of a request for a resource of this account.
+    /// Determines the permissions of a request for a resource of this account.
     pub(super) fn admit(
         &self,
         parts: &Parts,
@@ -99,7 +100,7 @@ impl Guard {
         let now = clock::utc();
         let Some(authorization) = parts.headers.get(AUTHORIZATION) else {
             return if query.get("sig").is_some() {
-                // The address of a proxy is not that of the client.
+                // Behind a proxy, the address is that of the proxy and not of the client.
                 let address = client.filter(|_| !self.behind_tls);
                 sas::verify(keys, account, target, query, now, self.is_secure(), address)
             } else if self.is_open {
@@ -119,7 +120,7 @@ impl Guard {
             && let Some(bearer) = &self.bearer
         {
             bearer.verify(credential.trim())?;
-            // Tokens are valid for all known accounts.
+            // Tokens are valid for all accounts of the store.
             return match known {
                 Some(_) => Ok(Grant::All),
                 None => Err(AUTHENTICATION_FAILED.into()),
@@ -131,8 +132,8 @@ impl Guard {
     }
 }
 
-/// Whether one of the keys signed the text. A comparison takes constant time, and a wrong signature
-/// is compared with all keys.
+/// Returns whether one of the keys signed the text. A comparison takes constant time, and a wrong
+/// signature is compared with all keys.
 fn is_signed(keys: &[hmac::Key], text: &[u8], signature: &str) -> bool {
     let Ok(signature) = BASE64_STANDARD.decode(signature) else {
         return false;
@@ -142,7 +143,7 @@ fn is_signed(keys: &[hmac::Key], text: &[u8], signature: &str) -> bool {
 }
 
 impl Grant {
-    /// Checks the permission: one of these letters on this kind of resource.
+    /// Checks that the request has one of these permissions on this kind of resource.
     pub(super) fn check(&self, kind: Kind, one_of: &str) -> Result<()> {
         let (permissions, is_kind) = match self {
             Self::All => return Ok(()),

@@ -1,4 +1,5 @@
-//! "Create a service SAS" and "Create an account SAS" of the Azure Storage REST API.
+//! Shared access signatures, as in "Create a service SAS" and "Create an account SAS" of the Azure
+//! Storage REST API.
 
 use std::net::IpAddr;
 
@@ -15,10 +16,10 @@ use crate::server::target::{Level, Query, Target};
 /// From this version on the signature includes an encryption scope.
 const WITH_SCOPE: &str = "2020-12-06";
 
-/// The first version whose signature includes snapshots, and the oldest that is accepted.
+/// The oldest version that is accepted, which is the first one whose signature includes snapshots.
 const OLDEST: &str = "2018-11-09";
 
-/// The permissions of the token in the query.
+/// Checks the token in the query, and returns its permissions.
 pub(super) fn verify(
     keys: &[hmac::Key],
     account: &str,
@@ -28,7 +29,7 @@ pub(super) fn verify(
     is_secure: bool,
     address: Option<IpAddr>,
 ) -> Result<Grant> {
-    // It is unclear which one of two duplicate parameters counts.
+    // If a parameter is duplicate, it is ambiguous.
     query.check_unique()?;
     let get = |name| query.text(name);
     let failed = |detail: &str| AUTHENTICATION_FAILED.because(detail);
@@ -36,7 +37,7 @@ pub(super) fn verify(
     if version < OLDEST {
         return Err(failed("the version sv must be 2018-11-09 or newer"));
     }
-    // Dates compare as text.
+    // Versions are dates, which compare as text.
     let scope = (version >= WITH_SCOPE).then(|| get("ses"));
     let is_of_account = query.get("ss").is_some();
     let text = if is_of_account {
@@ -89,8 +90,8 @@ fn account_text(account: &str, query: &Query, scope: Option<&str>) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// A service SAS is for one blob, or for one container with its blobs. It does not name the
-/// resource, which is part of the signed text.
+/// Returns the signed text of a service SAS. Such a token is for one blob, or for one container
+/// with its blobs. The token does not name the resource, which is part of the signed text.
 fn service_text(
     account: &str,
     target: Option<&Target>,
@@ -124,15 +125,16 @@ fn service_text(
     Ok(parts.collect::<Vec<_>>().join("\n"))
 }
 
-/// Whether the address is the allowed one, or in the range `FIRST-LAST`. An unknown address is not
-/// allowed.
+/// Returns whether the address is the allowed address, or in the range `FIRST-LAST`. An unknown
+/// address is not allowed.
 fn is_from(allowed: &str, address: Option<IpAddr>) -> bool {
     let parse = |text: &str| text.trim().parse::<IpAddr>().ok();
     let (first, last) = allowed.split_once('-').unwrap_or((allowed, allowed));
     let (Some(first), Some(last)) = (parse(first), parse(last)) else {
         return false;
     };
-    // The IPv4 address of a client, also if the socket accepts both families.
+    // The canonical address is the IPv4 address of a client even if the socket accepts both
+    // families.
     address
         .map(|address| address.to_canonical())
         .is_some_and(|address| {
@@ -141,7 +143,7 @@ fn is_from(allowed: &str, address: Option<IpAddr>) -> bool {
         })
 }
 
-/// A time in ISO 8601 and UTC, with or without seconds, or a day.
+/// Parses a time in ISO 8601 and UTC, with or without seconds, or a date.
 fn time(text: &str) -> Option<DateTime<Utc>> {
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {
         return Some(time.with_timezone(&Utc));

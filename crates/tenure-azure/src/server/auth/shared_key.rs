@@ -1,9 +1,9 @@
 //! "Authorize with Shared Key" of the Azure Storage REST API.
 //!
-//! The signature covers the request as it is on the wire, without any normalisation. The order of
-//! the `x-ms-*` headers is the collation of the service, which the documents call lexicographical;
-//! older clients sort by bytes. The store tries both. That is safe: the same headers are signed
-//! either way.
+//! The signature covers the request as sent, without any normalisation. The order of the `x-ms-*`
+//! headers is the service's collation order, which the documents call lexicographical; older
+//! clients sort by bytes. The store tries both orders. That is safe because the same headers are
+//! signed in both orders.
 
 use std::cmp::Ordering;
 
@@ -20,11 +20,11 @@ use crate::server::target::Query;
 /// The largest difference between the clocks of client and store.
 const SKEW: Duration = Duration::minutes(15);
 
-/// The same for an unknown account.
+/// The error for a wrong signature, and also for an unknown account.
 const WRONG_SIGNATURE: &str =
     "the signature in the header Authorization is not that of this request by a key of the account";
 
-/// Checks `ACCOUNT:SIGNATURE` for this request.
+/// Checks the credential `ACCOUNT:SIGNATURE` for this request.
 pub(super) fn verify(
     keys: &[hmac::Key],
     parts: &Parts,
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_signed_text_is_the_request_as_it_is_on_the_wire() {
+    fn the_signed_text_is_the_request_as_sent() {
         let parts = request(
             "PUT",
             "/devstoreaccount1/leases/a%2Fb//c+d?comp=lease&timeout=3&Empty=&v=x%20y",
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_may_be_a_quarter_of_an_hour_off_and_no_more() {
+    fn a_date_may_differ_by_at_most_15_minutes() {
         let parts = request("GET", "/devstoreaccount1/c", &[("date", NOW)]);
         let text = format!("GET\n\n\n\n\n\n{NOW}\n\n\n\n\n\n/devstoreaccount1/devstoreaccount1/c");
         let signature = signed(&text);

@@ -1,4 +1,4 @@
-//! The containers and blobs, in memory.
+//! The containers and blobs in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Item;
 use crate::server::target::Target;
 
-/// Containers and blobs by name. A container comes before its blobs.
+/// Containers and blobs by name. A container is sorted before its blobs.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Catalog {
     items: BTreeMap<Target, Arc<Item>>,
@@ -18,7 +18,7 @@ impl Catalog {
         self.items.get(target)
     }
 
-    /// The account's containers from this name on, in order.
+    /// Returns the account's containers in order, starting at this name.
     pub(in crate::server) fn containers_from<'a>(
         &'a self,
         account: &'a str,
@@ -27,13 +27,13 @@ impl Catalog {
         let mut next = Target::new(account, name, "");
         std::iter::from_fn(move || {
             let (target, item) = self.items.range(&next..).next()?;
-            // The first name after this container and all its blobs.
+            // This is the first name after the container and all its blobs.
             next.container = format!("{}\0", target.container);
             (target.account == account).then_some((&*target.container, item))
         })
     }
 
-    /// The container's blobs from this name on, in order.
+    /// Returns the container's blobs in order, starting at this name.
     pub(in crate::server) fn blobs_from<'a>(
         &'a self,
         container: &'a Target,
@@ -50,7 +50,7 @@ impl Catalog {
             .map(|(target, item)| (&*target.blob, item))
     }
 
-    /// The total of bytes with this item in place of the one before.
+    /// Returns the total number of bytes if this item replaced the existing one.
     pub(super) fn bytes_with(&self, target: &Target, item: &Item) -> u64 {
         let old = self.get(target).map_or(0, |old| old.bytes(target));
         self.bytes - old + item.bytes(target)

@@ -1,4 +1,4 @@
-//! A container or a blob, and the document in which the store keeps it.
+//! A container or a blob, and the document that stores it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tenure_server::Document;
 use crate::server::headers::Metadata;
 use crate::server::target::{Level, Target};
 
-/// The cost of an item apart from its bytes.
+/// The size that is counted for each item, in addition to its bytes.
 const OVERHEAD: usize = 512;
 
 /// A container or a blob. A container has no body.
@@ -27,7 +27,7 @@ pub(in crate::server) struct Item {
     pub(in crate::server) metadata: Metadata,
     #[serde(skip)]
     pub(in crate::server) body: Body,
-    /// The blocks of the body, if they are known: they are lost when the store ends.
+    /// The blocks of the body, if they are known. They are lost when the store ends.
     #[serde(skip)]
     pub(in crate::server) blocks: Arc<[Block]>,
 }
@@ -35,7 +35,7 @@ pub(in crate::server) struct Item {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::server) enum Body {
     Block(Bytes),
-    /// This number of zeros: pages cannot be written.
+    /// This number of zeros, because pages cannot be written.
     Page(u64),
 }
 
@@ -47,12 +47,12 @@ pub(in crate::server) struct Block {
 }
 
 impl Item {
-    /// The ETag, without quotes.
+    /// Returns the ETag, without quotes.
     pub(in crate::server) fn etag(&self) -> String {
         format!("0x{:X}", self.revision)
     }
 
-    /// The time of the last change.
+    /// Returns the time of the last change.
     pub(in crate::server) fn modified(&self) -> DateTime<Utc> {
         DateTime::from_timestamp_millis(self.modified_ms).unwrap_or_default()
     }
@@ -61,7 +61,7 @@ impl Item {
         DateTime::from_timestamp_millis(self.created_ms).unwrap_or_default()
     }
 
-    /// The cost of the item.
+    /// Returns the size that is counted for the item.
     pub(super) fn bytes(&self, target: &Target) -> u64 {
         let text = |pairs: &BTreeMap<String, String>| -> usize {
             pairs
@@ -84,7 +84,8 @@ impl Item {
         (OVERHEAD + name.len() + text(&self.metadata) + text(&self.content) + body + blocks) as u64
     }
 
-    /// The properties and the length of a page blob in JSON, a line feed, and the body.
+    /// Serialises the item: the properties and the length of a page blob in JSON, a line feed, and
+    /// the body.
     pub(super) fn to_document(&self) -> Bytes {
         let pages = match &self.body {
             Body::Block(_) => None,
@@ -98,7 +99,7 @@ impl Item {
         bytes.into()
     }
 
-    /// The item in a document; `None` if another program wrote the document.
+    /// Parses the item of a document. Returns `None` if another program wrote the document.
     pub(super) fn read(document: &Document) -> Option<(Target, Self)> {
         let mut names = document.name.splitn(3, '/');
         let target = Target::new(names.next()?, names.next()?, names.next()?);
@@ -106,7 +107,7 @@ impl Item {
         let end = content.iter().position(|byte| *byte == b'\n')?;
         let (item, pages): (Self, Option<u64>) = serde_json::from_slice(&content[..end]).ok()?;
         let body = match pages {
-            // A slice would keep the properties in memory.
+            // A slice would keep the buffer with the properties in memory.
             None => Body::Block(Bytes::copy_from_slice(&content[end + 1..])),
             Some(len) => Body::Page(len),
         };
@@ -130,7 +131,7 @@ impl Body {
         }
     }
 
-    /// Its type as a name of the service.
+    /// Returns the type of the blob, as the service names it.
     pub(in crate::server) const fn kind(&self) -> &'static str {
         match self {
             Self::Block(_) => "BlockBlob",
@@ -146,7 +147,8 @@ impl Default for Body {
 }
 
 impl Target {
-    /// The name of its document. Names of accounts and containers have no slash.
+    /// Returns the name of the document. Names of accounts and containers contain no slash, so
+    /// document names are unique.
     pub(super) fn document_name(&self) -> String {
         format!("{}/{}/{}", self.account, self.container, self.blob)
     }

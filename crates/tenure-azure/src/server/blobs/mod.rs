@@ -1,10 +1,10 @@
-//! Containers and blobs: all of them in memory, and documents of the store before a change is
-//! acknowledged.
+//! Containers and blobs. All of them are in memory, and a change is written to documents of the
+//! store before it is acknowledged.
 //!
-//! One request at a time changes something. It reads the catalog, checks the lease, lets the store
-//! commit the change, and then publishes it. Operations on leases that change who may write, which
-//! are all except renewals, wait for it: no client acquires the lease of a blob during a write that
-//! was allowed before.
+//! Only one request at a time changes containers or blobs. It reads the catalog, checks the lease,
+//! lets the store commit the change, and then publishes it. Lease operations other than renewals
+//! can change the permission to write, so they wait for that request. This way no client acquires
+//! the lease of a blob during a write that was already permitted.
 
 mod catalog;
 mod item;
@@ -33,11 +33,11 @@ pub(super) struct Blobs {
     max_total_bytes: u64,
 }
 
-/// The right to change containers and blobs.
+/// The permission to change containers and blobs.
 pub(super) type WriteLock<'a> = RwLockWriteGuard<'a, ()>;
 
 impl Blobs {
-    /// The containers and blobs that the store has.
+    /// Reads the containers and blobs from the store.
     pub(super) fn open(store: &Store, config: &AzureConfig) -> Result<Self, OpenError> {
         let mut catalog = Catalog::default();
         for document in store.take_documents() {
@@ -58,18 +58,18 @@ impl Blobs {
         })
     }
 
-    /// The containers and blobs.
+    /// Returns the containers and blobs.
     pub(super) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
-        // A change is applied completely or not at all, also by a thread that panics.
+        // A change is applied completely or not at all, even if a thread panics.
         self.catalog.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The uncommitted blocks. They change only under the write lock, like blobs.
+    /// Returns the uncommitted blocks. They change only under the write lock, like blobs.
     pub(super) fn staged(&self) -> MutexGuard<'_, Staged> {
         self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the read lock: nothing changes while it is held.
+    /// Waits for the read lock. No container or blob changes while it is held.
     pub(super) async fn read_lock(&self) -> ReadLock<'_, ()> {
         self.order.read().await
     }
@@ -80,7 +80,7 @@ impl Blobs {
     }
 
     /// Makes a container or a blob durable, and then publishes it. Its revision, which becomes the
-    /// ETag, is greater than all before, also after a restore.
+    /// ETag, is greater than all earlier revisions, even after a restore.
     pub(super) async fn put(
         &self,
         _lock: &WriteLock<'_>,
@@ -102,7 +102,7 @@ impl Blobs {
         Ok(item)
     }
 
-    /// Deletes containers and blobs, all of them or none.
+    /// Deletes containers and blobs. Either all of them are deleted or none.
     pub(super) async fn delete(&self, _lock: &WriteLock<'_>, targets: &[Target]) -> Result<()> {
         let documents = targets.iter().map(|target| (target.document_name(), None));
         self.store.write_documents(documents).await?;

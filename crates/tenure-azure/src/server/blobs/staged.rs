@@ -1,7 +1,8 @@
-//! Uncommitted blocks: they were put and are not part of a blob yet. They are in memory only.
+//! Uncommitted blocks, which clients have put but which are not part of a blob yet. They are in
+//! memory only.
 //!
 //! Like the service, a store drops them when the blob is written or deleted, or when no block has
-//! come for some time. Unlike the service, it drops them when it ends.
+//! arrived for some time. Unlike the service, a store loses them when it ends.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,20 +14,20 @@ use crate::server::error::{
 };
 use crate::server::target::Target;
 
-/// Most blocks of a blob: the service's limit for a block list.
+/// The greatest number of blocks of a blob, which is the service's limit for a block list.
 pub(in crate::server) const MAX_BLOCKS: usize = 50_000;
 
-/// The cost of a block apart from its bytes and its id.
+/// The size that is counted for each block, in addition to its bytes and its id.
 const OVERHEAD: u64 = 256;
 
 /// The limits of uncommitted blocks.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::server) struct StagedLimits {
-    /// Most bytes of the blocks of one blob.
+    /// The greatest number of bytes in the blocks of one blob.
     pub(in crate::server) blob_bytes: u64,
-    /// Most bytes of all blocks, with names, ids and [`OVERHEAD`] for each.
+    /// The greatest number of bytes in all blocks, with names, ids and [`OVERHEAD`] for each block.
     pub(in crate::server) total_bytes: u64,
-    /// How long the blocks of a blob stay after the last one came.
+    /// The time for which the blocks of a blob stay after the last one arrived.
     pub(in crate::server) time: Duration,
 }
 
@@ -35,7 +36,7 @@ pub(in crate::server) struct StagedLimits {
 pub(in crate::server) struct Staged {
     limits: StagedLimits,
     uploads: BTreeMap<Target, Upload>,
-    /// The cost of all of them.
+    /// The size that is counted for all of them.
     cost: u64,
 }
 
@@ -43,7 +44,7 @@ pub(in crate::server) struct Staged {
 #[derive(Debug)]
 struct Upload {
     blocks: BTreeMap<String, Bytes>,
-    /// The bytes of all of them.
+    /// The number of bytes in all of them.
     bytes: u64,
     last_put: Instant,
 }
@@ -69,7 +70,7 @@ impl Staged {
         }
     }
 
-    /// Adds a block, in place of an earlier one with the same id.
+    /// Adds a block. It replaces an earlier block with the same id.
     pub(in crate::server) fn put(
         &mut self,
         target: Target,
@@ -113,7 +114,7 @@ impl Staged {
         Ok(())
     }
 
-    /// The blocks of a blob, in the order of their ids.
+    /// Returns the blocks of a blob, in the order of their ids.
     pub(in crate::server) fn of(
         &mut self,
         target: &Target,
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(put(&mut staged, "x", "1", 60, now), None);
         assert_eq!(put(&mut staged, "y", "1", 60, now), None);
         assert_eq!(put(&mut staged, "z", "1", 60, now), None);
-        // A fourth does not fit until one of them is dropped.
+        // A fourth blob does not fit until the blocks of another one are dropped.
         assert_eq!(put(&mut staged, "u", "1", 1, now), Some(SERVER_BUSY));
         staged.discard(&target("y"));
         assert_eq!(put(&mut staged, "u", "1", 1, now), None);
@@ -209,7 +210,7 @@ mod tests {
         let count = |staged: &mut Staged, now| staged.of(&target("x"), now).map(BTreeMap::len);
         assert_eq!(count(&mut staged, start + LIMITS.time), Some(2));
         assert_eq!(count(&mut staged, later + LIMITS.time), None);
-        // Old blocks of other blobs are dropped for it.
+        // The store drops the old blocks of other blobs to make room for this one.
         for blob in ["x", "y", "z"] {
             assert_eq!(put(&mut staged, blob, "1", 60, start), None);
         }

@@ -1,7 +1,7 @@
 //! "Blob Batch": up to 256 deletions in one request.
 //!
-//! Each is a separate request with its own credential, conditions and lease id, in a part of a
-//! `multipart/mixed` body (RFC 2046), and gets a separate response there.
+//! Each deletion is a separate request with its own credential, conditions and lease id, in one
+//! part of a `multipart/mixed` body (RFC 2046). Each deletion gets its own part in the response.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ use crate::server::headers::{invalid, required};
 use crate::server::random;
 use crate::server::target::{Level, Target, account_of};
 
-/// Most bytes of a batch: the service's limit.
+/// The greatest number of bytes in a batch, which is the service's limit.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Most requests of a batch: the service's limit.
+/// The greatest number of requests in a batch, which is the service's limit.
 const MAX_REQUESTS: usize = 256;
 
-/// Most headers of a request in a batch, as of any other request.
+/// The greatest number of headers of a request in a batch, as for any other request.
 const MAX_HEADERS: usize = 64;
 
 const CONTENT_ID: HeaderName = HeaderName::from_static("content-id");
 
 /// One request of a batch.
 struct Part {
-    /// The id that the client gave it.
+    /// The id that the client gave to the part.
     id: Option<HeaderValue>,
     request: Result<Request>,
 }
@@ -52,7 +52,7 @@ pub(in crate::server) async fn batch(call: Call, body: Body) -> Result<Response>
             Ok(request) => ResponseContext::of(request.method(), request.headers()),
             Err(_) => ResponseContext::unknown(),
         };
-        // In the order of the batch.
+        // The deletions run in the order of the batch.
         let result = match part.request {
             Ok(request) => delete(&call, request).await,
             Err(error) => Err(error),
@@ -69,7 +69,7 @@ pub(in crate::server) async fn batch(call: Call, body: Body) -> Result<Response>
     Ok(response)
 }
 
-/// Executes one request: a deletion of a blob, in the container of the batch.
+/// Executes one request, which must delete a blob in the container of the batch.
 async fn delete(call: &Call, request: Request) -> Result<Response> {
     let path = request.uri().path();
     let wrong = |reason| Err(INVALID_INPUT.because(reason));
@@ -86,7 +86,7 @@ async fn delete(call: &Call, request: Request) -> Result<Response> {
     serve(Arc::clone(&call.service), request, call.client).await
 }
 
-/// The boundary between the parts.
+/// Parses the boundary between the parts.
 fn boundary(content_type: &str) -> Result<String> {
     let mut parameters = content_type.split(';').map(str::trim);
     let kind = parameters.next().unwrap_or_default();
@@ -95,7 +95,7 @@ fn boundary(content_type: &str) -> Result<String> {
         let is_it = name.eq_ignore_ascii_case("boundary");
         is_it.then(|| value.trim_matches('"'))
     });
-    // RFC 2046, section 5.1.1.
+    // The limit is from RFC 2046, section 5.1.1.
     let boundary = boundary.filter(|boundary| (1..=70).contains(&boundary.len()));
     match boundary {
         Some(boundary) if kind.eq_ignore_ascii_case("multipart/mixed") => Ok(boundary.to_owned()),
@@ -106,7 +106,7 @@ fn boundary(content_type: &str) -> Result<String> {
     }
 }
 
-/// The parts of a body.
+/// Splits a body into its parts.
 fn split<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<&'a [u8]>> {
     let delimiter = format!("--{boundary}");
     let mut parts = Vec::new();
@@ -181,10 +181,10 @@ fn request(text: &[u8]) -> Result<Request> {
     request.body(Body::empty()).map_err(|_| malformed())
 }
 
-/// Writes a response as a part.
+/// Writes a response as a part of the body.
 async fn write(to: &mut Vec<u8>, boundary: &str, id: Option<&HeaderValue>, answer: Response) {
     let (mut head, body) = answer.into_parts();
-    // The body is in memory.
+    // The body is in memory, so reading it can't fail.
     let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
     head.headers.insert(CONTENT_LENGTH, body.len().into());
     let _ = write!(to, "--{boundary}\r\nContent-Type: application/http\r\n");

@@ -64,7 +64,7 @@ pub(in crate::server) async fn set_metadata(call: Call, _: Body) -> Result<Respo
     let lock = blobs.write_lock().await;
     let container = call.existing()?;
     conditions.check_write(&container)?;
-    // The lease of a container protects it only from deletion.
+    // The lease of a container protects the container only from deletion.
     call.check_access(BlobAccess::Read, AccessEffect::Keep)
         .await?;
     let container = Item {
@@ -75,9 +75,9 @@ pub(in crate::server) async fn set_metadata(call: Call, _: Body) -> Result<Respo
     Ok(answer(StatusCode::OK, &container))
 }
 
-/// "Delete Container", with all blobs, leased or not. Their leases are deleted first: if the
-/// process of the store ends in between, there are blobs without leases, but no leases without
-/// blobs.
+/// "Delete Container": deletes the container with all its blobs, even leased ones. Their leases are
+/// deleted first: if the store's process ends between the deletions, blobs without leases remain,
+/// and never leases without blobs.
 pub(in crate::server) async fn delete(call: Call, _: Body) -> Result<Response> {
     let conditions = Conditions::of_container(&call.headers)?;
     let blobs = &call.service.blobs;

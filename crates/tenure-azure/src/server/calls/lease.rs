@@ -22,7 +22,7 @@ use crate::server::target::Level;
 const BREAK_PERIOD: &str = "x-ms-lease-break-period";
 const TIME: &str = "x-ms-lease-time";
 
-/// Longest part of a client request id in the name of a holder.
+/// The length of the longest part of a client request id in the name of a holder.
 const MAX_REQUEST_ID: usize = 200;
 
 pub(in crate::server) fn is_renewal(headers: &HeaderMap) -> bool {
@@ -37,8 +37,8 @@ pub(in crate::server) async fn lease(call: Call, _: Body) -> Result<Response> {
         Level::Blob => Conditions::of(&call.headers)?,
         Level::Container | Level::Account => Conditions::of_container(&call.headers)?,
     };
-    // A write that was allowed before must not finish under a new holder. A renewal does not change
-    // who may write, so it does not wait.
+    // A write that was permitted earlier must not end under a new holder. A renewal does not change
+    // the holder, so it does not wait.
     let _lock = match operation {
         Operation::Renew(..) => None,
         _ => Some(call.service.blobs.read_lock().await),
@@ -56,7 +56,7 @@ pub(in crate::server) async fn lease(call: Call, _: Body) -> Result<Response> {
     let (change, epoch) = done
         .await?
         .map_err(|rejection| Error::of_rejection(&operation, &rejection))?;
-    // Neither the ETag nor the date changes.
+    // A lease operation changes neither the ETag nor the date.
     let mut response = answer(status, &item);
     let headers = response.headers_mut();
     set_epoch(headers, epoch);
@@ -64,7 +64,7 @@ pub(in crate::server) async fn lease(call: Call, _: Body) -> Result<Response> {
         set(headers, LEASE_ID, id.to_wire());
     }
     match change {
-        // Whole seconds, rounded half up.
+        // The remaining time is in whole seconds, rounded half up.
         Change::Breaking(left) => {
             let left = left + Duration::from_millis(500);
             set(headers, TIME, left.as_secs());
@@ -75,7 +75,8 @@ pub(in crate::server) async fn lease(call: Call, _: Body) -> Result<Response> {
     Ok(response)
 }
 
-/// The operation, the status of its success, and the lease id that holds afterwards.
+/// Parses the operation. Returns it with the status of its success and the lease id that holds the
+/// lease afterwards.
 fn operation(call: &Call) -> Result<(Operation, StatusCode, Option<LeaseId>)> {
     let headers = &call.headers;
     let missing = |name| move || MISSING_REQUIRED_HEADER.because(name);
@@ -124,7 +125,8 @@ fn new_id() -> LeaseId {
     LeaseId::from_random_bits(high, low)
 }
 
-/// Azure's clients have no names, so the client's id of the request stands for one.
+/// Returns the name of the holder. Azure's clients have no names, so the client's id of the request
+/// is used instead.
 fn holder(call: &Call) -> CandidateId {
     let id = call.client_request_id().unwrap_or_default();
     let id: String = id

@@ -21,10 +21,10 @@ use crate::server::target::{Level, Target};
 use crate::server::xml::Xml;
 use tenure_server::{AccessEffect, LeaseSnapshot};
 
-/// Most entries of one page.
+/// The greatest number of entries on a page.
 const MAX_RESULTS: usize = 5000;
 
-/// The values of `include`. Except for metadata, the store has nothing to include.
+/// The values of `include`. The store has only metadata to include.
 const INCLUDES: &[&str] = &[
     "metadata",
     "snapshots",
@@ -45,13 +45,14 @@ struct Page<'a> {
     prefix: &'a str,
     delimiter: &'a str,
     marker: &'a str,
-    /// The first name.
+    /// The name with which the page begins.
     from: String,
     most: usize,
     metadata: bool,
 }
 
-/// An entry of a page: a container or a blob, or blobs whose names continue after the delimiter.
+/// An entry of a page: a container, a blob, or a common prefix of blobs whose names continue after
+/// the delimiter.
 type Entry = (String, Option<Arc<Item>>);
 
 impl<'a> Page<'a> {
@@ -90,7 +91,7 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// The entries of the page, and the name that the next page begins with.
+    /// Returns the entries of the page, and the first name of the next page.
     fn fill<'b>(
         &self,
         items: impl Iterator<Item = (&'b str, &'b Arc<Item>)>,
@@ -122,7 +123,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// A larger number than the maximum means the maximum.
+/// Parses the number of results. A number above the maximum means the maximum.
 fn most_results(text: &str) -> Result<usize> {
     let wrong = |code: AzureErrorCode, reason| Err(code.of_parameter("maxresults", text, reason));
     match text.parse::<i64>() {
@@ -160,7 +161,7 @@ pub(in crate::server) async fn blobs(call: Call, _: Body) -> Result<Response> {
     respond(&call, &page, found).await
 }
 
-/// Writes the page.
+/// Writes the page as XML.
 async fn respond(
     call: &Call,
     page: &Page<'_>,
@@ -264,7 +265,7 @@ fn write_properties(xml: &mut Xml, item: &Item, snapshot: LeaseSnapshot, is_blob
     }
 }
 
-/// The URL of the account, as the client sees it.
+/// Returns the URL of the account, as the client sees it.
 fn endpoint(call: &Call) -> String {
     let host = call.headers.get(header::HOST);
     let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();

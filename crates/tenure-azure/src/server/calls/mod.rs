@@ -21,7 +21,7 @@ use super::target::Query;
 use crate::protocol::{LEASE_DURATION, LEASE_STATE, METADATA_PREFIX};
 use tenure_server::LeaseSnapshot;
 
-/// Whether the request renews a lease.
+/// Returns whether the request renews a lease.
 pub(super) fn is_renewal(head: &Parts) -> bool {
     let query = Query::parse(head.uri.query()).unwrap_or_default();
     head.method == Method::PUT
@@ -29,22 +29,22 @@ pub(super) fn is_renewal(head: &Parts) -> bool {
         && lease::is_renewal(&head.headers)
 }
 
-/// A response without a body.
+/// Creates a response without a body.
 fn empty(status: StatusCode) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     response
 }
 
-/// A response without a body, about this version of a container or blob.
+/// Creates a response without a body, with the headers of this version of a container or blob.
 fn answer(status: StatusCode, item: &Item) -> Response {
     let mut response = empty(status);
     set_version(response.headers_mut(), item);
     response
 }
 
-/// Sets a header. A value that headers do not allow is left out: a signature may have one, which
-/// overrides a content header.
+/// Sets a header. Omits a value that headers do not allow. A shared access signature can contain
+/// such a value for a content header.
 fn set(headers: &mut HeaderMap, name: &'static str, value: impl Display) {
     if let Ok(value) = HeaderValue::try_from(value.to_string()) {
         headers.insert(name, value);
@@ -56,7 +56,7 @@ fn set_version(headers: &mut HeaderMap, item: &Item) {
     set(headers, "last-modified", http_date(item.modified()));
 }
 
-/// The epoch of a term, which Azure does not have.
+/// Sets the epoch of a term, which Azure does not have.
 fn set_epoch(headers: &mut HeaderMap, epoch: Option<Epoch>) {
     if let Some(epoch) = epoch {
         set(headers, "tenure-epoch", epoch);
@@ -66,14 +66,14 @@ fn set_epoch(headers: &mut HeaderMap, epoch: Option<Epoch>) {
 fn set_metadata(headers: &mut HeaderMap, metadata: &Metadata) {
     for (name, value) in metadata {
         let name = HeaderName::try_from(format!("{METADATA_PREFIX}{name}"));
-        // Both came from headers.
+        // The name and the value both came from headers.
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
             headers.insert(name, value);
         }
     }
 }
 
-/// The public properties of a lease.
+/// Sets the public properties of a lease.
 fn set_lease(headers: &mut HeaderMap, snapshot: LeaseSnapshot) {
     let shown = Shown::of(snapshot);
     set(headers, LEASE_STATE, shown.state);
@@ -81,13 +81,14 @@ fn set_lease(headers: &mut HeaderMap, snapshot: LeaseSnapshot) {
     if let Some(duration) = shown.duration {
         set(headers, LEASE_DURATION, duration);
     }
-    // A receiver that fences out old leaders needs the running term, not the last one.
+    // A receiver that rejects stale leaders needs the epoch of the running term, not of the last
+    // one.
     if shown.status == "locked" {
         set_epoch(headers, snapshot.epoch);
     }
 }
 
-/// A lease in the terms of the service.
+/// A lease with the words of the service.
 struct Shown {
     state: &'static str,
     status: &'static str,

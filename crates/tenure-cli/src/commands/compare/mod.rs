@@ -204,7 +204,7 @@ fn about(way: Algorithm) -> String {
         Algorithm::Joint { quorum, .. } => {
             format!("a lease in a store, and peers {} a quorum", with(quorum))
         }
-        Algorithm::Published => "Bully_FD as it was published".into(),
+        Algorithm::Published => "Bully_FD as published".into(),
         Algorithm::Classic => "the Bully algorithm of Garcia-Molina".into(),
         Algorithm::Textbook => "the Bully algorithm of textbooks".into(),
         Algorithm::Ring => "the ring of Chang and Roberts".into(),

@@ -24,8 +24,8 @@ const CSV_COLUMNS: &str =
 
 const LEGEND: &str = "\
 n members; k is the best member that is up; f members are down, l of the members better than k are
-on the down lists (p = l/f). Times are in T_m. HOLDS is what the algorithm as published takes if T_o is
-long enough for all responses; NAMED is how many members declared themselves the leader.";
+on the down lists (p = l/f). Times are in T_m. HOLDS is the correct value of the claim if T_o is long
+enough for all responses; NAMED is the number of members that declared themselves the leader.";
 
 impl Papers {
     pub(super) fn run(&self) -> anyhow::Result<()> {

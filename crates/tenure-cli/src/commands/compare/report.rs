@@ -91,7 +91,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// The machine of the comparison, as far as the system tells.
+/// The machine of the comparison, as far as the system reports it.
 fn machine() -> String {
     let (system, kind) = (std::env::consts::OS, std::env::consts::ARCH);
     let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);

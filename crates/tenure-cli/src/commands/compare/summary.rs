@@ -33,13 +33,13 @@ impl Summary {
         let guarantee = rules.as_ref().map(GroupSettings::guarantee);
         let (guarantee, use_case) = match (&config.strategy, guarantee) {
             (Strategy::Lease, _) => (
-                "one leader at a time and a greater epoch for each term, also across partitions; no leader for \
-                 long without the store",
+                "one leader at a time and a greater epoch for each term, also across partitions; no leader \
+                 during a long outage of the store",
                 "where a store is available: with any number of candidates, and without a majority of them",
             ),
             (Strategy::Both(_), _) => (
                 "one leader at a time and a greater epoch for each term, also across partitions; no leader \
-                 without the store, nor without the guarantee of the peers",
+                 without the store, or without an election among the peers",
                 "while a group migrates from a store to peers, or back",
             ),
             (Strategy::Bully(_), Some(GroupGuarantee::Quorum)) => (
@@ -50,7 +50,7 @@ impl Summary {
             (Strategy::Bully(_), Some(GroupGuarantee::BestEffort)) => (
                 "best effort: one leader among the members that reach each other; in a partition each side may \
                  have one",
-                "where two leaders for a short time are acceptable, and no leader is not",
+                "where two leaders for a short time are acceptable, and a time without a leader is not",
             ),
             _ => ("none", "for development"),
         };

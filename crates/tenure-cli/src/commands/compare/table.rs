@@ -90,8 +90,8 @@ fn visible(row: &Measurement, wide: bool) -> impl Iterator<Item = (&'static str,
 pub(super) const fn legend(wide: bool) -> &'static str {
     if wide {
         "\
-NO LEADER: longest time without a leader in a run. OVERLAP: runs in which two leaders acted at once, and for
-how long at most. STALE WRITES: refused writes; without epochs no write is stale. FLAPS: changes of leadership
+NO LEADER: longest time without a leader in a run. OVERLAP: runs in which two leaders acted at once, and the
+longest overlap. STALE WRITES: refused writes; without epochs no write is stale. FLAPS: changes of leadership
 per run. ELECTION: messages about the leader from the loss of one leader to the next. MESSAGES/MIN, KB/MIN: all
 messages at rest, before the first fault. FLOODS: runs that were ended because messages only caused more
 messages."

@@ -12,7 +12,7 @@ use crate::output::{self, millis, tenths};
 use crate::settings::serve::StoreSettings;
 use crate::settings::{azure, with_any_election};
 
-/// Check a file, for candidates and for the store, and print what follows from it
+/// Check a file, for candidates and for the store, and print the values that follow from it
 ///
 /// Reads only the file, not the environment. An error is reported with file and line, and the exit
 /// code is 2.
@@ -34,7 +34,7 @@ impl Check {
         let mut settings = Settings::of_file(Scope::Candidate, path)?;
         let read = |settings: &Settings| from_settings(&with_any_election(settings));
         let mut config = read(&settings);
-        // The credential of a storage account may be left to the environment.
+        // The credential of a storage account may be in the environment of the candidates.
         let missing =
             matches!(&config, Err(ConfigError::Missing { key, .. }) if *key == CREDENTIAL);
         if missing {
@@ -47,7 +47,7 @@ impl Check {
         }
         let config = config?;
         let (timings, strategy) = (config.timings(), &config.strategy);
-        // The election may be left to each program.
+        // Each program may set its election by itself.
         let election = settings
             .origin("election")
             .map(|_| config.election.to_string());

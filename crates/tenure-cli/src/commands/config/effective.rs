@@ -31,7 +31,7 @@ impl SettingRow {
         }
     }
 
-    /// Whether the value says where the store is, or is not the default.
+    /// Whether the value is the place of the store or its data, or differs from the default.
     pub(super) fn is_notable(&self) -> bool {
         matches!(
             self.key.as_str(),
@@ -128,8 +128,8 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
     Ok(rows(settings, values))
 }
 
-/// The keys of these settings with their values in effect. The other keys are those of one
-/// strategy. They have no effect with another one, so they are shown as they were set.
+/// The keys of these settings with their values. `values` has the values in effect. A key without
+/// one belongs to another strategy and has no effect, so its row shows the value that was set.
 fn rows(settings: &Settings, mut values: BTreeMap<String, Value>) -> Vec<SettingRow> {
     let row = |key| {
         let origin = settings.origin(key);

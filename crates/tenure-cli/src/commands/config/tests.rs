@@ -41,7 +41,7 @@ fn the_example_is_valid_and_has_every_key_with_its_default() {
         for key in ["candidate", "progress_deadline", "metadata"] {
             values.remove(key).unwrap();
         }
-        // Keys of one strategy have no default, or one that follows from others.
+        // The keys of a single strategy have no default, or a default that follows from other keys.
         values.retain(|key, _| !key.contains('.'));
         values
     };

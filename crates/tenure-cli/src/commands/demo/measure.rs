@@ -45,7 +45,7 @@ pub(super) fn terms(log: &[Work]) -> Vec<ObservedTerm> {
 
 /// How long two leaders overlapped: the time from the first work of a leader to the last check of a
 /// worker with a smaller epoch that still found itself leading. A write that was under way when its
-/// leader was frozen does not count: it began in its term, and the fence refuses it.
+/// leader was frozen does not count: its leader sent it in its term, and the fence refuses it.
 pub(super) fn overlap(terms: &[ObservedTerm]) -> Duration {
     let mut overlap = Duration::ZERO;
     for (index, later) in terms.iter().enumerate() {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_that_lets_a_stale_write_through_is_noticed() {
+    fn a_fence_that_accepts_a_stale_write_is_found() {
         let log = [work(B, 2, 0, 40, true), work(A, 1, 0, 50, true)];
         assert!(!fence_held(&log));
     }

@@ -147,7 +147,7 @@ impl DemoRunner {
         let leader = self.freeze_during_work()?;
         let old = leader.worker;
         let text =
-            "is frozen (SIGSTOP) in the middle of its work, and still takes itself for the leader";
+            "is frozen (SIGSTOP) in the middle of its work, and still considers itself the leader";
         self.report_fault("sigstop", old, text)?;
         self.await_failover(("sigstop", "the freeze"), &leader, self.bound)?;
         self.wait_until(self.report.elapsed() + self.lease_duration / 4)?;
@@ -297,7 +297,8 @@ impl DemoRunner {
     }
 
     /// Freezes the leader between its check and its write: right after a write, because it begins
-    /// the next work at once. It must not have the table locked; see [`WorkLog::is_unlocked`].
+    /// the next work at once. The leader must not hold the lock of the table at that time; see
+    /// [`WorkLog::is_unlocked`].
     fn freeze_during_work(&mut self) -> anyhow::Result<Work> {
         for _ in 0..20 {
             let known = self.work.all.len();

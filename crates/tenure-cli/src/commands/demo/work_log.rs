@@ -63,8 +63,9 @@ impl WorkLog {
         Ok(&self.all[known..])
     }
 
-    /// Whether no worker is in the middle of a write. A worker that is frozen there would keep the
-    /// table locked for all others, which demonstrates SQLite and not leases.
+    /// Whether no worker is in the middle of a write. A worker that is frozen in a write keeps the
+    /// table locked for all others. That would show the locks of SQLite, and not the effect of
+    /// leases.
     pub(super) fn is_unlocked(&mut self) -> bool {
         self.database
             .transaction_with_behavior(TransactionBehavior::Immediate)

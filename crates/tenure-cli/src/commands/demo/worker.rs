@@ -21,12 +21,12 @@ pub(crate) struct DemoWorker {
     database: PathBuf,
 }
 
-/// The shortest time of one roll-up, like that of a directory with more log files.
+/// The shortest time of one roll-up, as if the directory had more log files.
 const PACE: Duration = Duration::from_millis(40);
 
 impl DemoWorker {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        // A demo that is killed leaves no workers behind.
+        // If the demo is killed, its workers end too.
         parent::end_with(self.parent)?;
         let config = Config::from_env()?;
         let rollup = LogRollup {

@@ -27,9 +27,9 @@ const GROUP: &str = "tenure";
 
 /// Make the files of a store on a network: certificates, access file, and configuration
 ///
-/// Nothing is started, and no file that exists is touched. The command makes a certificate authority
-/// of the store's own, a certificate, an access file with one administrator, the configuration of
-/// the store, and the administrator's own context.
+/// Nothing is started, and no file that exists is touched. The command makes a certificate
+/// authority of the store's own, a certificate, an access file with one administrator, the
+/// configuration of the store, and the administrator's own context.
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     /// Name under which clients reach the store; may be repeated [default: this machine's]

@@ -47,7 +47,7 @@ pub(super) struct HealthArgs {
     health_timeout: Duration,
 }
 
-/// A duration that does not make a busy loop.
+/// Parses a duration that is long enough to avoid a busy loop.
 fn at_least_100ms(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(duration) if duration >= Duration::from_millis(100) => Ok(duration),

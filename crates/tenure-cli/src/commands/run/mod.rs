@@ -63,11 +63,12 @@ pub(crate) struct Run {
     command: Vec<OsString>,
 }
 
-/// How long an overrun waits for a reader of stderr. Another candidate may lead soon; the watchdog
-/// knows the deadline and has killed the command by now, if it could.
+/// The time that an overrun waits for a reader of stderr. It is short, because another candidate
+/// may lead soon. By then the watchdog, which knows the deadline, has killed the command if that is
+/// possible.
 const OVERRUN_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Where the system searches for commands without PATH.
+/// The directories in which the system searches for commands without PATH.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 impl Run {
@@ -76,7 +77,8 @@ impl Run {
             parent::end_with(parent)?;
         }
         let mut config = self.config()?;
-        // Better now than after this candidate has won an election that others could have won.
+        // Fails before the campaign: otherwise this candidate could win an election and then not
+        // start its command, while others could.
         require_executable(&self.command[0])?;
         if let Some(program) = &self.health.health_command {
             require_executable(program)?;
@@ -108,8 +110,8 @@ impl Run {
         if settings.list("on_overrun") == ["report"] {
             return Ok(config);
         }
-        // The end of this process leaves a command behind that can't be stopped, and the watchdog
-        // kills it.
+        // If the command can't be stopped, this process ends, and then the watchdog kills the
+        // command.
         Ok(config.with_on_overrun(OnOverrun::Call(Arc::new(|_| exit_on_overrun()))))
     }
 }

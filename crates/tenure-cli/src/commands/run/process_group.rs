@@ -14,7 +14,7 @@ use super::orphans;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How many milliseconds a drop waits at most until a killed group is gone. The kernel needs less
-/// than one, unless a process is stuck in it.
+/// than one, unless a process is stuck in a system call.
 const DROP_TIMEOUT_MS: u32 = 50;
 
 /// A process group of the command or of the health command. A drop kills all its processes, so that

@@ -9,7 +9,7 @@ use crate::runtime;
 /// A token that is cancelled by SIGTERM, by Ctrl-C, and by the end of the terminal.
 pub(super) fn shutdown() -> std::io::Result<CancellationToken> {
     let stop = runtime::stop_signal()?;
-    // A process that was started by `nohup` is to continue.
+    // A process that was started by `nohup` must continue.
     let mut hangup = if is_ignored(Signal::SIGHUP) {
         None
     } else {

@@ -20,11 +20,12 @@ use super::process_group::ProcessGroup;
 use super::watchdog::now;
 use crate::exit::code_of_status;
 
-/// How often the watchdogs get a new deadline: well within any margin, and cheap.
+/// The interval at which the watchdogs get a new deadline: much shorter than any margin, and cheap.
 const DEADLINE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long before the abort of this task the command is killed, so that this task sees its end and
-/// the lease is not released before: at most a twentieth of the stop grace.
+/// The time from the kill of the command to the abort of this task, at most a twentieth of the stop
+/// grace. In this time the task notices the end of the command, so the lease is not released before
+/// that end.
 const KILL_MARGIN: Duration = Duration::from_millis(100);
 
 /// Runs the command in this term, and returns its exit code when its whole group is gone.
@@ -37,7 +38,8 @@ pub(super) async fn supervise(leadership: &Leadership, command: &[OsString]) -> 
         .and_then(|id| i32::try_from(id).ok())
         .context("the command has no id")?;
     let group = ProcessGroup::new(Pid::from_raw(pid));
-    // Created after the start of the first watchdog, which would pass this pipe on to the command.
+    // This pipe is created after the start of the first watchdog, which would otherwise pass it on
+    // to the command.
     let (reader, second_deadlines) = Deadlines::pipe()?;
     let mut second = start_second(leadership, pid, &reader)?;
     drop(reader);
@@ -104,7 +106,8 @@ fn watchdog(
     deadlines: &PipeReader,
 ) -> anyhow::Result<Command> {
     // The watchdog inherits this end of the pipe, and no process inherits the other one (Rust makes
-    // files close-on-exec): when this process ends, for whatever reason, the watchdog sees it.
+    // files close-on-exec): when this process ends, for any reason, the watchdog reads the end of
+    // the pipe.
     fcntl(deadlines, FcntlArg::F_SETFD(FdFlag::empty()))?;
     let mut watchdog = Command::new("/proc/self/exe");
     watchdog

@@ -12,13 +12,13 @@
 //! passed. The deadline uses the same clock as the term. Both are members of the group, so the
 //! kernel can't reuse its id while one of them lives.
 //!
-//! | `tenure run` | first watchdog | the group is killed by, and when |
+//! | `tenure run` | first watchdog | end of the group |
 //! |---|---|---|
-//! | alive | alive, frozen | `tenure run`, when the term ends |
-//! | alive | killed | the kernel kills the command at once, then `tenure run` the group |
-//! | frozen | alive, frozen | a watchdog, at the deadline |
-//! | frozen | killed | the kernel kills the command at once, the second watchdog the group at the deadline |
-//! | killed | alive, frozen, killed | a watchdog, at once |
+//! | alive | alive, frozen | by `tenure run`, when the term ends |
+//! | alive | killed | the command by the kernel, at once; the group by `tenure run` |
+//! | frozen | alive, frozen | by a watchdog, at the deadline |
+//! | frozen | killed | the command by the kernel, at once; the group by the second watchdog, at the deadline |
+//! | killed | alive, frozen, killed | by a watchdog, at once |
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -75,13 +75,13 @@ pub(crate) struct Watched {
 /// suspended.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long background processes that the command has left behind get to stop.
+/// The time that background processes of an ended command get to stop.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
 
 /// How often to check whether they have stopped.
 const LEFTOVER_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The clock of deadlines, which terms are measured with as well.
+/// Returns the time of the clock for deadlines, which also measures terms.
 pub(super) fn now() -> Duration {
     // If the clock can't be read, every deadline has passed.
     clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::MAX, Duration::from)
@@ -97,7 +97,7 @@ impl Watchdog {
 async fn guard(arguments: &Watchdog) -> anyhow::Result<ExitCode> {
     // The signals of the group are for the command; this process outlives them to pass on the exit
     // code. It handles them, because the command would inherit ignored signals. Under `nohup` the
-    // command is to inherit the ignored SIGHUP.
+    // command must inherit the ignored SIGHUP.
     let is_left_alone = |kind| kind == SignalKind::hangup() && is_ignored(Signal::SIGHUP);
     let kinds = [
         SignalKind::terminate(),
@@ -110,7 +110,7 @@ async fn guard(arguments: &Watchdog) -> anyhow::Result<ExitCode> {
     ];
     let handled = kinds.into_iter().filter(|kind| !is_left_alone(*kind));
     let _handled: Vec<_> = handled.map(signal).collect();
-    // The id, because at the end this process leaves the group.
+    // This keeps the id of the group, because this process leaves the group at the end.
     let group = getpgrp();
     let mut deadline = read_deadlines(arguments.deadlines, group)?;
     // If the term ends before the start of the command, the command does not start.
@@ -132,8 +132,8 @@ async fn guard(arguments: &Watchdog) -> anyhow::Result<ExitCode> {
             }
         }
     };
-    // Here, and not in `tenure run`, because the deadline applies to processes that are left behind
-    // as well.
+    // This process stops them, and not `tenure run`, because the deadline also applies to processes
+    // that the command has left behind.
     if !orphans::collect_own_group() {
         let _ = killpg(group, Signal::SIGTERM);
         let kill_at = now() + LEFTOVER_GRACE;
@@ -180,8 +180,9 @@ fn kill_the_others(group: Pid) {
 }
 
 fn start(arguments: &Watchdog) -> anyhow::Result<Child> {
-    // The child runs this program first, see `Watched`. This thread ends with the process: for the
-    // kernel, the end of the thread that has started a child is the end of the parent.
+    // The child runs this program first, see `Watched`. The current thread lives as long as this
+    // process. That is necessary, because for the kernel the end of the thread that has started a
+    // child is the end of the parent.
     Command::new("/proc/self/exe")
         .arg0("tenure")
         .arg("watched")
@@ -194,9 +195,9 @@ fn start(arguments: &Watchdog) -> anyhow::Result<Child> {
 }
 
 impl Watched {
-    /// Becomes the command, which the kernel kills when the watchdog is gone, also if `tenure run`,
-    /// which would see that, is killed at the same time. This applies to this process alone, not to
-    /// its children.
+    /// Becomes the command. The kernel kills this process when the watchdog is gone, even if
+    /// `tenure run`, which also notices that, is killed at the same time. The kernel does not kill
+    /// the children of this process.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         parent::end_with(self.parent)?;
         let (program, arguments) = (&self.command[0], &self.command[1..]);

@@ -1,5 +1,5 @@
-//! The keys of the authorities whose tokens the store accepts: fetched from time to time, and when a
-//! token has a key that is not known.
+//! The keys of the authorities whose tokens the store accepts: fetched from time to time, and when
+//! a token has a key that is not known.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,9 +13,9 @@ use tenure_server::access::{Access, Issuer, KeySource};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
-/// How often keys are fetched: an authority announces a new key long before it uses it.
+/// The interval at which keys are fetched: an authority announces a new key long before it uses it.
 const INTERVAL: Duration = Duration::from_secs(5 * 60);
-/// How often they are fetched for tokens with unknown keys, which anybody can send.
+/// The shortest interval for tokens with unknown keys, which any client can send.
 const LEAST_INTERVAL: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_BYTES: usize = 1024 * 1024;

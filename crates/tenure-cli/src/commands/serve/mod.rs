@@ -73,7 +73,7 @@ pub(crate) struct Serve {
     parent: Option<i32>,
 }
 
-/// How often to check for a changed access file: a revoked token is refused within a second.
+/// The interval of checks for a changed access file: a revoked token is refused within a second.
 const ACCESS_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How often to check for a new certificate.
@@ -228,7 +228,7 @@ fn reload_files(access: Access, tls: Option<Tls>, audit: Audit) -> io::Result<()
                     reload_certificate(&tls);
                 }
             };
-            // After a panic in the TLS library the next reload is as good.
+            // If the TLS library has panicked, the next reload can still succeed.
             let _ = tokio::task::spawn_blocking(reload).await;
         }
     });

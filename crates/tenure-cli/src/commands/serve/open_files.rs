@@ -4,9 +4,9 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tenure_server::Limits;
 use tracing::{debug, warn};
 
-/// Raises the limit of open files to what these limits need, as far as the system allows it. If
-/// that is not enough, `max_connections` is lowered: a store without a file for another connection
-/// could neither refuse the connection nor accept a renewal over it.
+/// Raises the limit of open files to the number that these limits need, as far as the system allows
+/// it. If that is not enough, `max_connections` is lowered: a store without a file for another
+/// connection could neither refuse the connection nor accept a renewal over it.
 pub(super) fn raise_limit(limits: Limits) -> Limits {
     let needed = limits.open_files() as u64;
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use crate::exit;
 use crate::settings::access::AccessSettings;
 
-/// What decides whether a store may be served.
+/// The facts that decide whether a store may be served.
 #[derive(Clone, Copy, Debug)]
 struct Start {
     is_loopback: bool,

@@ -12,7 +12,7 @@ use crate::access_file::{AccessFileEdit, GrantText};
 pub(super) struct Create {
     /// Name of the principal
     name: String,
-    /// What it may do: read, candidate (acquire leases), operator (break them), metrics, or admin
+    /// Role: read, candidate (acquire leases), operator (break them), metrics, or admin
     #[arg(long, value_name = "ROLE", value_parser = parse_role)]
     role: Role,
     /// Namespace that the role is for, or * for all [default: all for metrics]

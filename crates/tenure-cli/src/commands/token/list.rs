@@ -72,7 +72,7 @@ impl List {
     }
 }
 
-/// When the store has seen this token, by its answer.
+/// Returns the last use of this token according to the store's answer.
 fn last_used(used: &Value, id: &str) -> Option<String> {
     let principals = used["principals"].as_array()?.iter();
     let mut secrets = principals.filter_map(|principal| principal["secrets"].as_array());

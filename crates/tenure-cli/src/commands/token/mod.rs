@@ -53,7 +53,7 @@ struct FileArgs {
     file: PathBuf,
 }
 
-/// When a new token ends.
+/// The lifetime of a new token.
 #[derive(Debug, Args)]
 struct LifetimeArgs {
     /// Refuse the token after this time, such as 90d [default: never]

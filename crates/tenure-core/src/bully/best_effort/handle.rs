@@ -7,7 +7,8 @@ use crate::bully::settings::mutation;
 use crate::bully::{ElectionId, NodeId, PeerMessage};
 use crate::election::EndReason;
 
-/// A candidate that was refused tries again after this part of a message's lifetime.
+/// The divisor of the message lifetime that gives the wait of a refused candidate before its next
+/// attempt.
 const AGAIN: u32 = 5;
 
 impl BestEffort {
@@ -39,15 +40,16 @@ impl BestEffort {
                 cx.state.learn(Some(epoch));
                 self.handle_norm(cx, election, epoch);
             }
-            // Of another election, of a group with a quorum, or sent by the wrong member.
+            // The message is of another election or of a group with a quorum, or the wrong member
+            // sent it.
             _ => {}
         }
         self.give_way_to_a_greater_epoch(cx);
     }
 
-    /// A leader that learns of a greater epoch than its own (for instance of a leader on the other
-    /// side of a partition) begins a new term in order: receivers that have seen the greater epoch
-    /// refuse its writes.
+    /// Begins a new term in order if this leader learns of an epoch greater than its own, for
+    /// example of a leader on the other side of a partition. Receivers that have seen the greater
+    /// epoch refuse the writes of the present term.
     fn give_way_to_a_greater_epoch(&self, cx: &mut Context<'_>) {
         if let Status::Leading { epoch } = self.status
             && cx.state.record.highest > Some(epoch)
@@ -63,8 +65,8 @@ impl BestEffort {
         if !cx.state.is_better(from, cx.state.me()) {
             return;
         }
-        // A message may come late and twice. An election that was accepted once is not accepted
-        // again: a member that has moved on must not be drawn back.
+        // A message may arrive late or twice. A member accepts an election at most once: a late
+        // `Halt` must not draw a member back into an election that it has left.
         if let Some(&newest) = self.accepted.get(&from)
             && !mutation!(cx.state.settings, ObeyOnce)
         {
@@ -89,11 +91,11 @@ impl BestEffort {
             let works = spares && !matches!(self.status, Status::Waiting);
             if better || (works && !cx.state.is_better(holds_to, from)) {
                 cx.state.send(from, PeerMessage::Rej { election, holds_to });
-                // The organiser has found that member down, so it may be.
+                // The organiser found that member down. It may be right, so ask the detector.
                 if holds_to != cx.state.me() {
                     self.ask(cx, holds_to);
                 }
-                // A leader also announces itself: the organiser may join at once.
+                // A leader also announces itself, so that the organiser can join without delay.
                 if let Status::Leading { epoch } = self.status {
                     let election = self.election;
                     cx.state.send(from, PeerMessage::Norm { election, epoch });
@@ -104,8 +106,9 @@ impl BestEffort {
         self.wait_for(cx, election);
     }
 
-    /// Waits for the organiser of `election`. The acknowledgement leaves when that is durable: a
-    /// member that forgot it could accept a worse organiser while the better one counts on it.
+    /// Waits for the organiser of `election`. The acknowledgement leaves after the acceptance is
+    /// durable: a member that forgot the acceptance could accept a worse organiser while the better
+    /// one counts on this member.
     fn wait_for(&mut self, cx: &mut Context<'_>, election: ElectionId) {
         cx.state.outbox.discard_held();
         self.step_down(cx);
@@ -138,7 +141,8 @@ impl BestEffort {
                     self.try_win(cx);
                 }
             }
-            // Late: the member was taken for down, or joins.
+            // The acknowledgement is late: the detector reported the member as down, or the member
+            // joins.
             Status::PersistingEpoch { acks, .. } if matches => {
                 acks.insert(from);
             }
@@ -149,16 +153,18 @@ impl BestEffort {
                 let epoch = *epoch;
                 cx.state.send(from, PeerMessage::Ldr { election, epoch });
             }
-            // It waits for an election that is over: its organiser will never count on it again.
+            // The member waits for an election that is over. Its organiser will never count on this
+            // member again.
             _ => cx.state.send(from, PeerMessage::Stale { election }),
         }
     }
 
     fn handle_rej(&mut self, cx: &mut Context<'_>, holds_to: NodeId) {
         match self.status {
-            // With a fresh election and not at once: members that have accepted this one learn that
-            // it is over, and a leader that was named has time to announce itself. Soon, though:
-            // most often the other member will notice in a moment what this one has noticed.
+            // The next attempt is a new election, after a pause. In the pause, the members that
+            // have accepted this election learn that it is over, and the leader named in the
+            // refusal can announce itself. The pause is short, because the refusing member usually
+            // notices the failed leader soon as well.
             Status::Halting { .. } | Status::PersistingEpoch { .. } => {
                 self.reset(cx);
                 self.tick_at = cx.now + cx.lifetime() / AGAIN;
@@ -173,8 +179,8 @@ impl BestEffort {
     fn handle_stale(&mut self, cx: &mut Context<'_>, from: NodeId) {
         let organiser = self.election.organiser;
         match self.status {
-            // The organiser's election only moves forward, so it will not count on this member
-            // again: the promise is over.
+            // The election numbers of an organiser only increase, so this organiser will not count
+            // on this member again: the promise is over.
             Status::Waiting | Status::Following { .. } if from == organiser => {
                 self.organise(cx);
             }
@@ -197,7 +203,7 @@ impl BestEffort {
         if election == self.election {
             return self.handle_ldr(cx, election, epoch);
         }
-        // Late: a newer election of that organiser has been accepted since.
+        // The message is late: this member has accepted a newer election of that organiser since.
         if self
             .accepted
             .get(&from)
@@ -206,8 +212,7 @@ impl BestEffort {
             return;
         }
         match self.status {
-            // A member that works for another leader tells the worse of the two about the better
-            // one.
+            // A member that follows another leader tells the worse leader about the better one.
             Status::Following { .. } | Status::Leading { .. } => {
                 if mutation!(cx.state.settings, Conflict) {
                     return;
@@ -219,13 +224,13 @@ impl BestEffort {
                     cx.state.send(from, PeerMessage::Rej { election, holds_to });
                 }
             }
-            // It is bound until its organiser answers, or is down.
+            // The member is bound until its organiser answers or is found down.
             Status::Waiting if cx.state.is_better(self.election.organiser, from) => {}
-            // It is about to take a working leader's place, on purpose.
+            // The member is replacing a working leader on purpose.
             Status::Asking(Asking { preempt: true, .. })
             | Status::Halting { preempt: true, .. }
                 if cx.state.is_better(cx.state.me(), from) => {}
-            // There is a leader, so there is nothing to organise: join it.
+            // There is a leader, so no election is needed: join the leader.
             Status::Asking { .. }
             | Status::Halting { .. }
             | Status::PersistingEpoch { .. }

@@ -13,15 +13,15 @@
 //! ```
 //!
 //! From any state a member goes to *waiting* when it accepts an election: by a better organiser's
-//! `Halt`, or by the `Norm` of a leader that it joins. The papers call the states Elec1, Elec2, Wait
-//! and Norm.
+//! `Halt`, or by the `Norm` of a leader that it joins. The papers call the states Elec1, Elec2,
+//! Wait and Norm.
 //!
-//! **Why two don't lead at once, while no message outlives its sender's detection.** An organiser
-//! stops the worse members *in the order of their ranks*. So of two organisers the better one stops
-//! the worse one before it touches any member that the worse one needs, too; and a member that has
-//! accepted the better one refuses the worse one, also after a restart. With a detector that is wrong,
-//! or a partitioned network, there may be two leaders: they learn of each other by `Norm`, and the
-//! worse one follows.
+//! **Why two members do not lead at once, while no message outlives the detection of its sender's
+//! crash.** An organiser stops the worse members *in the order of their ranks*. So of two
+//! organisers, the better one stops the worse one before it stops any other member that the worse
+//! one needs. A member that has accepted the better organiser refuses the worse one, also after a
+//! restart. With a detector that is wrong, or in a partitioned network, there may be two leaders.
+//! They learn of each other from `Norm` messages, and the worse one follows the better one.
 
 mod handle;
 
@@ -38,56 +38,57 @@ use crate::{Epoch, Instant};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BestEffort {
     pub(super) status: Status,
-    /// The election that it organises, has accepted or follows by.
+    /// The election that this member organises, has accepted or follows.
     pub(super) election: ElectionId,
-    /// The newest election of each member that was *accepted*. Refused ones don't count: an
-    /// organiser that was refused comes again with the same one.
+    /// The newest election of each member that was *accepted*. Refused elections are not stored: a
+    /// refused organiser may ask again with the same election.
     pub(super) accepted: BTreeMap<NodeId, ElectionId>,
-    /// Tells the detector's answers of one round from those of an earlier one.
+    /// The number of the current round of questions. Answers of the detector to earlier rounds are
+    /// ignored.
     pub(super) round: u64,
-    /// Members that the detector was asked about in this round and has not answered for yet.
+    /// The members that the detector was asked about in this round and has not answered for yet.
     pub(super) asked: BTreeSet<NodeId>,
     pub(super) tick_at: Instant,
-    /// Since when it follows the same leader.
+    /// The time since which this member follows the same leader.
     pub(super) followed_since: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Status {
-    /// It asks whether all better members are down. (Elec1)
+    /// The member asks whether all better members are down (Elec1 in the papers).
     Asking(Asking),
-    /// It stops all worse members. (Elec2)
+    /// The member stops all worse members (Elec2).
     Halting {
         acks: BTreeSet<NodeId>,
         down: BTreeSet<NodeId>,
         highest: Option<Epoch>,
-        /// Whether a leader that works must give way.
+        /// Whether a working leader must step down.
         preempt: bool,
     },
-    /// It has won; the epoch is on its way to the disk.
+    /// The member has won, and its epoch is being written to disk.
     PersistingEpoch {
         acks: BTreeSet<NodeId>,
         epoch: Epoch,
     },
-    /// It waits for the organiser of the election that it has accepted. (Wait)
+    /// The member waits for the organiser of the election that it has accepted (Wait).
     Waiting,
-    /// The organiser leads. (Norm)
+    /// The organiser leads (Norm).
     Following { epoch: Epoch },
-    /// (Norm)
+    /// The member leads (Norm).
     Leading { epoch: Epoch },
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Asking {
     pub(super) down: BTreeSet<NodeId>,
-    /// A better member is up, so this round decides nothing.
+    /// Whether a better member is up, so that this round decides nothing.
     pub(super) void: bool,
-    /// Whether a leader that works must give way.
+    /// Whether a working leader must step down.
     pub(super) preempt: bool,
 }
 
 impl Status {
-    /// The name of the variant, in kebab case.
+    /// Returns the name of the variant in kebab case.
     pub(super) const fn as_str(&self) -> &'static str {
         match self {
             Self::Asking { .. } => "asking",
@@ -101,8 +102,9 @@ impl Status {
 }
 
 impl BestEffort {
-    /// The machine of a member that starts. If it was waiting or following when it stopped, it
-    /// takes that up again: other members rely on it, and they tell it if that is over.
+    /// Creates the machine of a member that starts. A member that was waiting or following when it
+    /// stopped continues to do so: other members rely on it, and they notify it if that election is
+    /// over.
     pub(super) fn new(state: &NodeState, now: Instant) -> Self {
         let fresh = ElectionId {
             organiser: state.me(),
@@ -127,7 +129,7 @@ impl BestEffort {
         }
     }
 
-    /// The member that it waits for or follows; itself while it leads.
+    /// Returns the member that this member waits for or follows, or this member while it leads.
     pub(super) fn leader_or_organiser(&self) -> Option<NodeId> {
         match self.status {
             Status::Waiting | Status::Following { .. } | Status::Leading { .. } => {
@@ -144,7 +146,7 @@ impl BestEffort {
         }
     }
 
-    /// How often to tick. A settled state needs no hurry.
+    /// Returns the tick interval. It is longer while the member follows or leads.
     fn pace(&self, state: &NodeState) -> Duration {
         let timings = &state.settings.timings;
         match self.status {
@@ -153,7 +155,8 @@ impl BestEffort {
         }
     }
 
-    /// Sends and asks again what matters: any message may have been lost.
+    /// Repeats the messages and questions that matter in the current state, since any message may
+    /// have been lost.
     fn tick(&mut self, cx: &mut Context<'_>) {
         match &self.status {
             Status::Asking(asking) => {
@@ -164,7 +167,7 @@ impl BestEffort {
             }
             Status::Halting { .. } => {
                 if !mutation!(cx.state.settings, HaltAgain) {
-                    // The member may have gone since the last question.
+                    // The member may have failed since the last question.
                     if let Some(&open) = self.open(cx.state).first() {
                         self.ask(cx, open);
                     }
@@ -189,8 +192,8 @@ impl BestEffort {
         }
     }
 
-    /// Whether it takes the place of the leader that it follows: it is better, is configured to,
-    /// and has not come and gone lately.
+    /// Returns whether this member replaces the leader that it follows: it is better, is configured
+    /// to do so, and has followed the leader for the hold-down.
     fn may_take_over(&self, cx: &Context<'_>) -> bool {
         let settings = &cx.state.settings;
         matches!(self.status, Status::Following { .. })
@@ -221,10 +224,11 @@ impl BestEffort {
         self.asked.clear();
     }
 
-    /// Begins an election of its own (the papers' Stage 1), unless it is no candidate.
+    /// Begins an election that this member organises (Stage 1 in the papers), unless it is not a
+    /// candidate.
     ///
-    /// The number is new, so that no message of an earlier election counts for this one. It need
-    /// not be durable, because the incarnation is.
+    /// The number of the election is new, so that no message of an earlier election counts for this
+    /// one. The number need not be durable, because the incarnation is.
     pub(super) fn organise(&mut self, cx: &mut Context<'_>) {
         let preempt = self.may_take_over(cx);
         let earlier = match &self.status {
@@ -260,9 +264,10 @@ impl BestEffort {
         self.decide(cx);
     }
 
-    /// Leaves the current state. The organiser that it had accepted no longer counts on it: it was
-    /// down, or has said that it has moved on. An acknowledgement that still waits for a slow disk
-    /// never leaves: it would make a leader of a member that is up again, beside the next one.
+    /// Leaves the current state. The organiser that this member had accepted no longer counts on
+    /// it: the organiser was down, or has reported that its election is over. An acknowledgement
+    /// that still waits for a slow disk is discarded: it could make that organiser a leader beside
+    /// the next one, if the organiser is up again.
     fn reset(&mut self, cx: &mut Context<'_>) {
         cx.state.outbox.discard_held();
         if cx.state.record.accepted.take().is_some() {
@@ -277,7 +282,7 @@ impl BestEffort {
         self.tick_at = cx.now;
     }
 
-    /// Ends its own term, if it leads.
+    /// Ends this member's own term, if it leads.
     fn step_down(&mut self, cx: &mut Context<'_>) {
         if matches!(self.status, Status::Leading { .. }) {
             cx.state.supersede(cx.now);
@@ -285,8 +290,8 @@ impl BestEffort {
         cx.state.see_leader(None);
     }
 
-    /// Goes on to halting if all better members are down, *in this round*: a member that was down
-    /// in an earlier one may be up again, and follow a leader.
+    /// Begins to halt the worse members if all better members are down *in this round*: a member
+    /// that was down in an earlier round may be up again and follow a leader.
     fn decide(&mut self, cx: &mut Context<'_>) {
         let Status::Asking(asking) = &self.status else {
             return;
@@ -304,7 +309,7 @@ impl BestEffort {
             highest: None,
             preempt,
         };
-        // About all of them at once: if several are down, that takes no longer than for one.
+        // All questions start at once, so several members that are down take no longer than one.
         for worse in self.open(cx.state) {
             self.ask(cx, worse);
         }
@@ -314,11 +319,11 @@ impl BestEffort {
         }
     }
 
-    /// Halts the best of the worse members that is neither waiting nor down.
+    /// Halts the best of the worse members that are neither waiting nor down.
     ///
-    /// **One after the other, in the order of their ranks** (Stoller 1997). If it halted all at
-    /// once, a worse organiser could still get the acknowledgement of a member that has accepted
-    /// this one.
+    /// **One after the other, in the order of their ranks** (Stoller 1997). If this member halted
+    /// all of them at once, a worse organiser could still receive the acknowledgement of a member
+    /// that has accepted this one.
     fn halt(&mut self, cx: &mut Context<'_>) {
         let Status::Halting { preempt, .. } = self.status else {
             return;
@@ -337,7 +342,7 @@ impl BestEffort {
         self.tick_at = cx.now + cx.lifetime();
     }
 
-    /// The worse members that are neither waiting nor down, best first.
+    /// Returns the worse members that are neither waiting nor down, best first.
     fn open(&self, state: &NodeState) -> Vec<NodeId> {
         let Status::Halting { acks, down, .. } = &self.status else {
             return Vec::new();
@@ -348,8 +353,8 @@ impl BestEffort {
             .collect()
     }
 
-    /// Wins if all worse members wait or are down. Called wherever one of them is accounted for:
-    /// the last one may be down, and then no `Ack` comes.
+    /// Wins the election if all worse members wait or are down. Every change of a worse member's
+    /// state calls this method: the last open member may be down, and then no `Ack` arrives.
     fn try_win(&mut self, cx: &mut Context<'_>) {
         let Status::Halting { acks, highest, .. } = &self.status else {
             return;
@@ -361,16 +366,17 @@ impl BestEffort {
         let Some(epoch) = cx.state.next_epoch(cx.now, known) else {
             return self.reset(cx);
         };
-        // A member that was to be halted and is down by now need not learn of it when it is back.
+        // Messages to a member that is down by now are discarded: it need not learn of this
+        // election after its restart.
         cx.state.outbox.discard_held();
-        // The epoch is durable before any member learns of it: it is never given to another term.
+        // The epoch is durable before any member learns of it, so no other term gets it.
         cx.state.record.highest = Some(epoch);
         cx.state.record.voted = None;
         cx.state.persist();
         self.status = Status::PersistingEpoch { acks, epoch };
     }
 
-    /// All records are on disk.
+    /// Handles the acknowledgement that all records are on disk.
     pub(super) fn handle_persisted(&mut self, cx: &mut Context<'_>) {
         let Status::PersistingEpoch { acks, epoch } = &self.status else {
             return;
@@ -388,8 +394,9 @@ impl BestEffort {
         self.tick_at = cx.now + cx.random.jitter(self.pace(cx.state));
     }
 
-    /// Its term is over and its task gone, or it is no candidate any more: the members that wait
-    /// for it or follow it learn it from this one, and need not find out.
+    /// Notifies the members that wait for this one or follow it that its election is over: its task
+    /// is gone after its term, or it is no longer a candidate. Without this message they would have
+    /// to detect it.
     pub(super) fn abdicate(&mut self, cx: &mut Context<'_>) {
         let organises = matches!(
             self.status,
@@ -402,7 +409,7 @@ impl BestEffort {
         }
     }
 
-    /// It is a candidate from now on.
+    /// Begins to compete, because this member is a candidate from now on.
     pub(super) fn wake(&mut self, cx: &mut Context<'_>) {
         if matches!(self.status, Status::Asking { .. }) {
             self.organise(cx);
@@ -417,7 +424,7 @@ impl BestEffort {
                 round,
                 verdict,
             } => self.handle_answer(cx, node, round, verdict),
-            // The detector suspects a member: ask about it now, if it matters.
+            // Ask about the suspected member now if this member depends on it.
             PeerInput::Suspected(node) => {
                 let matters = matches!(self.status, Status::Waiting | Status::Following { .. });
                 if matters && node == self.election.organiser {
@@ -428,14 +435,16 @@ impl BestEffort {
         }
     }
 
-    /// The detector's answer. An answer of another round is void: much may have happened since.
+    /// Handles an answer of the detector. An answer of another round has no effect, because the
+    /// state of the members may have changed since.
     fn handle_answer(&mut self, cx: &mut Context<'_>, node: NodeId, round: u64, verdict: Verdict) {
         let own = round == self.round && self.asked.remove(&node);
         if !own && !mutation!(cx.state.settings, OwnRound) {
             return;
         }
         match &mut self.status {
-            // A member that is no candidate does not organise. It is halted, or joins, like any other.
+            // A member that is not a candidate does not organise. It is halted or joins like any
+            // other member.
             Status::Asking(asking) if verdict == Verdict::Up => {
                 asking.void = true;
                 asking.preempt = false;

@@ -1,4 +1,4 @@
-//! Staying the leader, following one, and releasing promises.
+//! Leading, following a leader, and releasing promises.
 
 use alloc::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::bully::{NodeId, QuorumMessage};
 use crate::election::{EndReason, TermEvent};
 
 impl Quorum {
-    /// It has won. The first round of renewals tells all members at once.
+    /// Begins to lead after a won vote. The first round of renewals notifies all members at once.
     pub(super) fn lead(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
         self.role = Role::Leading(Round {
             epoch,
@@ -36,15 +36,15 @@ impl Quorum {
         round.asked = cx.now;
         round.acks = BTreeSet::from([cx.state.me()]);
         let (epoch, round) = (round.epoch, round.number);
-        // Its own promise must cover the lease like every other one.
+        // The leader's own promise must cover the lease like every other promise.
         self.promise(cx);
         self.tick_at = cx.now + cx.lifetime();
         cx.state.send_all(QuorumMessage::Renew { epoch, round });
         self.count_round(cx);
     }
 
-    /// The lease counts from when this round was asked for, not from its answers: the promises were
-    /// given in between.
+    /// Renews the term if a majority has answered the round. The lease counts from the start of
+    /// this round, not from its answers: the members renewed their promises in between.
     pub(super) fn count_round(&mut self, cx: &mut Context<'_>) {
         let majority = Self::majority(cx.state);
         let Role::Leading(round) = &mut self.role else {
@@ -68,9 +68,9 @@ impl Quorum {
         }
     }
 
-    /// A member that has promised a greater epoch can't follow in this term, so the majority has
-    /// one member less for as long as the term lasts. The leader begins a new term in order: it
-    /// leads until its task is gone, and its next epoch is greater.
+    /// Begins a new term in order if a member has promised a greater epoch. That member can't
+    /// follow in this term, so the leader would have one possible vote fewer until the term ends.
+    /// The leader leads until its task is gone, and its next epoch is greater.
     pub(super) fn handle_vote_rejected(
         &mut self,
         cx: &mut Context<'_>,
@@ -87,9 +87,9 @@ impl Quorum {
         }
     }
 
-    /// The sender of a renewal has won the epoch, so no other candidate can win it, whichever
-    /// member this one's vote went to. If nothing greater is promised here, the majority that voted
-    /// has waited for the end of all earlier promises. So this member follows the sender.
+    /// Follows the sender of a renewal. The sender has won the epoch, so no other candidate can win
+    /// it, whichever member this member voted for. Unless this member has promised a greater epoch,
+    /// the majority that voted for the sender has waited for the end of all earlier promises.
     pub(super) fn handle_renew(
         &mut self,
         cx: &mut Context<'_>,
@@ -112,8 +112,8 @@ impl Quorum {
         let leader = Some(from);
         if self.role != (Role::Following { leader }) {
             self.role = Role::Following { leader };
-            // The leader reaches a majority, so this member may reach one, too, whatever its last
-            // attempt showed: it may have been the first to start. Its next attempt will show it.
+            // The leader reaches a majority, so this member may reach one as well, also if its last
+            // attempt failed because it started first. Its next attempt decides.
             self.connected = true;
             self.silent.clear();
             self.followed_since = cx.now;
@@ -125,16 +125,16 @@ impl Quorum {
             .send(from, QuorumMessage::RenewAck { epoch, round });
     }
 
-    /// A leader whose term is lost sends no more renewals. Its own promise still binds it: its task
-    /// may still run.
+    /// Stops sending renewals after the term is lost. The leader's own promise still binds it,
+    /// because its task may still run.
     pub(in crate::bully) fn lost(&mut self, cx: &mut Context<'_>) {
         if matches!(self.role, Role::Leading { .. }) {
             self.lose_leader(cx);
         }
     }
 
-    /// The task is gone, so the promises of this epoch are not needed any more. Only of this one: a
-    /// release may arrive late.
+    /// Releases the promises of this epoch, because the task is gone. The release names its epoch,
+    /// since it may arrive late.
     pub(in crate::bully) fn release(
         &mut self,
         cx: &mut Context<'_>,
@@ -167,14 +167,15 @@ impl Quorum {
         let lifetime = cx.lifetime();
         match to {
             Some(to) if to == cx.state.me() => self.deferrals = MAX_DEFERRALS,
-            // The chosen successor goes first.
+            // The chosen successor asks for votes first.
             Some(_) => self.tick_at = cx.now + lifetime * 3 + cx.random.up_to(lifetime),
             None => self.tick_at = cx.now + cx.random.up_to(lifetime / 2),
         }
     }
 
-    /// A better member asks to lead. It has followed for its hold-down. It gets the lead if it has
-    /// answered the current round, so that the lead does not go to a member that is gone again.
+    /// Handles the request of a better member that has followed for its hold-down. It gets the lead
+    /// if it has answered the current round, so that the lead does not go to a member that has
+    /// failed again.
     pub(super) fn handle_transfer_request(
         &self,
         cx: &mut Context<'_>,

@@ -1,5 +1,5 @@
-//! Bully_FD with a quorum: the order of candidacy is Bully's, and a member leads only with the
-//! promise of a majority.
+//! Bully_FD with a quorum: the rank of the candidates decides which one leads, as in Bully, and a
+//! member leads only with the promise of a majority.
 //!
 //! ```text
 //!              no promise binds it                 a majority is free, and no better one could lead
@@ -9,21 +9,22 @@
 //!     +--------------------------------------------- lease over, handed over --------+
 //! ```
 //!
-//! **One leader per epoch.** A member promises an epoch to one candidate only, and the promise is on
-//! disk before any message mentions it; two majorities share a member. This holds whatever clocks and
-//! detectors do.
+//! **One leader per epoch.** A member promises an epoch to one candidate only, and the promise is
+//! on disk before any message mentions it. Two majorities share a member. This argument does not
+//! depend on clocks or failure detectors.
 //!
-//! **One leader at a time.** A leader's lease counts from when it *asked* a majority for the promises
-//! that it rests on, and ends at the hard stop; each promise counts from when it was *given*, which is
-//! later, and lasts the lease duration, which is longer. Let another candidate win with its own
-//! majority. A member of both majorities has either promised to it after the first promise had ended,
-//! so the first lease was over; or before, and then it knew the greater epoch and refused the first
-//! one's renewal; or the first one has the greater epoch, and the argument is the same with the two
+//! **One leader at a time.** The lease of a leader counts from when the leader *requested* the
+//! promises of a majority, and ends at the hard stop. Each promise counts from when a member *made*
+//! it, which is later, and lasts for the lease duration, which is longer. Suppose that another
+//! candidate wins with its own majority. Some member is in both majorities. If that member promised
+//! to the second candidate after its first promise had ended, the first lease was over. If it
+//! promised before, it knew the greater epoch of the second candidate and refused the renewal of
+//! the first. If the first candidate has the greater epoch, the same argument holds with the two
 //! exchanged. A member that restarts keeps its promise for a whole lease duration again.
 //!
-//! **A candidate that can't lead does not block.** It asks first, without binding anybody (the
-//! pre-vote). A candidate that reaches no majority raises no epoch, and says that it could not lead,
-//! so that worse ones do not wait for it.
+//! **A candidate that can't lead does not block others.** A candidate first sends a pre-vote, which
+//! binds nobody. A candidate that reaches no majority raises no epoch, and reports that it could
+//! not lead, so that worse candidates do not wait for it.
 
 mod lead;
 mod vote;
@@ -36,27 +37,29 @@ use super::settings::mutation;
 use super::{NodeId, PeerInput, PeerMessage, QuorumMessage};
 use crate::{Epoch, Instant};
 
-/// How often in a row a candidate defers to a better one that could lead. After that it asks for
-/// votes itself: a member that could lead and never does must not block the others for ever.
+/// The number of times in a row that a candidate defers to a better one that could lead. After that
+/// it asks for votes itself: a member that could lead but never does must not block the others for
+/// ever.
 const MAX_DEFERRALS: u32 = 3;
 
-/// A candidate waits at least this part of a message's lifetime between two pre-votes.
+/// The divisor of the message lifetime that gives the shortest time between two pre-votes of a
+/// candidate.
 const SOONEST: u32 = 50;
 
-/// The back-off after a failed vote doubles up to this many times.
+/// The largest number of doublings of the back-off after failed votes.
 const MAX_DOUBLINGS: u32 = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Quorum {
     pub(super) role: Role,
-    /// Until when the promise of the record's epoch binds; `None` once it does not.
+    /// The time until which the promise of the record's epoch binds; `None` if it no longer binds.
     pub(super) promise_until: Option<Instant>,
-    /// The greatest epoch that other members know of.
+    /// The greatest epoch that other members know.
     pub(super) known: Option<Epoch>,
-    /// Whether it reached a majority when it last tried.
+    /// Whether this member reached a majority when it last tried.
     pub(super) connected: bool,
-    /// Members that a pre-vote does not wait for: the detector suspects them, or they did not
-    /// answer the last one. A member leaves the set with its next message.
+    /// The members that a pre-vote does not wait for: the detector suspects them, or they did not
+    /// answer the last pre-vote. A member leaves the set with its next message.
     pub(super) silent: BTreeSet<NodeId>,
     pub(super) deferrals: u32,
     pub(super) failures: u32,
@@ -67,19 +70,19 @@ pub(super) struct Quorum {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Role {
-    /// It votes, and follows the leader if it knows one.
+    /// The member votes, and follows the leader if it knows one.
     Following { leader: Option<NodeId> },
-    /// It asks whether a majority would vote for it.
+    /// The member asks whether a majority would vote for it.
     PreVoting {
         replies: BTreeMap<NodeId, PreVoteAnswer>,
     },
-    /// It has asked for votes.
+    /// The member has asked for votes.
     Voting {
         epoch: Epoch,
         asked: Instant,
         acks: BTreeSet<NodeId>,
     },
-    /// It has won, and asks for renewals.
+    /// The member has won, and asks for renewals.
     Leading(Round),
 }
 
@@ -94,7 +97,7 @@ pub(super) struct Round {
 }
 
 impl Role {
-    /// The name of the variant, in kebab case.
+    /// Returns the name of the variant in kebab case.
     pub(super) const fn as_str(&self) -> &'static str {
         match self {
             Self::Following { .. } => "following",
@@ -108,7 +111,7 @@ impl Role {
 /// A member's answer to a pre-vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PreVoteAnswer {
-    /// For how long a promise to another member binds it.
+    /// How long a promise to another member binds the answering member.
     bound: Option<Duration>,
     can_lead: bool,
 }
@@ -140,13 +143,13 @@ impl Quorum {
         }
     }
 
-    /// The member that a promise binds it to now.
+    /// Returns the member to which a promise binds this member now.
     pub(super) fn promised_to(&self, state: &NodeState, now: Instant) -> Option<NodeId> {
         let binds = self.promise_until.is_some_and(|until| now < until);
         state.record.voted.filter(|_| binds)
     }
 
-    /// The member that it follows; itself while it leads.
+    /// Returns the member that this member follows, or this member while it leads.
     pub(super) const fn leader_or_organiser(&self, me: NodeId) -> Option<NodeId> {
         match self.role {
             Role::Following { leader } => leader,
@@ -155,7 +158,7 @@ impl Quorum {
         }
     }
 
-    /// For how long its promise to a member other than `to` still binds it.
+    /// Returns how long a promise to a member other than `to` still binds this member.
     fn bound_elsewhere(&self, cx: &Context<'_>, to: NodeId) -> Option<Duration> {
         let other = self
             .promised_to(cx.state, cx.now)
@@ -165,7 +168,7 @@ impl Quorum {
             .map(|until| until.since(cx.now))
     }
 
-    /// Promises the record's epoch for a lease duration from now on.
+    /// Starts the lease duration of the promise of the record's epoch at `now`.
     fn promise(&mut self, cx: &Context<'_>) {
         self.promise_until = Some(cx.now + cx.state.settings.timings.term().lease_duration());
     }
@@ -231,14 +234,14 @@ impl Quorum {
         cx.state.see_leader(None);
     }
 
-    /// It is a candidate from now on.
+    /// Schedules a tick now, because this member is a candidate from now on.
     pub(super) const fn wake(&mut self, now: Instant) {
         if matches!(self.role, Role::Following { leader: None }) {
             self.tick_at = now;
         }
     }
 
-    /// It is no candidate any more.
+    /// Ends the vote or the pre-vote, because this member is no longer a candidate.
     pub(super) fn withdraw(&mut self, cx: &mut Context<'_>) {
         match self.role {
             Role::Voting { .. } => self.give_up(cx),
@@ -261,7 +264,7 @@ impl Quorum {
             PeerInput::Alive(node) => {
                 self.silent.remove(&node);
             }
-            // The machine asks the members themselves.
+            // With a quorum the machine sends its own questions to the members.
             PeerInput::Answer { .. } | PeerInput::Persisted => {}
         }
     }

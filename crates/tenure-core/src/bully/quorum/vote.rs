@@ -1,4 +1,4 @@
-//! Becoming the leader, and voting for others.
+//! Winning an election, and voting for other members.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use crate::bully::settings::mutation;
 use crate::bully::{NodeId, QuorumMessage};
 
 impl Quorum {
-    /// Asks all members whether they would vote for it. Binds nobody.
+    /// Asks all members whether they would vote for this one. The answers bind nobody.
     pub(super) fn pre_vote(&mut self, cx: &mut Context<'_>) {
         self.round += 1;
         self.role = Role::PreVoting {
@@ -33,9 +33,9 @@ impl Quorum {
         cx.state.send(from, reply);
     }
 
-    /// Ends the pre-vote as soon as no missing answer can change its outcome. A candidate does not
-    /// wait for silent members. Once a majority is free, only the answers of better members matter,
-    /// which may go first.
+    /// Ends the pre-vote as soon as no missing answer can change its outcome. The candidate does
+    /// not wait for silent members. Once a majority is free to vote, only the answers of better
+    /// members matter, because the candidate may defer to them.
     pub(super) fn decide_pre_vote_early(&mut self, cx: &mut Context<'_>) {
         let Role::PreVoting { replies } = &self.role else {
             return;
@@ -49,22 +49,22 @@ impl Quorum {
         }
     }
 
-    /// After what time a majority of the members that have replied is free to vote; `None` if too
-    /// few have replied.
+    /// Returns the time until a majority, made up of this member and members that have replied, is
+    /// free to vote; `None` if too few have replied.
     fn free_in(state: &NodeState, replies: &BTreeMap<NodeId, PreVoteAnswer>) -> Option<Duration> {
         let bounds = replies
             .values()
             .map(|reply| reply.bound.unwrap_or_default());
         let mut bounds: Vec<Duration> = bounds.collect();
         bounds.sort_unstable();
-        // Its own vote is free.
+        // This member's own vote is free.
         match Self::majority(state) - 1 {
             0 => Some(Duration::ZERO),
             others => bounds.get(others - 1).copied(),
         }
     }
 
-    /// The pre-vote is over: ask for votes, or leave it.
+    /// Ends the pre-vote: asks for votes, or returns to following.
     pub(super) fn decide_pre_vote(&mut self, cx: &mut Context<'_>) {
         let Role::PreVoting { replies } = &self.role else {
             return;
@@ -74,7 +74,7 @@ impl Quorum {
         let free = free_in == Some(Duration::ZERO);
         let settings = cx.state.settings.clone();
         let mut better = settings.members.better(settings.me);
-        // A better member that is bound for long can't lead soon.
+        // A better member that a promise binds for long can't lead soon.
         let lifetime = settings.timings.message_lifetime();
         let could =
             |reply: &PreVoteAnswer| reply.can_lead && reply.bound.unwrap_or_default() < lifetime;
@@ -85,13 +85,13 @@ impl Quorum {
         }
         self.deferrals += u32::from(free && defers);
         self.role = Role::Following { leader: None };
-        // Promises to one leader end at nearly the same time, so it may be a matter of
-        // milliseconds.
+        // The promises to one leader end at nearly the same time, so the next attempt may succeed
+        // within milliseconds.
         let wait = free_in.filter(|_| !free).unwrap_or(lifetime);
         self.tick_at = cx.now + wait.max(lifetime / SOONEST).min(cx.random.jitter(lifetime));
     }
 
-    /// Asks for votes, for an epoch greater than all that it knows of.
+    /// Asks for votes under an epoch that is greater than all known epochs.
     pub(in crate::bully) fn request_votes(&mut self, cx: &mut Context<'_>) {
         let Some(epoch) = cx.state.next_epoch(cx.now, self.known) else {
             self.role = Role::Following { leader: None };
@@ -101,7 +101,7 @@ impl Quorum {
         self.grant(cx, cx.state.me(), epoch);
         self.role = Role::Voting {
             epoch,
-            // Before the first request leaves: the lease counts from here.
+            // The time is taken before the first request leaves, because the lease counts from it.
             asked: cx.now,
             acks: BTreeSet::new(),
         };
@@ -109,7 +109,7 @@ impl Quorum {
         cx.state.send_all(QuorumMessage::RequestVote { epoch });
     }
 
-    /// Promises `epoch` to one member. The record is on its way to the disk before any message can
+    /// Promises `epoch` to one member. The write of the record begins before any message can
     /// mention the promise.
     pub(super) fn grant(&mut self, cx: &mut Context<'_>, to: NodeId, epoch: Epoch) {
         cx.state.record.highest = Some(epoch);
@@ -122,7 +122,7 @@ impl Quorum {
         self.promise(cx);
     }
 
-    /// All records are on disk: its own vote counts now.
+    /// Counts this member's own vote, because all records are on disk.
     pub(in crate::bully) fn handle_persisted(&mut self, cx: &mut Context<'_>) {
         let me = cx.state.me();
         if let Role::Voting { acks, .. } = &mut self.role
@@ -133,8 +133,8 @@ impl Quorum {
         }
     }
 
-    /// A vote is refused while a promise binds, and then the epoch is *not* raised: a candidate
-    /// that is refused leaves no trace.
+    /// Votes for the sender, or refuses. While a promise to another member binds, the vote is
+    /// refused and the epoch is *not* raised: a refused candidate changes no state.
     pub(super) fn handle_request_vote(&mut self, cx: &mut Context<'_>, from: NodeId, epoch: Epoch) {
         let highest = cx.state.record.highest;
         let stale = Some(epoch) < highest
@@ -145,8 +145,8 @@ impl Quorum {
             let rejected = QuorumMessage::VoteRejected { epoch, highest };
             return cx.state.send(from, rejected);
         }
-        // The same request again: its answer was lost. The promise exists already, and is on disk
-        // or on its way.
+        // This is a repeated request, because the answer was lost. The promise exists already, and
+        // is on disk or being written.
         if Some(epoch) == highest {
             self.promise(cx);
         } else {
@@ -164,7 +164,7 @@ impl Quorum {
             return;
         };
         let lease = cx.state.settings.timings.term().renew_deadline();
-        // Votes that come too late are of no use: the lease that they give is over.
+        // Votes that arrive too late are useless: the lease that they would give is over.
         let in_time = cx.now < *asked + lease;
         let durable = cx.state.outbox.is_durable();
         if acks.len() < Self::majority(cx.state)
@@ -185,8 +185,8 @@ impl Quorum {
         self.lead(cx, epoch);
     }
 
-    /// Too few votes: the candidate releases them, so that no member has to wait until they end.
-    /// Late votes do not count, because the next vote is for another epoch.
+    /// Ends a vote with too few answers. The candidate releases the votes, so that no member has to
+    /// wait until they end. Late votes do not count, because the next vote is for another epoch.
     pub(super) fn give_up(&mut self, cx: &mut Context<'_>) {
         let Role::Voting { epoch, .. } = self.role else {
             return;

@@ -1,4 +1,4 @@
-//! One member, and its answers to inputs.
+//! One member: its outputs for given inputs.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -14,7 +14,8 @@ fn epoch(number: u64) -> Epoch {
     Epoch::new(number).unwrap()
 }
 
-/// A member with the default timings that is a candidate since 0 s, its first record written.
+/// Returns a member with the default timings that is a candidate since 0 s and whose first record
+/// is on disk.
 fn member_of(count: u32, id: u32, record: HardState) -> PeerCandidate {
     let settings = GroupSettings::new(NodeId(id), members(count), GroupTimings::default()).unwrap();
     started(settings, record)
@@ -84,7 +85,7 @@ fn a_vote_leaves_when_it_is_on_disk_and_not_before() {
 }
 
 #[test]
-fn a_member_that_restarts_keeps_to_its_promise_for_a_lease_duration() {
+fn a_member_that_restarts_keeps_its_promise_for_a_lease_duration() {
     let record = HardState {
         highest: Some(epoch(7_000)),
         voted: Some(NodeId(1)),
@@ -144,7 +145,7 @@ fn a_member_that_restarts_with_a_shorter_lease_keeps_to_the_longer_one() {
 }
 
 #[test]
-fn a_refused_candidate_leaves_no_trace() {
+fn a_refused_candidate_changes_no_state() {
     let mut node = member_of(3, 3, HardState::default());
     drain(&mut node);
     hear(
@@ -180,7 +181,7 @@ fn a_refused_candidate_leaves_no_trace() {
     assert!(said.contains(&to(1, renewed)), "{said:?}");
 }
 
-/// Votes that come when their lease is nearly over give the rest of it.
+/// Votes that arrive shortly before the end of their lease give only the rest of it.
 #[test]
 fn a_lease_counts_from_when_the_votes_were_asked_for() {
     let mut node = member_of(3, 1, HardState::default());
@@ -202,7 +203,7 @@ fn a_lease_counts_from_when_the_votes_were_asked_for() {
     assert_eq!(
         node.standing(until),
         Standing::Ending,
-        "whether anybody looks or not"
+        "the term must end without a timer"
     );
 }
 
@@ -225,7 +226,7 @@ fn a_candidate_that_reaches_no_member_raises_no_epoch() {
 }
 
 #[test]
-fn a_better_member_takes_over_only_when_it_is_asked_to_and_after_the_hold_down() {
+fn a_better_member_takes_over_only_with_preemption_and_after_the_hold_down() {
     for preempt in [false, true] {
         let settings = GroupSettings::new(NodeId(1), members(3), GroupTimings::default()).unwrap();
         let mut node = started(settings.with_preempt(preempt), HardState::default());
@@ -292,17 +293,17 @@ fn a_leader_that_learns_of_a_greater_epoch_begins_a_new_term_in_order() {
         );
         drain(&mut node).contains(&Output::Term(TermEvent::Cancel(EndReason::Superseded)))
     };
-    assert!(!meet(led.get() - 1), "its own is greater");
+    assert!(!meet(led.get() - 1), "the leader's own epoch is greater");
     assert!(meet(led.get() + 1));
-    assert!(!meet(led.get() + 1), "it is ending already");
+    assert!(!meet(led.get() + 1), "the term is ending already");
     node.task_ended(at(4), TaskEnd::Returned, &mut SplitMix64::new(0));
     let ended = Output::Term(TermEvent::Ended(led, EndReason::Superseded));
     assert!(drain(&mut node).contains(&ended));
 }
 
-/// A slow disk must not keep a task from being stopped.
+/// A slow disk must not delay the stop of a task.
 #[test]
-fn a_task_is_told_to_stop_while_a_record_is_on_its_way_to_the_disk() {
+fn a_task_is_cancelled_while_a_record_is_being_written() {
     let settings = GroupSettings::new(NodeId(1), members(1), GroupTimings::default()).unwrap();
     let mut node = started(settings, HardState::default());
     let began = written(&mut node, 1);
@@ -347,9 +348,9 @@ fn messages_and_records_survive_json() {
     assert!(error.to_string().contains("9007199254740992"), "{error}");
 }
 
-/// A better member that could lead and never does must not block the others for ever.
+/// A better member that could lead but never does must not block the others for ever.
 #[test]
-fn a_candidate_defers_to_a_better_one_three_times_and_not_for_ever() {
+fn a_candidate_defers_to_a_better_one_at_most_three_times() {
     let mut node = member_of(3, 2, HardState::default());
     let mut rounds = 0;
     for look in 0..100 {
@@ -383,7 +384,7 @@ fn a_candidate_defers_to_a_better_one_three_times_and_not_for_ever() {
         }
         node.handle_timeout(at(look * 300), &mut SplitMix64::new(look));
     }
-    panic!("it never stood in {rounds} rounds");
+    panic!("the member asked for no votes in {rounds} rounds");
 }
 
 fn reply(bound: Option<Duration>, can_lead: bool, round: u64) -> QuorumMessage {
@@ -395,7 +396,7 @@ fn reply(bound: Option<Duration>, can_lead: bool, round: u64) -> QuorumMessage {
     }
 }
 
-/// The name of a variant, from its `Debug` form.
+/// Derives the kebab-case name of a variant from its `Debug` form.
 fn kebab_case(variant: &impl core::fmt::Debug) -> String {
     let debug = alloc::format!("{variant:?}");
     let name = debug.split([' ', '{', '(']).next().unwrap();
@@ -410,7 +411,7 @@ fn kebab_case(variant: &impl core::fmt::Debug) -> String {
 }
 
 #[test]
-fn roles_have_the_names_of_the_states_in_the_code() {
+fn the_name_of_a_role_is_its_variant_in_kebab_case() {
     use crate::bully::best_effort::{Asking, Status};
     use crate::bully::quorum::{Role, Round};
     let epoch = Epoch::new(1).unwrap();
@@ -463,12 +464,12 @@ fn a_pre_vote_waits_for_better_members_and_a_majority_only() {
     drain(&mut node);
     assert!(!stands(&hear(&mut node, 1, 3, reply(None, true, 1))));
     assert!(!stands(&hear(&mut node, 2, 4, reply(None, true, 1))));
-    // The better one has sent no message until now; 5 never does.
+    // The better member answers only now; member 5 never answers.
     assert!(stands(&hear(&mut node, 3, 1, reply(None, false, 1))));
 }
 
 #[test]
-fn a_better_member_that_did_not_answer_is_not_waited_for_again_until_it_speaks() {
+fn a_pre_vote_does_not_wait_for_a_member_that_did_not_answer_the_last_one() {
     let mut node = member_of(5, 2, HardState::default());
     drain(&mut node);
     let bound = Some(millis(100));
@@ -500,7 +501,7 @@ fn a_candidate_does_not_defer_to_a_better_one_that_is_bound_for_long() {
     }
 }
 
-/// Promises to one leader end within milliseconds of each other.
+/// The promises to one leader end within milliseconds of each other.
 #[test]
 fn a_candidate_asks_again_when_the_promises_that_bind_the_others_end() {
     let mut node = member_of(3, 1, HardState::default());
@@ -509,7 +510,8 @@ fn a_candidate_asks_again_when_the_promises_that_bind_the_others_end() {
     hear(&mut node, 1, 3, reply(Some(millis(90)), true, 1));
     assert_eq!(node.poll_timeout(), Some(at(41)));
     node.handle_timeout(at(41), &mut SplitMix64::new(0));
-    // After any answer: not at once, and not after a lifetime and its jitter.
+    // After either answer, the next attempt is neither immediate nor later than a message lifetime
+    // with its jitter.
     for (bound, from, to) in [(Duration::ZERO, 52, 52), (Duration::MAX, 492, 592)] {
         let mut node = node.clone();
         hear(&mut node, 42, 2, reply(Some(bound.max(millis(1))), true, 2));
@@ -519,7 +521,8 @@ fn a_candidate_asks_again_when_the_promises_that_bind_the_others_end() {
     }
 }
 
-/// It holds to a better one, and has not missed it yet; the organiser has.
+/// The follower relies on a better leader that it does not suspect yet; the organiser does suspect
+/// it.
 #[test]
 fn a_follower_that_refuses_an_organiser_asks_about_its_leader() {
     let settings = GroupSettings::new(NodeId(3), members(3), GroupTimings::default()).unwrap();
@@ -591,7 +594,7 @@ fn a_follower_that_refuses_an_organiser_asks_about_its_leader() {
     );
 }
 
-/// On a slow disk it may have accepted another election, or none, by the time at which the message
+/// With a slow disk, the member may have accepted another election, or none, before the message
 /// leaves.
 #[test]
 fn an_acknowledgement_that_waits_for_the_disk_leaves_only_if_it_still_holds() {
@@ -646,9 +649,9 @@ fn an_acknowledgement_that_waits_for_the_disk_leaves_only_if_it_still_holds() {
     }
 }
 
-/// All members of a group that starts one by one have once reached no other member. If that were
-/// held against them, each would ask for votes when the leader is gone, and their votes would be
-/// split.
+/// In a group whose members start one by one, each member has once reached no other member. If a
+/// follower still counted as unable to lead because of that, no member would defer to it when the
+/// leader is gone: all would ask for votes at once and split them.
 #[test]
 fn a_follower_could_lead_although_it_reached_no_member_when_it_started() {
     let mut node = member_of(3, 2, HardState::default());

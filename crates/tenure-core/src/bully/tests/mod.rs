@@ -1,4 +1,5 @@
-//! Members: one alone, several at rest, and all orders of events. `tenure-lab` simulates groups of them.
+//! Tests of one member, of several members at rest, and of all orders of events. `tenure-lab`
+//! simulates groups of members.
 
 mod alone;
 mod model;
@@ -17,7 +18,7 @@ const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Members 1 to `count`, the first one the best.
+/// Returns members 1 to `count`. Member 1 is the best.
 fn members(count: u32) -> Membership {
     let member = |id| Member {
         id: NodeId(id),

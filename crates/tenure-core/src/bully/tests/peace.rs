@@ -1,6 +1,6 @@
-//! Members with real failure detectors in virtual time: the messages that they send at rest,
-//! counted, and the time without a leader after a leader is gone. Every message takes one
-//! millisecond, and random numbers are in the middle.
+//! Members with real failure detectors in virtual time: the number of messages that they send at
+//! rest, and the time without a leader after a leader fails. Every message takes one millisecond,
+//! and every random number is in the middle of its range.
 
 extern crate std;
 
@@ -13,13 +13,13 @@ use super::*;
 use crate::Incarnation;
 use crate::detector::{self, DetectBy, Detection, DetectionOptions, Detector};
 
-/// How long every message takes.
+/// The time that every message takes.
 const DELAY: Duration = millis(1);
 
-/// How long a record takes to the disk.
+/// The time that every write of a record takes.
 const DISK: Duration = millis(2);
 
-/// Chance that shortens and prolongs nothing.
+/// A random source that returns the middle of every range.
 struct Middle;
 
 impl Random for Middle {
@@ -33,13 +33,15 @@ struct World {
     settings: GroupSettings,
     detection: Detection,
     places: BTreeMap<NodeId, Place>,
-    /// By when they arrive, and in the order in which they were sent.
+    /// The messages and inputs under way, by arrival time and then in the order in which they were
+    /// sent.
     parcels: BTreeMap<(Instant, u64), Parcel>,
     count: u64,
-    /// Messages that were sent: in all, and by sender and receiver.
+    /// The number of messages that were sent: in total, and in the next field by sender and
+    /// receiver.
     sent: u64,
     ways: BTreeMap<(NodeId, NodeId), u64>,
-    /// Whether the sender learns of a refused connection, and the other end of a closed one.
+    /// Whether the sender is notified of a refused connection, and the other end of a closed one.
     hints: bool,
     parted: BTreeSet<NodeId>,
 }
@@ -139,7 +141,7 @@ impl World {
         self.run_while(end, |_| true);
     }
 
-    /// Runs until `end`, or until something is no more.
+    /// Runs until `end`, or until `goes_on` returns `false`.
     fn run_while(&mut self, end: Instant, goes_on: impl Fn(&Self) -> bool) {
         while goes_on(self) {
             let due = self.places.iter().filter_map(|(id, place)| {
@@ -260,7 +262,7 @@ impl World {
                 },
                 detector::DetectorOutput::Suspected(node) => PeerInput::Suspected(node),
                 detector::DetectorOutput::Trusted(node) => PeerInput::Alive(node),
-                detector::DetectorOutput::Restarted(..) => unreachable!("nobody restarts"),
+                detector::DetectorOutput::Restarted(..) => unreachable!("no member restarts"),
             };
             place.node.handle_message(now, input, &mut Middle);
         }
@@ -277,25 +279,25 @@ impl World {
         leading.map(|(&id, _)| id).collect()
     }
 
-    /// All members see this one lead.
+    /// Returns whether all members see this member as the leader.
     fn follows(&self, leader: NodeId) -> bool {
         self.leaders() == [leader] && self.places.values().all(|it| it.seen == Some(leader))
     }
 
-    /// Lets the first election come to its end, and all that goes with it.
+    /// Runs until the first election has ended and the group is at rest.
     fn settle(&mut self) {
         self.run_until(self.now + Duration::from_secs(60));
         assert!(self.follows(NodeId(1)), "{:?}", self.leaders());
     }
 
-    /// The time without a leader after the leader is gone.
+    /// Crashes the leader, and returns the time until there is another one.
     fn failover(&mut self) -> Duration {
         let leader = self.leaders()[0];
         self.crash(leader);
         let began = self.now;
         let end = began + Duration::from_secs(120);
         self.run_while(end, |world| world.leaders().is_empty());
-        assert!(self.now < end, "nobody leads any more");
+        assert!(self.now < end, "no member has become the leader");
         self.now.since(began)
     }
 }
@@ -316,7 +318,7 @@ fn only_followers_watch_and_only_their_leader() {
                 };
                 assert_eq!(place.watched, expected, "{id} watches");
             }
-            // Beside the election itself followers send each other nothing.
+            // At rest followers send each other nothing.
             world.ways.clear();
             world.run_until(world.now + Duration::from_secs(120));
             let between = world
@@ -330,7 +332,7 @@ fn only_followers_watch_and_only_their_leader() {
     }
 }
 
-/// The number of messages at rest in two minutes, exactly.
+/// The bounds give the exact number of messages in ten minutes at rest.
 #[test]
 fn the_bounds_give_the_number_of_messages_at_rest() {
     for guarantee in BOTH {
@@ -344,7 +346,7 @@ fn the_bounds_give_the_number_of_messages_at_rest() {
                 let bounds = Bounds::of(&world.settings, &world.detection);
                 let told = bounds.messages_per_second * 600.0;
                 println!(
-                    "{members} members, {guarantee}, {}: {sent} in 600 s, told {told:.1}",
+                    "{members} members, {guarantee}, {}: {sent} in 600 s, calculated {told:.1}",
                     by.name()
                 );
                 assert_eq!(sent, told.round());
@@ -352,9 +354,12 @@ fn the_bounds_give_the_number_of_messages_at_rest() {
                 let per_node = sent / intervals / f64::from(members);
                 match by {
                     DetectBy::Push | DetectBy::PushFixed | DetectBy::Phi => {
-                        assert!(per_node <= 2.0, "{per_node} a member and interval");
+                        assert!(
+                            per_node <= 2.0,
+                            "{per_node} messages per member and interval"
+                        );
                     }
-                    // An exchange is two messages and one request.
+                    // An exchange takes two messages, and both sides may ask.
                     DetectBy::Pull => assert!(per_node <= 2.0 * 1.2, "{per_node}"),
                     DetectBy::OnDemand => {}
                 }
@@ -363,7 +368,8 @@ fn the_bounds_give_the_number_of_messages_at_rest() {
     }
 }
 
-/// Without a quorum: detection, with or without a hint, and a few messages. Also when others are down.
+/// Without a quorum, the time is the detection, with or without a hint, and a few messages; also
+/// when other members are down.
 #[test]
 fn a_leader_that_is_gone_is_replaced_within_the_bounds() {
     for guarantee in BOTH {
@@ -376,7 +382,7 @@ fn a_leader_that_is_gone_is_replaced_within_the_bounds() {
                 (false, &[3, 5]),
             ] {
                 if guarantee == GroupGuarantee::Quorum && others.len() > 1 {
-                    continue; // No majority is left.
+                    continue; // Too few members remain for a majority.
                 }
                 let mut world = World::new(5, guarantee, by);
                 world.hints = hints;
@@ -395,15 +401,15 @@ fn a_leader_that_is_gone_is_replaced_within_the_bounds() {
                 assert!(took <= bounds.without_leader);
                 let (timings, detection) = (world.settings.timings(), &world.detection);
                 let lifetime = timings.message_lifetime();
-                // Members that are down as well are asked about all at once.
+                // All members that are down as well are asked about at once.
                 let (missed, question) = match (guarantee, hints) {
                     (GroupGuarantee::Quorum, _) => (timings.term().lease_duration(), lifetime),
                     (_, true) => (detection.confirm_timeout(), detection.confirm_timeout()),
                     (_, false) => (detection.detection_bound(DELAY), detection.ask_timeout()),
                 };
                 let question = question * u32::from(!others.is_empty());
-                // A member that has not missed the leader yet refuses, and is asked again a little
-                // later.
+                // A member that does not suspect the leader yet refuses, and the organiser asks it
+                // again a little later.
                 let round = 20 * (DELAY + DISK) + lifetime / 5;
                 let most = missed + question + round;
                 assert!(took <= most, "{took:?} of {most:?}");
@@ -412,7 +418,7 @@ fn a_leader_that_is_gone_is_replaced_within_the_bounds() {
     }
 }
 
-/// Two that were elected in the parts of a network find each other at the leaders' pace.
+/// The two leaders of a network that was partitioned find each other within a renew interval.
 #[test]
 fn leaders_that_meet_without_a_quorum_merge_within_a_renew_interval() {
     let mut world = World::new(5, GroupGuarantee::BestEffort, DetectBy::Push);

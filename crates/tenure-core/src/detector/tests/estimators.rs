@@ -1,4 +1,4 @@
-//! Heartbeats with made-up arrival times.
+//! Estimators with given arrival times of heartbeats.
 
 use super::*;
 
@@ -22,8 +22,8 @@ fn phi(window: usize, min_deviation: u64, pause: u64) -> PhiAccrual {
     phi
 }
 
-/// Heartbeats 1, 2 and 3 arrive 10, 30 and 20 ms late by a clock that is 5 s behind: on average
-/// 5,020 ms.
+/// Heartbeats 1, 2 and 3 arrive 10, 30 and 20 ms late, and the sender's clock is 5 s behind: the
+/// mean offset is 5,020 ms.
 #[test]
 fn chen_expects_the_next_heartbeat_after_the_mean_offset_of_the_window() {
     let mut chen = chen(250, 3);
@@ -33,8 +33,8 @@ fn chen_expects_the_next_heartbeat_after_the_mean_offset_of_the_window() {
     assert_eq!(chen.expected(4), Some(at(5_420)));
     assert_eq!(chen.deadline(), at(5_670));
 
-    // Number 4 is lost, number 5 is 60 ms late, and the 10 ms of number 1 leave the window: the
-    // mean is 5,036.67 ms.
+    // Heartbeat 4 is lost, heartbeat 5 is 60 ms late, and heartbeat 1 with its 10 ms leaves the
+    // window: the mean is 5,036.67 ms.
     chen.observe(at(5_560), 5);
     let expected = chen.expected(6).unwrap();
     assert_eq!(expected.since(at(5_636)).as_micros(), 666);
@@ -69,15 +69,15 @@ fn chen_works_with_the_senders_clock_ahead_or_behind() {
     assert!(chen.expected(u64::MAX).is_some());
 }
 
-/// By definition, half of all heartbeats come later than the mean (phi = log10 2), 15.87 % later
-/// than one deviation after the mean (0.7995), 2.275 % later than two (1.6430).
+/// By definition, half of all heartbeats arrive later than the mean (phi = log10 2), 15.87 % later
+/// than one deviation after the mean (0.7995), and 2.275 % later than two (1.6430).
 #[test]
 fn phi_matches_the_normal_distribution() {
     let mut phi = phi(2, 1, 0);
     for millis in [1000, 1090, 1200] {
         phi.observe(at(millis), millis);
     }
-    // The window holds 90 and 110 ms: mean 100, deviation 10.
+    // The window contains 90 and 110 ms: the mean is 100, and the deviation is 10.
     for (millis, expected) in [
         (1300, core::f64::consts::LOG10_2),
         (1310, 0.7995),
@@ -101,7 +101,7 @@ fn phi_adapts_to_jitter_and_allows_for_the_pause() {
     }
     let last = at(20_000);
     assert_eq!(steady.deadline().since(last).as_millis(), 100 + 200 + 28);
-    // Intervals of 70 and 130 ms: the deviation is 30.
+    // With intervals of 70 and 130 ms, the deviation is 30.
     assert_eq!(jittery.deadline().since(last).as_millis(), 100 + 200 + 168);
 }
 
@@ -132,7 +132,7 @@ fn windows_are_bounded_and_drop_old_samples() {
     }
 }
 
-/// Node 2 acknowledges the recovery of this node.
+/// Returns the detector after node 2 has acknowledged the recovery of this node.
 fn acknowledged(mut detector: Box<dyn Detector>, now: Instant) -> Box<dyn Detector> {
     let incarnation = Incarnation(1);
     let ack = DetectorInput::Message {

@@ -42,7 +42,7 @@ fn push<E: Estimator + 'static>(group: &Group, estimator: E) -> Box<dyn Detector
     ))
 }
 
-/// All outputs of a detector.
+/// Returns all outputs of a detector.
 fn drain(detector: &mut dyn Detector) -> Vec<DetectorOutput> {
     core::iter::from_fn(|| detector.poll_output()).collect()
 }

@@ -1,4 +1,4 @@
-//! Parameters that contradict each other, and the wire format.
+//! Contradictory parameters, and the wire format.
 
 use alloc::string::{String, ToString};
 
@@ -72,9 +72,10 @@ fn impossible_parameters_are_refused_with_both_numbers() {
     }
 }
 
-/// Elections without a quorum rely on this: no message outlives the detection of its sender's end.
+/// Elections without a quorum depend on this: no message outlives the detection of its sender's
+/// crash.
 #[test]
-fn no_node_is_taken_for_down_within_a_message_lifetime() {
+fn no_node_counts_as_down_within_a_message_lifetime() {
     let lifetime = millis(400);
     let detection = |by, suspect_after| {
         let options = DetectionOptions {

@@ -1,8 +1,8 @@
-//! Electing by a lease and among peers at once: the way from one strategy to the other without a
-//! pause.
+//! Election by a lease and among peers at once, which lets a group change from one strategy to the
+//! other without a pause.
 //!
-//! [`Joint`] leads only while its [`LeaseCandidate`] holds the lease *and* its [`PeerCandidate`] leads
-//! among the peers.
+//! [`Joint`] leads only while its [`LeaseCandidate`] holds the lease *and* its [`PeerCandidate`]
+//! leads among the peers.
 //!
 //! ```text
 //!          campaign          elected among peers        granted under the same epoch
@@ -13,30 +13,31 @@
 //!                     +-- after a pause, if the store was to blame
 //! ```
 //!
-//! **Why no other candidate leads at the same time.** A candidate that is elected by a lease alone
-//! needs the lease; one that is elected among peers alone needs the peers; and this one needs both.
-//! Each half is kept by the machine that keeps it when it stands alone, so each half's own argument
-//! holds ([`lease::candidate`](crate::lease::candidate), [`bully`](crate::bully)): the task is stopped
-//! by the earlier of the two ends, and neither half is released before the task is gone. So candidates
-//! by lease and by both may run side by side, and so may candidates by both and among peers.
-//! Candidates by lease and among peers may not.
+//! **Why no other candidate leads at the same time.** A candidate by lease alone needs the lease, a
+//! candidate among peers alone needs the votes of the peers, and this candidate needs both. Each
+//! half runs in the machine that also runs it alone, so the safety argument of each half applies
+//! ([`lease::candidate`](crate::lease::candidate), [`bully`](crate::bully)). The task stops by the
+//! earlier end of the two halves, and neither half is released before the task is gone. So
+//! candidates by lease and by both may run side by side, and so may candidates by both and among
+//! peers. Candidates by lease and candidates among peers may not.
 //!
 //! **Why no candidate waits for ever.** All candidates take the halves in the same order: first the
-//! peers, then the lease. So no two of them hold a half each and wait for the other's. A candidate
-//! among peers alone never waits for the lease, and a candidate by lease alone never waits for the
-//! peers. A candidate whose store does not answer releases the peers' half after a renew deadline, and
-//! pauses for about a lease duration, in which another one is elected. While the store names a holder
-//! it waits: then there is a leader.
+//! peers, then the lease. So two candidates never hold one half each and wait for the other half. A
+//! candidate among peers alone never waits for the lease, and a candidate by lease alone never
+//! waits for the peers. A candidate whose store does not answer releases the peers' half after a
+//! renew deadline, and pauses for about a lease duration, in which the peers elect another
+//! candidate. While the store reports a holder, the candidate waits: then there is a leader.
 //!
-//! **Why epochs increase, also from one strategy to the next.** A term has one epoch in both places:
-//! the peers number it, and the store is asked for a grant with that number, without its own clock.
-//! The store gives a greater one only if the lease has had this one, or a greater one. Then the term
-//! does not begin: both halves are released, and the peers elect again above the store's number. So
-//! the epoch of a term is greater than all that the store has granted, and than all that a majority
-//! of the peers has promised; and it is the last one granted, and promised by a majority, before the
-//! term begins. Whatever the clocks say, no earlier term of any strategy has a greater one, and no
-//! later term a smaller one. (Without a quorum the peers know only the epochs that they have heard
-//! of; the lease still goes to one candidate at a time.)
+//! **Why epochs increase, also from one strategy to the next.** A term has one epoch in both
+//! halves: the peers choose the epoch, and the candidate requests a grant under that epoch, for
+//! which the store ignores its clock. The store grants a greater epoch only if the lease has
+//! already had the requested one or a greater one. Then the term does not begin: both halves are
+//! released, and the peers elect again under an epoch above that of the store. So the epoch of a
+//! term is greater than all epochs that the store has granted and that a majority of the peers has
+//! promised before. No other epoch is granted or promised by a majority between this one and the
+//! beginning of the term. The clocks do not matter: no earlier term of any strategy has a greater
+//! epoch, and no later term a smaller one. (Without a quorum the peers know only the epochs that
+//! they have received; the lease still goes to one candidate at a time.)
 
 #[cfg(test)]
 mod tests;
@@ -63,9 +64,9 @@ pub struct Joint {
 /// An input other than time.
 #[derive(Clone, Debug)]
 pub enum JointMessage {
-    /// From the store: the number of an attempt, and its answer.
+    /// An answer of the store, with the number of the attempt.
     Store(u64, Answer),
-    /// From the peers, their failure detector or the disk.
+    /// An input from the peers, their failure detector or the disk.
     Peers(PeerInput),
 }
 
@@ -81,18 +82,19 @@ pub enum JointEffect {
 #[derive(Debug)]
 enum Phase {
     Idle,
-    /// It competes among the peers, or will from this instant on.
+    /// The candidate competes among the peers, or begins to do so at this instant.
     Electing {
         from: Option<Instant>,
     },
-    /// The peers have elected it, and it asks for the lease.
+    /// The peers have elected the candidate, and it requests the lease.
     Elected {
         epoch: Epoch,
-        /// When the store last gave a reason to wait; the beginning of the phase, before it did.
+        /// The last time at which the store reported a holder; at first, the beginning of the
+        /// phase.
         since: Instant,
     },
     Leading(JointTerm),
-    /// It does not lead, and releases what it holds.
+    /// The candidate does not lead, and releases both halves.
     Releasing(Next),
 }
 
@@ -100,11 +102,11 @@ enum Phase {
 #[derive(Debug)]
 struct JointTerm {
     epoch: Epoch,
-    /// Why it ends; the first reason stays.
+    /// The reason for the end; only the first reason counts.
     reason: Option<EndReason>,
     /// Whether the renewals of each half fail.
     at_risk: [bool; 2],
-    /// The stages of its end that the driver has been told.
+    /// The stages of the step-down that were emitted to the driver.
     stages: Vec<TermEvent>,
     task_gone: bool,
 }
@@ -115,17 +117,18 @@ enum Half {
     Peers,
 }
 
-/// The step after both halves are released.
+/// The phase after both halves are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     ElectAt(Instant),
     Withdraw,
-    /// It has failed, and has reported it.
+    /// The campaign has failed, and the failure was reported.
     Stop,
 }
 
 impl Joint {
-    /// A candidate made of these two halves. Neither competes yet, and both have the same timings.
+    /// Creates a candidate from these two halves, which must have the same timings and not compete
+    /// yet.
     #[must_use]
     pub fn new(lease: LeaseCandidate, node: PeerCandidate) -> Self {
         Self {
@@ -137,25 +140,25 @@ impl Joint {
         }
     }
 
-    /// The half that is elected among the peers.
+    /// Returns the half that is elected among the peers.
     #[must_use]
     pub const fn node(&self) -> &PeerCandidate {
         &self.node
     }
 
-    /// The lease id of the current term.
+    /// Returns the lease id of the current term.
     #[must_use]
     pub fn lease_id(&self) -> Option<LeaseId> {
         self.lease.lease_id()
     }
 
-    /// Command: if the next renewal in the store is due soon, send it now.
+    /// Command: send the next renewal to the store now if it is due soon.
     pub fn renew_early(&mut self, now: Instant, random: &mut dyn Random) {
         self.lease.renew_early(now, random);
         self.drain(now, random);
     }
 
-    /// Passes on the effects of both halves, and acts on what happens to their terms.
+    /// Passes on the effects of both halves, and handles the events of their terms.
     fn drain(&mut self, now: Instant, random: &mut dyn Random) {
         loop {
             if let Some(output) = self.lease.poll_output() {
@@ -174,7 +177,7 @@ impl Joint {
         }
     }
 
-    /// Something has happened to one half.
+    /// Handles an event of one half.
     fn handle_event(
         &mut self,
         now: Instant,
@@ -197,7 +200,7 @@ impl Joint {
                 (Half::Lease, true) => self.node.resign(now, reason, random),
                 (Half::Peers, true) => self.lease.resign(now, reason, random),
                 (Half::Peers, false) if matches!(self.phase, Phase::Elected { .. }) => {
-                    // No task runs yet that would have to stop before.
+                    // No task is running, so the halves can be released at once.
                     self.release_halves(now, Next::ElectAt(now), random);
                 }
                 _ => {}
@@ -220,13 +223,13 @@ impl Joint {
                     self.outputs.emit(stage);
                 }
             }
-            // [`Joint::step`] sees the end of a half.
+            // [`Joint::step`] handles the end of a half.
             (_, TermEvent::Ended(..) | TermEvent::Withdrawn) => {}
         }
     }
 
-    /// The store has granted the lease. The term begins if it has the same epoch in both places and
-    /// the peers' half still leads.
+    /// Handles the grant of the lease. The term begins if both halves have the same epoch and the
+    /// peers' half still leads.
     fn handle_grant(&mut self, now: Instant, granted: Epoch, random: &mut dyn Random) {
         let led = self.node.standing(now);
         match (&self.phase, led) {
@@ -241,15 +244,15 @@ impl Joint {
                 self.outputs.emit(TermEvent::Began(granted));
             }
             _ => {
-                // The lease has had terms that the peers do not know of.
+                // The lease has had terms whose epochs the peers do not know.
                 self.node.learn_taken_epoch(granted);
                 self.release_halves(now, Next::ElectAt(now), random);
             }
         }
     }
 
-    /// Another candidate holds the lease, so there is a leader and no hurry. If the holder's epoch
-    /// is not below this candidate's, the peers elect again meanwhile, so that no time is lost
+    /// Handles the report that another candidate holds the lease, so that there is a leader. If the
+    /// holder's epoch is not below this candidate's, the peers elect again now, which saves time
     /// later.
     fn handle_holder(&mut self, now: Instant, held: Epoch, random: &mut dyn Random) {
         self.node.learn_taken_epoch(held);
@@ -261,14 +264,15 @@ impl Joint {
         }
     }
 
-    /// Releases both halves, of which it leads by neither.
+    /// Releases both halves. No task is running.
     fn release_halves(&mut self, now: Instant, next: Next, random: &mut dyn Random) {
         self.phase = Phase::Releasing(next);
         release(&mut self.node, now, random);
         release(&mut self.lease, now, random);
     }
 
-    /// Takes a step that is due, by time or by the end of a half; whether there was one.
+    /// Takes a step that is due, by time or after the end of a half. Returns whether a step was
+    /// due.
     fn step(&mut self, now: Instant, random: &mut dyn Random) -> bool {
         let is_over = self.node.stop_by().is_none() && self.lease.standing(now) == Standing::Idle;
         match &mut self.phase {
@@ -279,8 +283,8 @@ impl Joint {
             Phase::Elected { since, .. } if now >= *since + self.timings.renew_deadline() => {
                 let pause = random.jitter(self.timings.lease_duration());
                 let why = format!(
-                    "elected among the peers, and the store has given no lease for {:?}; standing \
-                     aside for {pause:.1?}",
+                    "the peers elected this candidate, but the store granted no lease for {:?}; \
+                     pausing for {pause:.1?}",
                     self.timings.renew_deadline()
                 );
                 let retrying = JointEffect::Store(LeaseEffect::Retrying(why));
@@ -332,7 +336,7 @@ impl Joint {
     }
 }
 
-/// Releases a half, of which no task runs.
+/// Releases a half for which no task is running.
 fn release(half: &mut impl ElectionMachine, now: Instant, random: &mut dyn Random) {
     if half.stop_by().is_some() {
         half.task_ended(now, TaskEnd::Aborted, random);
@@ -344,7 +348,7 @@ fn release(half: &mut impl ElectionMachine, now: Instant, random: &mut dyn Rando
 impl ElectionMachine for Joint {
     type Message = JointMessage;
     type Effect = JointEffect;
-    /// Its names among the peers and in the store.
+    /// The names of the candidate among the peers and in the store.
     type Peer = (NodeId, CandidateId);
 
     fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
@@ -367,8 +371,8 @@ impl ElectionMachine for Joint {
     }
 
     fn hand_over(&mut self, now: Instant, (node, candidate): Self::Peer) {
-        // Both halves learn of the handover before one's cancel is handled, so that neither takes
-        // it for a mere resignation.
+        // Both halves handle the hand-over before the cancel of either is handled, so that neither
+        // half is only resigned.
         if self.cancel(EndReason::HandedOver) {
             self.node.hand_over(now, node);
             self.lease.hand_over(now, candidate);
@@ -376,7 +380,8 @@ impl ElectionMachine for Joint {
     }
 
     fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
-        // Time first: a task that stops because the term has passed has not ended the term.
+        // The time is checked first: if the term has passed already, a task that stops now has not
+        // ended it.
         self.handle_timeout(now, random);
         let Phase::Leading(term) = &mut self.phase else {
             return;
@@ -432,7 +437,8 @@ impl ElectionMachine for Joint {
             }
             Phase::Releasing(_) => Standing::Ending,
             Phase::Leading(_) => match (self.lease.standing(now), self.node.standing(now)) {
-                // Each half ends by its own timings, and the term with the half that ends first.
+                // Each half ends by its own timings, and the term ends with the half that ends
+                // first.
                 (Standing::Leading { epoch, until }, Standing::Leading { until: other, .. }) => {
                     Standing::Leading {
                         epoch,

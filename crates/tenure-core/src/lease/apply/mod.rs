@@ -8,16 +8,16 @@ use super::{Reservation, Rules};
 use crate::time::millis;
 use crate::{CandidateId, Epoch, Instant, UnixMillis};
 
-/// The effect of an operation.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The change of the lease.
+    /// The change that the operation made to the lease.
     pub change: Change,
     /// Whether the record must be on disk before the store sends any answer that depends on it.
     ///
-    /// A change that only moves the start of a duration need not be: after a restart every held
-    /// lease counts as renewed at the restart, for its full duration on disk, so a lost renewal
-    /// cannot end the lease early.
+    /// A change that only moves the start of a duration need not be durable: after a restart,
+    /// every held lease counts as renewed at the restart, for its full duration on disk, so a lost
+    /// renewal cannot end the lease early.
     pub durable: bool,
 }
 
@@ -26,11 +26,11 @@ pub struct Applied {
 pub enum Change {
     /// A new term began.
     Granted(Epoch),
-    /// The term goes on; its duration counts from now.
+    /// The term continues; its duration counts from now.
     Renewed(Epoch),
-    /// The term goes on under another lease id.
+    /// The term continues under another lease id.
     Changed,
-    /// The holder gave the lease up.
+    /// The holder released the lease.
     Released,
     /// The holder handed the lease over.
     HandedOver,
@@ -49,7 +49,8 @@ pub enum Change {
     },
 }
 
-/// The reason for a refusal. The operation changed nothing; only a term whose time was over has ended.
+/// The reason for a rejection. The operation changed nothing, except that a term whose time was
+/// over has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
@@ -60,7 +61,7 @@ pub enum Rejection {
         holder: CandidateId,
         /// The holder's epoch.
         epoch: Epoch,
-        /// How long it has left.
+        /// The remaining time of the lease.
         remaining: LeaseDuration,
     },
     /// The lease is free, but its lock delay has not passed. The caller may wait or retry.
@@ -87,13 +88,13 @@ pub enum Rejection {
     /// change or hand over the lease, or set its metadata.
     #[error("the lease is breaking and has {:?} left", in_millis(*remaining))]
     Breaking {
-        /// How long the holder has left.
+        /// The time that the holder has left.
         remaining: Duration,
     },
     /// This lease id holds or held the lease, and the lease was broken: it cannot be renewed.
     #[error("the lease was broken and has {:?} left", in_millis(*remaining))]
     Broken {
-        /// How long the holder has left; zero if the break is complete.
+        /// The time that the holder has left; zero if the break is complete.
         remaining: Duration,
     },
     /// This lease id held the lease until it expired.
@@ -102,7 +103,7 @@ pub enum Rejection {
     /// The term of this lease id has ended. The caller must use a new lease id.
     #[error("the lease id belongs to a term that has ended")]
     IdRetired,
-    /// The requested minimum epoch is too far ahead of the authority's wall clock.
+    /// The requested least epoch is too far ahead of the store's wall clock.
     #[error(
         "min_epoch is {asked} and must be at most {most}, a hundred years ahead of the store's wall clock: \
          one of the two clocks is wrong"
@@ -113,14 +114,14 @@ pub enum Rejection {
         /// The greatest epoch that a request may name: see [`Epoch::most_asked_for`].
         most: Epoch,
     },
-    /// Every epoch up to [`Epoch::MAX`] was granted: no number is left that would fence off the last
-    /// holder.
+    /// Every epoch up to [`Epoch::MAX`] was granted: no greater number is left that would fence off
+    /// the last holder.
     #[error("the lease has used up its epochs")]
     EpochsExhausted,
 }
 
 impl Rejection {
-    /// Whether the reason passes with time, so that an acquire can wait for it.
+    /// Returns whether the reason passes with time, so that an acquire can wait for it.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(
@@ -130,20 +131,20 @@ impl Rejection {
     }
 }
 
-/// Messages show milliseconds, not nanoseconds.
+/// Rounds down to milliseconds, for messages.
 fn in_millis(time: Duration) -> Duration {
     Duration::from_millis(millis(time))
 }
 
-/// Applies one operation at `now`: changes `record` as the table of states says and returns the
-/// change, or refuses and returns the reason.
+/// Applies one operation at `now`. It changes `record` according to the table of states and returns
+/// the change, or rejects the operation and returns the reason.
 ///
-/// First it settles a term whose time is over at `now`. A caller that must store or publish the end
-/// of that term calls [`Record::settle`] itself before.
+/// It first ends a term whose time is over at `now`. A caller that must store or publish the end of
+/// that term calls [`Record::settle`] before this function.
 ///
 /// # Errors
 ///
-/// [`Rejection`]: an expected outcome, to be returned to the client.
+/// [`Rejection`] is an expected outcome that the caller returns to the client.
 ///
 /// # Examples
 ///
@@ -188,8 +189,9 @@ pub fn apply(
     apply_as(None, record, operation, now, rules)
 }
 
-/// The same for a store that knows its callers: `owner` is the principal that sent the operation. A
-/// lease that it acquires is its own; a lease id of another principal's lease is a wrong lease id.
+/// Does the same for a store that knows its callers: `owner` is the principal that sent the
+/// operation. A lease that it acquires is its own; a lease id of another principal's lease is a
+/// wrong lease id.
 ///
 /// # Errors
 ///
@@ -274,13 +276,14 @@ fn acquire(
     }
     if let Some(grant) = record.held(now) {
         return match record.phase {
-            // An acquire by the lease id that holds is a renewal, so that a candidate may repeat a
-            // request whose answer was lost: it never competes with itself.
+            // An acquire by the lease id that holds the lease is a renewal. So a candidate may
+            // repeat a request whose answer was lost, without competing with itself.
             //
-            // It may also be a late duplicate of the request that began the term, so what the holder
-            // was told since stays so: metadata and lock delay are as they are, and the lease lasts as
-            // long as it would, or as long as is asked for now, whichever is longer. The remaining time
-            // counts from an earlier instant, so it is at most this duration from now.
+            // The request may also be a late duplicate of the request that began the term, so it
+            // must not undo later changes that the holder relies on. Metadata and lock delay stay
+            // as they are. The lease keeps its duration, or gets the requested one if that is
+            // longer. The rest of the old duration counts from an earlier instant, so a restart
+            // with at least the same duration never shortens the lease.
             Phase::Leased { .. } if grant.is_of(request.lease_id, owner) => {
                 let duration = if rules.acquire_again_may_shorten {
                     request.duration
@@ -294,7 +297,7 @@ fn acquire(
                 Err(Rejection::Breaking { remaining })
             }
             _ => {
-                // Refuse now a request that would wait and then be refused.
+                // Reject a request now that would wait and then be rejected.
                 next_epoch(record, request, wall)?;
                 Err(held_by_another(record, grant, now))
             }
@@ -320,8 +323,8 @@ fn acquire(
     durable(Change::Granted(epoch))
 }
 
-/// The epoch of the next grant. It is greater than all epochs before, so that receivers can always
-/// tell the last holder's delayed requests from the new holder's.
+/// Returns the epoch of the next grant. It is greater than all earlier epochs, so that receivers
+/// can always distinguish delayed requests of the last holder from those of the new one.
 fn next_epoch(record: &Record, request: &Acquire, wall: UnixMillis) -> Result<Epoch, Rejection> {
     let last = record.last_epoch();
     let least = match request.min_epoch {
@@ -360,11 +363,11 @@ fn grantable(
     Ok(())
 }
 
-/// Checks whether the lease may be deleted at `now`: it is free, and no lock delay or reservation is
-/// running.
+/// Checks whether the lease may be deleted at `now`: it is free, and no lock delay or reservation
+/// is running.
 ///
-/// Its greatest epoch must outlive the deletion, and for some time the ids of its ended terms: see
-/// [`Record::deleted`].
+/// The caller must keep its greatest epoch after the deletion, and for some time the ids of its
+/// ended terms: see [`Record::deleted`].
 ///
 /// # Errors
 ///
@@ -386,9 +389,10 @@ fn held_by_another(record: &Record, grant: &Grant, now: Instant) -> Rejection {
     }
 }
 
-/// Renews the term: counts the duration from `now` again. A changed duration must be durable: a longer
-/// one because the holder relies on it, a shorter one because others do. A lease that was shortened
-/// from infinite must not be infinite again after a restart, when its holder may be gone.
+/// Renews the term: its duration counts from `now` again. A changed duration must be durable: a
+/// longer one because the holder relies on it, a shorter one because other candidates do. A lease
+/// that was changed from infinite to finite must not be infinite after a restart, when its holder
+/// may be gone.
 fn restart_clock(record: &mut Record, duration: Option<LeaseDuration>, now: Instant) -> Applied {
     let Some(grant) = &mut record.grant else {
         unreachable!("a held lease has a grant")
@@ -407,7 +411,7 @@ fn restart_clock(record: &mut Record, duration: Option<LeaseDuration>, now: Inst
 /// A lease id, and the principal that sent it.
 type Claim<'a> = (LeaseId, Option<&'a Owner>);
 
-/// Whether this is the owner of the lease, or was the last one.
+/// Returns whether this lease id and principal hold the lease, or were the last that held it.
 fn is_current(record: &Record, (lease_id, owner): Claim<'_>) -> bool {
     let grant = record.grant.as_ref();
     grant.is_some_and(|grant| grant.is_of(lease_id, owner))
@@ -422,7 +426,8 @@ fn renew(
 ) -> Result<Applied, Rejection> {
     match only_current(record, claim, now) {
         Ok(()) => Ok(restart_clock(record, duration, now)),
-        // The lease was not granted since, so this epoch is still the greatest and fences as before.
+        // No grant has followed, so the epoch of this term is still the greatest, and fencing works
+        // as before.
         Err(Rejection::Expired) if rules.renew_after_expiry => {
             let renewed = restart_clock(record, duration, now);
             record.barred_until = None;
@@ -442,7 +447,7 @@ fn change(
 ) -> Result<Applied, Rejection> {
     match record.phase {
         Phase::Available | Phase::Broken | Phase::Expired => return Err(Rejection::NotHeld),
-        // A repeated request.
+        // This is a repeated request.
         Phase::Leased { .. } if is_current(record, (proposed, claim.1)) => {
             return volatile(Change::Changed);
         }
@@ -465,8 +470,8 @@ fn release(record: &mut Record, claim: Claim<'_>, now: Instant) -> Result<Applie
     durable(Change::Released)
 }
 
-/// The holder confirms that it has stopped, so there is no lock delay, even after an expiry or a
-/// break.
+/// Ends the term after the holder has confirmed that it has stopped. So there is no lock delay,
+/// even after an expiry or a break.
 fn give_up(record: &mut Record, now: Instant) {
     record.phase = Phase::Available;
     record.barred_until = None;
@@ -479,7 +484,7 @@ fn break_lease(
     now: Instant,
 ) -> Result<Applied, Rejection> {
     // A break may shorten the remaining time but never extend it: the caller of an earlier break
-    // relies on the end that it was told.
+    // relies on the end in its answer.
     let left = match record.phase {
         Phase::Available => return Err(Rejection::NotHeld),
         Phase::Broken => return volatile(Change::Broken),
@@ -507,7 +512,7 @@ fn break_lease(
     }
 }
 
-/// Refuses unless `lease_id` holds the lease and no break is in progress.
+/// Rejects the operation unless `claim` holds the lease and no break is in progress.
 fn only_current(record: &Record, claim: Claim<'_>, now: Instant) -> Result<(), Rejection> {
     if !is_current(record, claim) {
         return Err(Rejection::IdMismatch);

@@ -1,4 +1,4 @@
-//! Competing for the lease.
+//! The competition for the lease.
 
 use alloc::format;
 use core::time::Duration;
@@ -19,12 +19,12 @@ pub(super) struct Campaign {
     min_epoch: Option<Epoch>,
     pub(super) pending: Pending,
     failures: u32,
-    /// Whether the store may know the lease id.
+    /// Whether a request with the lease id may have reached the store.
     asked: bool,
-    /// Since when the store may have granted the lease to this id without an answer that was in
-    /// time to lead by.
+    /// The time since which the store may have granted the lease to this id, although no answer
+    /// arrived early enough to lead by it.
     in_doubt_since: Option<Instant>,
-    /// Whether an answer has said so, too late.
+    /// Whether the store has confirmed a grant too late.
     granted_late: bool,
 }
 
@@ -68,13 +68,13 @@ impl Campaign {
             return Next::Stay;
         };
         match answer {
-            // The store counts from the grant, which may be long after the request was sent, and
-            // the candidate knows only when the request was sent. Before the first renewal is due
-            // that is good enough. After that it asks again: the same id renews, and that request
-            // is young.
+            // The lease counts from the grant, which may be long after the request was sent, but
+            // the candidate must count from the sending of the request. If the answer arrives
+            // before the first renewal is due, enough of the lease is left. Otherwise the candidate
+            // asks again with the same id, which renews the lease, and counts from the new request.
             Answer::Held(_) if cx.now.since(sent) >= cx.timings.renew_interval() => {
                 if !self.granted_late {
-                    // The store answers again, so earlier doubts no longer count.
+                    // The store answers again, so the earlier time in doubt does not count.
                     self.granted_late = true;
                     self.in_doubt_since = None;
                 }
@@ -94,7 +94,7 @@ impl Campaign {
                 if cx.now.since(sent) >= self.acquire_wait(cx.timings) / 2 {
                     self.acquire(cx);
                 } else {
-                    // The store did not keep the request waiting: ask again from time to time.
+                    // The store did not keep the request waiting, so the candidate polls.
                     let pause = cx.random.jitter(cx.timings.renew_interval() / 5);
                     self.pending = Pending::At(cx.now + pause);
                 }
@@ -104,13 +104,13 @@ impl Campaign {
             | Answer::Expired
             | Answer::Superseded
             | Answer::Released => {
-                // This id can't win any more; a fresh one can.
+                // This id can't be granted any more, but a fresh id can.
                 self.change_id(cx);
                 self.retry_later(cx);
             }
             Answer::Unknown(why) => {
-                // The store may have granted the lease: keep the id, and don't compete with
-                // oneself.
+                // The store may have granted the lease, so the candidate keeps the id: with a fresh
+                // id it would compete with itself.
                 self.replace_doubtful_id(cx);
                 let delay = self.retry_later(cx);
                 cx.outputs.effect(LeaseEffect::Retrying(format!(
@@ -131,18 +131,18 @@ impl Campaign {
         Next::Stay
     }
 
-    /// Replaces the id by a fresh one if it has been in doubt for as long as a lease lasts.
+    /// Replaces the id if it has been in doubt for a lease duration.
     ///
-    /// Each request that reaches the store prolongs what it may have granted. If answers never come
-    /// in time, nobody could lead for as long as that goes on. So the lease is released, or expires
-    /// if the release does not get through, and other candidates have their turn. No term has begun
-    /// under the id, and none ever will.
+    /// Each request that reaches the store renews a lease that the store may have granted. If no
+    /// answer arrives in time, no candidate could lead while that continues. So the old lease is
+    /// released, or expires if the release is lost, and other candidates can acquire it. No term
+    /// has begun under the old id, and none will.
     fn replace_doubtful_id(&mut self, cx: &mut Context<'_>) -> bool {
         let since = *self.in_doubt_since.get_or_insert(cx.now);
         if cx.now.since(since) < cx.timings.lease_duration() {
             return false;
         }
-        // The answer is not awaited.
+        // The candidate does not wait for the answer.
         let release = Request::Release {
             lease_id: self.lease_id,
             reason: None,
@@ -170,9 +170,9 @@ impl Campaign {
         delay
     }
 
-    /// Gives the campaign up. The store may have granted the lease, or be about to, while the
-    /// candidate does not know it: then nobody would lead for a whole lease duration, so the lease
-    /// is released.
+    /// Gives up the campaign. The store may have granted the lease, or may grant it later, without
+    /// the candidate's knowledge. Then there would be no leader for a whole lease duration, so the
+    /// lease is released.
     pub(super) fn withdraw(&self, cx: &Context<'_>) -> Next {
         if self.asked {
             let sent = self.pending.sent();
@@ -185,9 +185,9 @@ impl Campaign {
         }
     }
 
-    /// How long the store may keep an acquire waiting. Not longer than the lease duration, so that
-    /// a path that died silently is noticed in time. A candidate that has been elected elsewhere,
-    /// too, keeps others waiting there, so it asks the store more often.
+    /// Returns how long the store may keep an acquire waiting. The time is at most the lease
+    /// duration, so that a connection that failed silently is noticed in time. A candidate that is
+    /// also elected among peers blocks its peers meanwhile, so it asks the store more often.
     fn acquire_wait(&self, timings: &Timings) -> Duration {
         if self.min_epoch.is_some() {
             return timings.renew_interval();
@@ -196,8 +196,8 @@ impl Campaign {
     }
 }
 
-/// The delay before the next attempt after this many failures in a row: a twentieth of the renew
-/// interval, doubled each time up to half of it, with jitter.
+/// Returns the delay before the next attempt after this number of failures in a row: a twentieth of
+/// the renew interval, doubled each time up to half of the interval, with jitter.
 pub(super) fn retry_delay(failures: u32, cx: &mut Context<'_>) -> Duration {
     let interval = cx.timings.renew_interval();
     let first = interval / 20;

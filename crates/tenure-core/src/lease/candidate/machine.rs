@@ -1,4 +1,4 @@
-//! The machine: the current phase, and which part handles which input in it.
+//! The state machine: the current phase, and the handling of inputs in each phase.
 
 use core::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct LeaseCandidate {
     outputs: Outputs<LeaseEffect>,
     /// The number of the last request.
     attempts: u64,
-    /// No campaign begins before this.
+    /// The earliest time of the next campaign.
     cooldown_until: Instant,
 }
 
@@ -27,14 +27,14 @@ pub struct LeaseCandidate {
 enum Phase {
     Idle,
     Campaigning(Campaign),
-    /// From the term's beginning until its task is gone.
+    /// The phase from the beginning of a term until its task is gone.
     Leading(LeaseTerm),
-    /// The task is gone, or there never was one; the lease is being released.
+    /// The phase in which the lease is released; the task is gone, or there was none.
     Releasing(Release),
 }
 
-/// One call of the machine, as its phases see it: the arguments of the caller, and the part of the
-/// candidate that outlives the phase.
+/// The environment of one call: the arguments of the caller, and the part of the candidate that
+/// outlives the current phase.
 pub(super) struct Context<'a> {
     pub(super) now: Instant,
     pub(super) random: &'a mut dyn Random,
@@ -43,7 +43,7 @@ pub(super) struct Context<'a> {
     attempts: &'a mut u64,
 }
 
-/// The one request of a phase: in flight, or to be sent at an instant.
+/// The only request of a phase: in flight, or scheduled for an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
     InFlight { attempt: u64, sent: Instant },
@@ -51,8 +51,8 @@ pub(super) enum Pending {
 }
 
 impl Context<'_> {
-    /// Sends `request` now: `now` is before the first byte leaves, so it is what durations count
-    /// from.
+    /// Sends `request` now. Durations count from `now`, because that is before the first byte of
+    /// the request leaves.
     pub(super) fn send(&mut self, request: Request, timeout: Duration) -> Pending {
         *self.attempts += 1;
         let (attempt, sent) = (*self.attempts, self.now);
@@ -66,8 +66,8 @@ impl Context<'_> {
 }
 
 impl Pending {
-    /// When the request that `attempt` answers was sent; `None` for an answer to a request that was
-    /// given up.
+    /// Returns the time at which the request with this number was sent; `None` if it is not the
+    /// request in flight, for example because it was given up.
     pub(super) fn answered(self, attempt: u64) -> Option<Instant> {
         match self {
             Self::InFlight {
@@ -78,7 +78,7 @@ impl Pending {
         }
     }
 
-    /// When the request in flight was sent, if one is.
+    /// Returns the time at which the request in flight was sent; `None` if there is none.
     pub(super) const fn sent(self) -> Option<Instant> {
         match self {
             Self::InFlight { sent, .. } => Some(sent),
@@ -94,19 +94,19 @@ impl Pending {
     }
 }
 
-/// The transition that follows from a phase's input.
+/// The transition after an input of a phase.
 pub(super) enum Next {
     Stay,
     Lead(LeaseTerm),
     Release(Release),
     Ended(Epoch, EndReason),
     Withdrawn,
-    /// The campaign has failed for good, and has reported it.
+    /// The campaign has failed permanently, and the failure was reported.
     Abandon,
 }
 
 impl LeaseCandidate {
-    /// A candidate that does not compete yet.
+    /// Creates a candidate that does not compete yet.
     #[must_use]
     pub fn new(timings: Timings) -> Self {
         Self {
@@ -118,8 +118,8 @@ impl LeaseCandidate {
         }
     }
 
-    /// Command: like [`campaign`](ElectionMachine::campaign). With `epoch`, the term has this epoch, or
-    /// a greater one if the lease has had this one.
+    /// Command: campaign, as [`campaign`](ElectionMachine::campaign) does. The term has at least
+    /// this epoch, and a greater one only if the lease has already had this one.
     pub fn campaign_with(&mut self, now: Instant, epoch: Option<Epoch>, random: &mut dyn Random) {
         if matches!(self.phase, Phase::Idle) {
             let start = self.cooldown_until.max(now);
@@ -129,15 +129,15 @@ impl LeaseCandidate {
         }
     }
 
-    /// Command: if the next renewal is due soon, send it now. For a driver that sends another
-    /// renewal to the same store anyway, so that one request may carry both.
+    /// Command: send the next renewal now if it is due soon. It is for a driver that sends another
+    /// renewal to the same store, so that one request can contain both.
     pub fn renew_early(&mut self, now: Instant, random: &mut dyn Random) {
         if let (Phase::Leading(term), mut cx) = self.parts(now, random) {
             term.renew_early(&mut cx);
         }
     }
 
-    /// The lease id of the current term: the holder's secret.
+    /// Returns the lease id of the current term, which is the holder's secret.
     #[must_use]
     pub const fn lease_id(&self) -> Option<LeaseId> {
         match &self.phase {
@@ -189,19 +189,19 @@ impl LeaseCandidate {
 }
 
 impl ElectionMachine for LeaseCandidate {
-    /// The number of an attempt, and its answer. An answer to a request that was given up is
-    /// ignored; so is any answer that comes too late to matter.
+    /// The number of an attempt, and its answer. The machine ignores the answer to a request that
+    /// was given up, and any answer that arrives too late.
     type Message = (u64, Answer);
     type Effect = LeaseEffect;
     type Peer = CandidateId;
 
-    /// The campaign has a fresh lease id. After a term that calls for a cool-down it begins when the
-    /// cool-down is over.
+    /// Begins a campaign with a fresh lease id. After a term that calls for a cool-down, the
+    /// campaign begins when the cool-down is over.
     fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
         self.campaign_with(now, None, random);
     }
 
-    /// A leader renews until its task is gone, and releases then.
+    /// Resigns. A leader renews until its task is gone, and then releases the lease.
     fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random) {
         let (phase, cx) = self.parts(now, random);
         let next = match phase {
@@ -222,7 +222,8 @@ impl ElectionMachine for LeaseCandidate {
     }
 
     fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {
-        // Time first: a task that stops because the term has passed has not ended the term.
+        // The time is checked first: if the term has passed already, a task that stops now has not
+        // ended it.
         self.handle_timeout(now, random);
         if let (Phase::Leading(term), mut cx) = self.parts(now, random) {
             let next = term.task_ended(&mut cx, end);
@@ -236,7 +237,8 @@ impl ElectionMachine for LeaseCandidate {
         (attempt, answer): (u64, Answer),
         random: &mut dyn Random,
     ) {
-        // Time first: an answer must not prolong what time has ended before it came.
+        // The time is checked first: an answer must not extend a term that ended before the answer
+        // arrived.
         self.handle_timeout(now, random);
         let (phase, mut cx) = self.parts(now, random);
         let next = match phase {

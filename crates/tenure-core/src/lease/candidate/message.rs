@@ -12,31 +12,31 @@ use crate::{CandidateId, Epoch};
 pub enum Request {
     /// Acquire the lease under this id. If another candidate holds it, wait in the store.
     Acquire {
-        /// The id to hold the lease under.
+        /// The lease id under which the candidate will hold the lease.
         lease_id: LeaseId,
         /// How long the store may keep the request waiting for the lease.
         wait: Duration,
-        /// The least epoch to hold the lease under.
+        /// The least epoch of the grant.
         min_epoch: Option<Epoch>,
     },
-    /// Begin the lease duration anew.
+    /// Restart the lease duration.
     Renew(LeaseId),
     /// Release the lease.
     Release {
         /// The holder's lease id.
         lease_id: LeaseId,
-        /// Why the term ends, for the store's history. `None` if no term has begun under this id,
-        /// or if the store itself has ended it.
+        /// The reason for the end of the term, for the store's history. `None` if no term has begun
+        /// under this id, or if the store itself has ended the term.
         reason: Option<EndReason>,
     },
-    /// Release the lease in favour of one candidate. Until `within` has passed, the store grants it
-    /// to no other one.
+    /// Release the lease in favour of one candidate. The store grants it to no other candidate
+    /// until `within` has passed.
     HandOver {
         /// The holder's lease id.
         lease_id: LeaseId,
-        /// The only candidate to be granted.
+        /// The only candidate that may acquire the lease.
         to: CandidateId,
-        /// How long the lease is reserved.
+        /// The time of the reservation.
         within: Duration,
     },
 }
@@ -48,11 +48,11 @@ pub enum Answer {
     Held(Epoch),
     /// The lease is released.
     Released,
-    /// Another candidate holds the lease, or it can't be granted yet.
+    /// Another candidate holds the lease, or the lease can't be granted yet.
     ///
-    /// With the holder and its epoch, if both are known.
+    /// Contains the holder and its epoch if both are known.
     HeldByAnother(Option<(CandidateId, Epoch)>),
-    /// The term of this lease id has ended before: ask with a fresh one.
+    /// The term of this lease id has ended. The candidate must use a fresh id.
     IdRetired,
     /// The lease was broken, and this lease id holds it for `remaining`.
     Broken {
@@ -63,17 +63,17 @@ pub enum Answer {
     Expired,
     /// The lease id does not hold the lease any more; another one does or did.
     Superseded,
-    /// It is unknown what the store did: no answer, an answer that makes no sense, or a request to
-    /// come again. May pass by itself.
+    /// The result is unknown: there was no answer, the answer was invalid, or the store asked for a
+    /// retry. The cause may pass without a change.
     Unknown(String),
-    /// The store refuses such a request altogether (a wrong name). Does not pass by itself.
+    /// The store refuses the request permanently, for example because of a wrong name.
     Refused(String),
     /// The store has never accepted the credential of this candidate, or never allowed it this
     /// election. Does not pass by itself; a term goes on until its renew deadline.
     Denied(String),
 }
 
-/// The store's answer to an operation that it has applied or rejected.
+/// Converts the store's result of an operation that it has applied or rejected.
 impl From<Result<Change, Rejection>> for Answer {
     fn from(result: Result<Change, Rejection>) -> Self {
         match result {
@@ -101,17 +101,17 @@ impl From<Result<Change, Rejection>> for Answer {
 /// An action that the driver must execute for a [`LeaseCandidate`](super::LeaseCandidate).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseEffect {
-    /// Send this request. It replaces the request in flight, if there is one: drop that.
+    /// Send this request. It replaces the request in flight, which the driver must drop.
     Send {
-        /// The number to hand back with the answer.
+        /// The number that the answer must repeat.
         attempt: u64,
         /// The request.
         request: Request,
-        /// How long to wait for the answer; this includes the time that the store itself waits.
-        /// After it the answer is [`Answer::Unknown`]: the machine does not watch the time of a
-        /// request.
+        /// The time to wait for the answer, which includes the time that the request may wait in
+        /// the store. After it the driver must hand in [`Answer::Unknown`], because the machine has
+        /// no timeouts for requests.
         timeout: Duration,
     },
-    /// A request failed and is tried again: for the log.
+    /// A request failed and will be retried. The text is for the log.
     Retrying(String),
 }

@@ -1,8 +1,8 @@
-//! A candidate that competes for a lease: it decides when to send which request, and whether it leads
-//! *at a given now*.
+//! A candidate that competes for a lease. It decides when to send requests, and whether it leads
+//! *at a given time*.
 //!
-//! [`LeaseCandidate`] is a pure state machine (see [`ElectionMachine`](crate::ElectionMachine) for the
-//! order of calls). Beside the calls of all machines it has the commands
+//! [`LeaseCandidate`] is a pure state machine (see [`ElectionMachine`](crate::ElectionMachine) for
+//! the order of calls). In addition to the calls of all machines, it has the commands
 //! [`LeaseCandidate::campaign_with`] and [`LeaseCandidate::renew_early`].
 //!
 //! ```text
@@ -14,13 +14,14 @@
 //! ```
 //!
 //! **Why two candidates never lead at once.** The store grants a lease to another id only after the
-//! lease duration has passed on its clock since it accepted the last renewal. It accepted the renewal
-//! after the renewal was sent. The candidate counts from *when it was sent*, stops leading at the renew
-//! deadline and has its task aborted at the hard stop, which is before the lease duration by the
-//! margin. So as long as the two clocks differ in rate by less than the margin, its task is gone before
-//! the store grants the lease to another candidate. Nothing in this argument needs an answer to arrive,
-//! a timer to be punctual or a wall clock to be right. A task that can't be aborted, or a machine that
-//! stands still in the middle of a write, is outside of it: that is what the epoch is for.
+//! lease duration has passed on the store's clock since it accepted the last renewal. It accepted
+//! the renewal after the candidate sent it. The candidate counts from *when it sent the renewal*.
+//! It stops leading at the renew deadline, and has its task aborted at the hard stop, which is
+//! earlier than the end of the lease by the margin. So if the drift between the two clocks is less
+//! than the margin, the task is gone before the store grants the lease to another candidate. This
+//! argument does not require that an answer arrives, that a timer is punctual, or that a wall clock
+//! is right. It does not cover a task that can't be aborted, or a machine that is suspended in the
+//! middle of a write: the epoch protects against those.
 //!
 //! # Examples
 //!

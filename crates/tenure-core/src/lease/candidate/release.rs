@@ -8,19 +8,19 @@ use crate::election::EndReason;
 use crate::lease::LeaseId;
 use crate::{CandidateId, Epoch, Instant};
 
-/// The release of a lease that no task uses any more. It is a courtesy to the next candidate: if it
-/// does not succeed, the lease expires.
+/// The release of a lease that no task uses any more. It only saves time for the next candidate: if
+/// the release fails, the lease expires.
 #[derive(Debug)]
 pub(super) struct Release {
     pub(super) lease_id: LeaseId,
-    /// The term that ends with it; `None` for a campaign that was given up.
+    /// The term that ends with the release; `None` for a campaign that was given up.
     pub(super) term: Option<(Epoch, EndReason)>,
     pub(super) pending: Pending,
     pub(super) failures: u32,
     pub(super) give_up_at: Instant,
     pub(super) successor: Option<CandidateId>,
-    /// Until when an acquire that was given up may still reach the store, after a release that
-    /// found nothing held.
+    /// The time until which an acquire that was given up may still reach the store, if the release
+    /// finds that the id holds nothing.
     pub(super) stray_until: Option<Instant>,
 }
 
@@ -32,9 +32,10 @@ impl Release {
     ) -> Self {
         let interval = cx.timings.renew_interval();
         let limit = match term {
-            // A process that shuts down waits for this, so it is not the whole rest of the lease.
+            // A process that shuts down waits for the release, so the limit is shorter than the
+            // rest of the lease.
             Some(_) => interval,
-            // Time for one attempt that fails and another one.
+            // The limit allows for one failed attempt and a second one.
             None => (interval / 5).max(2 * MIN_ATTEMPT),
         };
         Self {
@@ -68,8 +69,8 @@ impl Release {
                 Some(to) => Request::HandOver {
                     lease_id,
                     to: to.clone(),
-                    // The successor waits in the store, or comes within a lease duration, or is not
-                    // there.
+                    // The successor waits in the store, or it asks within a lease duration, or it
+                    // does not exist.
                     within: cx.timings.lease_duration(),
                 },
             };
@@ -92,20 +93,20 @@ impl Release {
             self.pending = Pending::At(cx.now + retry_delay(self.failures, cx));
             return Next::Stay;
         }
-        // Requests on several connections may overtake each other: if the acquire came after this
-        // release, the lease would be granted and nobody would use it. After a release that
-        // succeeded the id is retired and can't be granted any more.
+        // Requests on several connections may overtake each other. If the acquire arrived after
+        // this release, the store would grant the lease and no task would use it. After a release
+        // that succeeded, the id is retired and can't be granted any more.
         let stray = self.stray_until.take_if(|until| cx.now < *until);
         if let (Some(until), false) = (stray, *answer == Answer::Released) {
             self.pending = Pending::At(until);
             return Next::Stay;
         }
-        // Released, or no longer held.
+        // The lease is released, or this id no longer holds it.
         self.finish()
     }
 
-    /// The reason for the store's history. The store itself knows that the lease was broken, and
-    /// why.
+    /// Returns the reason for the store's history. The store itself knows that and why the lease
+    /// was broken.
     fn reason(&self) -> Option<EndReason> {
         let (_, reason) = self.term?;
         (reason != EndReason::Broken).then_some(reason)

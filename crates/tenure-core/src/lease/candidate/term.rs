@@ -1,4 +1,4 @@
-//! A term under a lease: a running term, and the renewals that keep it.
+//! A term under a lease: the running term and its renewals.
 
 use alloc::format;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use crate::election::{EndReason, TaskEnd, Term, TermEvent};
 use crate::lease::LeaseId;
 use crate::{CandidateId, Epoch, Instant};
 
-/// Shortest time that an attempt gets: a healthy store on another continent answers within it.
+/// The shortest timeout of an attempt. A healthy store on another continent answers within it.
 pub(super) const MIN_ATTEMPT: Duration = Duration::from_millis(100);
 
 /// A term under a lease.
@@ -25,7 +25,7 @@ pub(super) struct LeaseTerm {
 }
 
 impl LeaseTerm {
-    /// A term that begins now, by an acquire that was sent at `sent`.
+    /// Creates a term that begins now. Its acquire was sent at `sent`.
     pub(super) fn new(
         cx: &mut Context<'_>,
         lease_id: LeaseId,
@@ -45,12 +45,13 @@ impl LeaseTerm {
         self.renewal_due().map_or(due, |renewal| renewal.min(due))
     }
 
-    /// When the next renewal is due; `None` while one is in flight, and once the lease is gone.
+    /// Returns the time of the next renewal; `None` while one is in flight, and after the lease is
+    /// lost.
     fn renewal_due(&self) -> Option<Instant> {
         self.pending.due().filter(|_| !self.term.lost)
     }
 
-    /// Sends the next renewal now, if it is due soon anyway.
+    /// Sends the next renewal now if it is due soon.
     pub(super) fn renew_early(&mut self, cx: &mut Context<'_>) {
         let soon = cx.now + cx.timings.renew_interval() / 4;
         if self.renewal_due().is_some_and(|due| due <= soon) {
@@ -59,7 +60,7 @@ impl LeaseTerm {
     }
 
     fn renew(&mut self, cx: &mut Context<'_>) {
-        // A third of the time that is left, so that a lost attempt leaves time for two more.
+        // A third of the remaining time, so that a lost attempt leaves time for two more.
         let timeout = (self.term.remaining(cx.now, cx.timings) / 3)
             .max(MIN_ATTEMPT)
             .min(cx.timings.renew_interval());
@@ -88,12 +89,12 @@ impl LeaseTerm {
                 self.pending = next_renewal(cx, sent);
             }
             Answer::Broken { remaining } => {
-                // The store lets others lead `remaining` after it answered, and it answered after the
-                // request was sent. The margin is kept here too.
+                // The store lets others lead `remaining` after its answer, and it answered after
+                // the request was sent. The margin applies here too.
                 let ceiling = sent + remaining.saturating_sub(cx.timings.margin());
                 self.lose(cx, EndReason::Broken, ceiling);
             }
-            // Another candidate may lead already, so the task gets no time.
+            // Another candidate may lead already, so the task gets no stop grace.
             Answer::Expired
             | Answer::Superseded
             | Answer::IdRetired
@@ -124,12 +125,14 @@ impl LeaseTerm {
             .lose(cx.now, reason, Some(ceiling), timings, outputs);
     }
 
-    /// The task is gone, so others may lead: release the lease, unless nothing is left to release.
+    /// Releases the lease after the task has ended, so that others may lead, unless the lease is
+    /// lost.
     pub(super) fn task_ended(&mut self, cx: &mut Context<'_>, end: TaskEnd) -> Next {
         let reason = EndReason::of_task(end);
         self.term.begin_ending(cx.now, reason, cx.outputs);
         let (epoch, reason) = (self.term.epoch, self.term.reason());
-        // The holder may still give up a lease that is breaking, so that it need not run out.
+        // The holder may release a lease that is breaking, so that others need not wait for its
+        // end.
         if reason == EndReason::Superseded || cx.now >= self.term.expires(cx.timings) {
             return Next::Ended(epoch, reason);
         }

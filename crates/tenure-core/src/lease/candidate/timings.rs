@@ -1,4 +1,4 @@
-//! The timeline of a term, valid by construction.
+//! The timeline of a term. Every value is valid.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,15 +7,15 @@ use core::time::Duration;
 
 use crate::lease::{LeaseDuration, Rules};
 
-/// Shortest renew interval: below it the waking of a busy machine's threads decides, not the
-/// settings.
+/// The shortest renew interval. Below it, the scheduling delays of a busy machine matter more than
+/// the setting.
 pub const MIN_RENEW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often a leading candidate reads the clock, so that after a suspension its term ends at once
-/// and not when a timer runs out that stood still meanwhile.
+/// The interval at which a leading candidate reads the clock. A timer that was suspended with the
+/// machine would end the term too late after the machine resumes.
 pub const TICK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The options of a user; omitted ones follow from the lease duration.
+/// The options of a user. The default of an omitted option follows from the lease duration.
 ///
 /// ```
 /// use core::time::Duration;
@@ -29,26 +29,27 @@ pub const TICK_INTERVAL: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TimingsOptions {
-    /// How long the store keeps the lease without a renewal. Default 15 s. Longer: fewer requests
-    /// and longer outages of the store are survived; shorter: another leader sooner after a crash.
+    /// How long the store keeps the lease without a renewal. Default: 15 s. A longer duration means
+    /// fewer requests, and tolerates longer outages of the store; a shorter one means a new leader
+    /// sooner after a crash.
     pub lease_duration: Option<Duration>,
-    /// How long after the last successful renewal was sent the next one is. Default: half of the
-    /// renew deadline.
+    /// The time from the sending of a successful renewal to the sending of the next one. Default:
+    /// half of the renew deadline.
     pub renew_interval: Option<Duration>,
-    /// How long after the last successful renewal was sent the term is given up for lost. Default:
-    /// what stop grace and margin leave of the lease duration.
+    /// The time after the sending of the last successful renewal at which the leader gives up its
+    /// term. Default: the lease duration less the stop grace and the margin.
     pub renew_deadline: Option<Duration>,
     /// How long the task has to stop by itself before it is aborted. Default: 4/15 of the lease
-    /// duration, 4 s of 15 s.
+    /// duration, which is 4 s of 15 s.
     pub stop_grace: Option<Duration>,
-    /// How long the candidate waits after a term that its task ended. Default 5 s.
+    /// How long the candidate waits after a term that its task ended. Default: 5 s.
     pub cool_down: Option<Duration>,
-    /// How long a leader's task may go without showing progress before its term is ended as
-    /// unhealthy. Default: for ever, because only the task knows what progress is.
+    /// How long a leader's task may show no progress before its term ends as unhealthy. Default: no
+    /// limit, because only the task knows what progress is.
     pub progress_deadline: Option<Duration>,
 }
 
-/// The timeline of a term, counted from the moment the last successful request was *sent*:
+/// The timeline of a term. It counts from the time at which the last successful request was *sent*:
 ///
 /// ```text
 /// 0        renew interval        renew deadline        hard stop          lease duration
@@ -56,11 +57,12 @@ pub struct TimingsOptions {
 ///    5 s ±10%                          10 s                14 s       15 s
 /// ```
 ///
-/// The hard stop is the renew deadline plus the stop grace. From there to the end of the lease is
-/// the **margin**: it is what the clocks of candidate and store may differ in rate over one term,
-/// and a quarter of it is the time that an aborted task has to go before it counts as overrunning.
+/// The hard stop is the renew deadline plus the stop grace. The time from the hard stop to the end
+/// of the lease is the **margin**. It covers the drift between the clocks of the candidate and the
+/// store over one term. A quarter of it is the time that an aborted task has to end before it
+/// counts as overrunning.
 ///
-/// A value that exists is consistent: [`TimingsError`] lists the refused combinations.
+/// Every value is consistent: [`TimingsError`] lists the refused combinations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timings {
     lease_duration: Duration,
@@ -71,25 +73,26 @@ pub struct Timings {
     progress_deadline: Option<Duration>,
 }
 
-/// The lease duration's default.
+/// The default lease duration.
 const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(15);
 
-/// The cool-down's default: another candidate has acquired the lease long before.
+/// The default cool-down. Another candidate acquires the lease well within it.
 const DEFAULT_COOL_DOWN: Duration = Duration::from_secs(5);
 
 impl Default for Timings {
-    /// 15 s lease, renewed every 5 s, given up after 10 s, stopped after 14 s.
+    /// Returns the defaults: a lease of 15 s, renewed every 5 s, given up after 10 s, the task
+    /// stopped after 14 s.
     fn default() -> Self {
         Self::new(&TimingsOptions::default()).expect("the defaults are consistent")
     }
 }
 
 impl Timings {
-    /// The timings with these options, the rest derived from the lease duration.
+    /// Creates the timings with these options. Omitted options follow from the lease duration.
     ///
     /// # Errors
     ///
-    /// [`TimingsError`] when they can't hold together; each names both numbers.
+    /// [`TimingsError`] if the options contradict each other. The message names both numbers.
     pub fn new(options: &TimingsOptions) -> Result<Self, TimingsError> {
         let lease = options.lease_duration.unwrap_or(DEFAULT_LEASE_DURATION);
         if !Rules::NATIVE.allows(LeaseDuration::Fixed(lease)) {
@@ -121,7 +124,7 @@ impl Timings {
                  {deadline:?}, stop grace {grace:?})"
             )));
         }
-        // Room for the jitter of a tenth, and for one more attempt after a lost one.
+        // The limit leaves room for a jitter of a tenth, and for another attempt after a lost one.
         if interval.saturating_mul(3) / 2 > deadline {
             return Err(TimingsError::RenewDeadline(format!(
                 "renew interval {interval:?} must be at most two thirds of the renew deadline {deadline:?}"
@@ -145,7 +148,7 @@ impl Timings {
         })
     }
 
-    /// The options that these timings follow from, with all derived values filled in.
+    /// Returns the options of these timings, with all derived values filled in.
     #[must_use]
     pub const fn options(&self) -> TimingsOptions {
         TimingsOptions {
@@ -158,62 +161,65 @@ impl Timings {
         }
     }
 
-    /// How long the store keeps the lease without a renewal.
+    /// Returns how long the store keeps the lease without a renewal.
     #[must_use]
     pub const fn lease_duration(&self) -> Duration {
         self.lease_duration
     }
 
-    /// How long after a successful renewal was sent the next one is sent, plus or minus a tenth.
+    /// Returns the time from the sending of a successful renewal to the sending of the next one,
+    /// plus or minus a tenth.
     #[must_use]
     pub const fn renew_interval(&self) -> Duration {
         self.renew_interval
     }
 
-    /// How long after the last successful renewal was sent the term is given up.
+    /// Returns the time after the sending of the last successful renewal at which the leader gives
+    /// up its term.
     #[must_use]
     pub const fn renew_deadline(&self) -> Duration {
         self.renew_deadline
     }
 
-    /// How long the task has to stop by itself before it is aborted.
+    /// Returns how long the task has to stop by itself before it is aborted.
     #[must_use]
     pub const fn stop_grace(&self) -> Duration {
         self.stop_grace
     }
 
-    /// How long the candidate waits after a term that its task ended.
+    /// Returns how long the candidate waits after a term that its task ended.
     #[must_use]
     pub const fn cool_down(&self) -> Duration {
         self.cool_down
     }
 
-    /// How long a leader's task may go without showing progress; `None` if for ever.
+    /// Returns how long a leader's task may show no progress; `None` without a limit.
     #[must_use]
     pub const fn progress_deadline(&self) -> Option<Duration> {
         self.progress_deadline
     }
 
-    /// How long after the last successful renewal was sent the task is aborted at the latest.
+    /// Returns the latest time, after the sending of the last successful renewal, at which the task
+    /// is aborted.
     #[must_use]
     pub fn hard_stop(&self) -> Duration {
         self.renew_deadline + self.stop_grace
     }
 
-    /// The time from the hard stop to the end of the lease.
+    /// Returns the time from the hard stop to the end of the lease.
     #[must_use]
     pub fn margin(&self) -> Duration {
         self.lease_duration.saturating_sub(self.hard_stop())
     }
 
-    /// How long an aborted task has to be gone before it counts as overrunning.
+    /// Returns how long an aborted task has to end before it counts as overrunning.
     #[must_use]
     pub fn abort_allowance(&self) -> Duration {
         self.margin() / 4
     }
 
-    /// By how much the candidate's clock may run slower than the store's, in per cent, before
-    /// another candidate could be granted the lease while an aborted task still runs.
+    /// Returns by how much the candidate's clock may run slower than the store's, in per cent,
+    /// before another candidate could be granted the lease while an aborted task still runs.
     #[must_use]
     pub fn tolerated_drift_percent(&self) -> f64 {
         let last_moment = self.hard_stop() + self.abort_allowance();
@@ -221,15 +227,15 @@ impl Timings {
         100.0 * room.as_secs_f64() / last_moment.as_secs_f64()
     }
 
-    /// Longest time without a leader after the leader dies at the worst moment, right after a
-    /// renewal, while the store runs and a candidate waits; plus one answer's way.
+    /// Returns the longest time without a leader if the leader dies right after a renewal, while
+    /// the store runs and a candidate waits. The transmission time of one answer must be added.
     #[must_use]
     pub const fn worst_without_leader(&self) -> Duration {
         self.lease_duration
     }
 }
 
-/// For the log at start: the timings and the bounds that follow from them.
+/// Formats the timings and the bounds that follow from them, for the log at start.
 impl fmt::Display for Timings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -246,20 +252,21 @@ impl fmt::Display for Timings {
     }
 }
 
-/// Why timings can't hold together. The text has the numbers; the user must change one of them.
+/// The reason why timings contradict each other. The message contains the numbers; the user must
+/// change one of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 #[non_exhaustive]
 pub enum TimingsError {
     /// The store would refuse the lease duration.
     LeaseDuration(String),
-    /// The task may take longer to stop than the lease lasts.
+    /// The task might take longer to stop than the lease lasts.
     StopGrace(String),
-    /// The task would be aborted after another candidate may lead.
+    /// The task would be aborted only after another candidate may lead.
     HardStop(String),
-    /// Renewals would follow each other faster than a busy machine wakes its threads.
+    /// Renewals would follow each other faster than a busy machine schedules its threads.
     RenewInterval(String),
-    /// A task can't show progress faster than it is checked.
+    /// The task would have to show progress faster than the candidate checks it.
     ProgressDeadline(String),
     /// One lost renewal would end the term.
     RenewDeadline(String),
@@ -276,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_what_the_derivation_gives() {
+    fn the_defaults_equal_the_derived_values() {
         assert_eq!(
             Timings::new(&TimingsOptions::default()).unwrap(),
             Timings::default()
@@ -368,7 +375,8 @@ mod tests {
     }
 
     impl Timings {
-        /// Timings that need not be possible, for models in which time is a handful of ticks.
+        /// Returns timings that need not be possible, for models in which time has only a few
+        /// ticks.
         pub(crate) const fn unchecked(lease_duration: Duration, renew_deadline: Duration) -> Self {
             Self {
                 lease_duration,

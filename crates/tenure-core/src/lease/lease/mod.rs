@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Epoch, Instant, UnixMillis};
 
-/// Identifies a waiting request: the caller gives each request a number that is unique in the
+/// The number of a waiting request. The caller gives each request a number that is unique in the
 /// process. Two requests may have the same lease id.
 pub type RequestNumber = u64;
 
@@ -20,17 +20,19 @@ pub type RequestNumber = u64;
 ///
 /// # Order of calls
 ///
-/// 1. [`poll`](Self::poll) until it returns `None`: waiting requests go before the new one.
+/// 1. Call [`poll`](Self::poll) until it returns `None`, so that waiting requests go before a new
+///    one.
 /// 2. One command: [`apply`](Self::apply), [`wait`](Self::wait), [`leave`](Self::leave),
 ///    [`give_back`](Self::give_back) or [`delete`](Self::delete).
-/// 3. [`poll`](Self::poll) again until it returns `None`: after a release it grants the lease to the
-///    next request.
+/// 3. Call [`poll`](Self::poll) again until it returns `None`. After a release it grants the lease
+///    to the next request.
 ///
-/// [`next_lapse`](Record::next_lapse) of the record is the time of the next `poll` without a command.
+/// The next `poll` without a command is due at the record's [`next_lapse`](Record::next_lapse).
 #[derive(Clone, Debug)]
 pub struct Lease<W> {
     record: Record,
-    /// `None` while no request waits, which is the common case: it costs one pointer.
+    /// `None` while no request waits, which is the common case. Then the queue costs only one
+    /// pointer.
     queue: Option<Box<Queue<W>>>,
 }
 
@@ -64,45 +66,46 @@ impl<W> Default for Lease<W> {
 }
 
 impl<W> Lease<W> {
-    /// The record of the lease.
+    /// Returns the record of the lease.
     #[must_use]
     pub const fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Puts an earlier record back. A store does so to undo changes that it could not write.
-    /// Waiting requests stay in the queue.
+    /// Restores an earlier record. A store does so to undo changes that it could not write. Waiting
+    /// requests stay in the queue.
     pub fn restore(&mut self, record: Record) {
         self.record = record;
         // A grant to a waiting request is undone as well, so nothing can be given back.
         self.confirm();
     }
 
-    /// The number of waiting requests.
+    /// Returns the number of waiting requests.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.queue.as_ref().map_or(0, |queue| queue.waiting.len())
     }
 
-    /// Whether a request of this principal waits under this lease id.
+    /// Returns whether a request of this principal waits under this lease id.
     #[must_use]
     pub fn is_waiting(&self, lease_id: LeaseId, owner: Option<&Owner>) -> bool {
         let queue = self.queue.as_ref();
         queue.is_some_and(|queue| queue.has(lease_id, owner))
     }
 
-    /// Whether [`poll`](Self::poll) may change the lease at `now`. It is a cheap check for callers
-    /// that must copy the record before it changes.
+    /// Returns whether [`poll`](Self::poll) may change the lease at `now`. This is a cheap check
+    /// for callers that must copy the record before it changes.
     #[must_use]
     pub fn is_due(&self, now: Instant) -> bool {
         self.record.has_lapsed(now) || (self.waiting() > 0 && self.record.held(now).is_none())
     }
 
-    /// Takes the next step that is due: ends a term whose time is over, or grants a free lease to the
-    /// first request in the queue that may have it. Returns `None` if no step is due.
+    /// Takes the next step that is due: ends a term whose time is over, or grants a free lease to
+    /// the first request in the queue that may have it. Returns `None` if no step is due.
     ///
-    /// It skips requests for which `is_gone` returns `true`, because their clients have disconnected.
-    /// That is an optimisation: such a grant would be given back.
+    /// It skips requests for which `is_gone` returns `true`, because their clients have
+    /// disconnected. This is an optimisation: [`give_back`](Self::give_back) would release such a
+    /// grant.
     pub fn poll(
         &mut self,
         now: Instant,
@@ -128,7 +131,7 @@ impl<W> Lease<W> {
             let applied = apply_as(waiting.owner.as_ref(), record, &acquire, now, rules);
             match applied.map(|applied| applied.change) {
                 Ok(Change::Granted(epoch)) => granted = Some(epoch),
-                // Not possible: the lease was free, so this was not a renewal.
+                // This is impossible: the lease was free, so the operation was not a renewal.
                 Ok(_) => {}
                 // A lock delay applies to all requests; other refusals only to this one.
                 Err(rejection) => is_barred = matches!(rejection, Rejection::LockDelay { .. }),
@@ -175,15 +178,15 @@ impl<W> Lease<W> {
     }
 
     /// Adds a request to the queue, behind all requests of its priority. A request with a lease id
-    /// that already waits replaces the earlier request, which is returned, and keeps its position if
-    /// the priority is the same.
+    /// that already waits replaces the earlier request, which is returned, and keeps its position
+    /// if the priority is the same.
     pub fn wait(&mut self, priority: Priority, waiting: Waiting<W>) -> Option<Waiting<W>> {
         let queue = self.queue.get_or_insert_default();
         queue.join(priority, waiting)
     }
 
-    /// Removes the request with this number from the queue. Returns `None` if it does not wait: it was
-    /// granted, or a later request with the same lease id has replaced it.
+    /// Removes the request with this number from the queue. Returns `None` if it does not wait: it
+    /// was granted, or a later request with the same lease id has replaced it.
     pub fn leave(&mut self, lease_id: LeaseId, number: RequestNumber) -> Option<Waiting<W>> {
         let queue = self.queue.as_mut()?;
         let left = queue.leave(lease_id, |waiting| waiting.number == number);
@@ -199,15 +202,16 @@ impl<W> Lease<W> {
         }
     }
 
-    /// Releases a grant whose answer could not be delivered: the client disconnected at the moment of
-    /// the grant. The next candidate then need not wait until the lease expires.
+    /// Releases a grant whose answer could not be delivered, because the client disconnected at the
+    /// moment of the grant. Then the next candidate need not wait until the lease expires.
     ///
     /// The caller knows that the request with this `number` got no answer. That does not prove that
-    /// the *holder* does not know of the grant: it may have dropped that request, acquired again with
-    /// the same lease id over another connection, and got the answer there. So the grant is released
-    /// only while it is the last change of the lease. Every later one (a renewal, also by a repeated
-    /// acquire, a change of the lease id, a break, the end of the term) clears `unconfirmed`, and then
-    /// this method does nothing: a holder that got an answer keeps the lease.
+    /// the *holder* does not know of the grant: it may have dropped that request, acquired again
+    /// with the same lease id over another connection, and got the answer there. So this method
+    /// releases the grant only while it is the last change of the lease. Every later change (a
+    /// renewal, also by a repeated acquire, a change of the lease id, a break, the end of the term)
+    /// clears `unconfirmed`, and then this method does nothing. So a holder that got an answer
+    /// keeps the lease.
     ///
     /// The lease id is retired, so that a delayed copy of the request is not granted.
     pub fn give_back(&mut self, number: RequestNumber, now: Instant) -> Option<Applied> {
@@ -222,12 +226,12 @@ impl<W> Lease<W> {
             .ok()
     }
 
-    /// Deletes the lease, if it is free and no lock delay or reservation is running.
-    /// [`Record::deleted`] is what remains of its record. Waiting requests stay in the queue.
+    /// Deletes the lease if it is free and no lock delay or reservation is running.
+    /// [`Record::deleted`] is the rest of its record. Waiting requests stay in the queue.
     ///
     /// # Errors
     ///
-    /// As [`deletable`].
+    /// The same as those of [`deletable`].
     pub fn delete(&mut self, floor: Option<Epoch>, now: Instant) -> Result<(), Rejection> {
         deletable(&self.record, now)?;
         self.record.settle(now);
@@ -235,7 +239,7 @@ impl<W> Lease<W> {
         Ok(())
     }
 
-    /// Notes a change of the lease after the last grant: that grant can no longer be given back.
+    /// Records a change of the lease after the last grant: that grant can no longer be given back.
     fn confirm(&mut self) {
         if let Some(queue) = &mut self.queue {
             queue.unconfirmed = None;

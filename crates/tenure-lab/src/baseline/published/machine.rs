@@ -1,7 +1,7 @@
-//! Bully_FD as it was published: figure 1, with its misprints resolved and its errors kept.
+//! Bully_FD as published: figure 1, with its misprints corrected and its errors kept.
 //!
-//! The tests show its errors, and the comparison runs it beside the repaired algorithm. Do not elect
-//! anything with it.
+//! The tests show its errors, and the comparison includes it beside the repaired algorithm. Do not
+//! use it for an election.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ pub struct Published {
     down: BTreeSet<NodeId>,
     acks: BTreeSet<NodeId>,
     down_worse: BTreeSet<NodeId>,
-    /// The nodes that the detector was asked about. It answers each question once.
+    /// The nodes about which the detector was asked. It answers each question once.
     asked: BTreeSet<NodeId>,
     to_send: Vec<(NodeId, PublishedMessage)>,
 }
@@ -30,13 +30,13 @@ pub struct Published {
 /// The states of the papers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PublishedStatus {
-    /// It has a leader.
+    /// The node has a leader.
     Norm,
-    /// It asks whether the better nodes are down.
+    /// The node asks whether the better nodes are down.
     Elec1,
-    /// It halts the worse nodes.
+    /// The node halts the worse nodes.
     Elec2,
-    /// It waits for the node that has halted it.
+    /// The node waits for the node that has halted it.
     Wait,
 }
 
@@ -44,7 +44,7 @@ pub enum PublishedStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PublishedMessage {
-    /// Wait for the sender, which organises this election.
+    /// The receiver must wait for the sender, which organises this election.
     Halt {
         /// The election.
         election: ElectionId,
@@ -59,12 +59,12 @@ pub enum PublishedMessage {
         /// The election.
         election: ElectionId,
     },
-    /// The leader asks whether the recipient follows it: `Norm?`.
+    /// The leader's question whether the receiver follows it: `Norm?`.
     Norm {
         /// The election by which the sender leads.
         election: ElectionId,
     },
-    /// The answer to `Norm?` of a node that does not.
+    /// The answer to `Norm?` of a node that does not follow the sender.
     NotNorm {
         /// The election of the question.
         election: ElectionId,
@@ -78,12 +78,12 @@ pub enum PublishedInput {
     Message(NodeId, PublishedMessage),
     /// The detector's answer, once for each question.
     Answer(NodeId, Verdict),
-    /// The timers P1, P2 and P3: ask about the leader or the organiser, or ask `Norm?`.
+    /// One of the timers P1, P2 and P3: ask about the leader or the organiser, or send `Norm?`.
     Poll,
 }
 
 impl PublishedMessage {
-    /// Its name in traces.
+    /// Returns the name of the message in traces.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -97,7 +97,7 @@ impl PublishedMessage {
 }
 
 impl Published {
-    /// A node that recovers and begins an election.
+    /// Creates a node that recovers and begins an election.
     #[must_use]
     pub fn recovered(me: NodeId, members: Membership, incarnation: u64) -> Self {
         let election = ElectionId {
@@ -122,7 +122,7 @@ impl Published {
         node
     }
 
-    /// A node that has followed `leader` for a long time.
+    /// Creates a node that has followed `leader` for a long time.
     #[must_use]
     pub fn settled(me: NodeId, members: Membership, leader: NodeId) -> Self {
         let mut node = Self::recovered(me, members, 0);
@@ -133,25 +133,25 @@ impl Published {
         node
     }
 
-    /// Its state.
+    /// Returns the state of the node.
     #[must_use]
     pub const fn status(&self) -> PublishedStatus {
         self.status
     }
 
-    /// The leader that it follows; itself if it leads.
+    /// Returns the leader that the node follows, or the node itself if it leads.
     #[must_use]
     pub fn leader(&self) -> Option<NodeId> {
         (self.status == PublishedStatus::Norm).then_some(self.leader)
     }
 
-    /// Its election.
+    /// Returns the node's election.
     #[must_use]
     pub const fn election(&self) -> ElectionId {
         self.election
     }
 
-    /// The nodes about which the detector must answer.
+    /// Returns the nodes about which the detector must answer.
     pub fn asked(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.asked.iter().copied()
     }
@@ -170,7 +170,7 @@ impl Published {
         std::mem::take(&mut self.to_send)
     }
 
-    /// The figure never increments the number of an election.
+    /// Begins stage 1. The published figure never increments the number of an election.
     fn stage_1(&mut self) {
         self.status = PublishedStatus::Elec1;
         self.down.clear();
@@ -186,8 +186,8 @@ impl Published {
         }
     }
 
-    /// All worse nodes are halted at once, the detector is asked about each once, and only an `Ack`
-    /// can win the election.
+    /// The published algorithm halts all worse nodes at once, asks the detector about each of them
+    /// once, and can win the election only on an `Ack`.
     fn stage_2(&mut self) {
         self.status = PublishedStatus::Elec2;
         self.acks.clear();
@@ -243,7 +243,7 @@ impl Published {
 
     fn handle_message(&mut self, from: NodeId, message: PublishedMessage) {
         match message {
-            // It always obeys, even if it has obeyed another organiser before.
+            // A published node always accepts, even if it has accepted another organiser before.
             PublishedMessage::Halt { election } => {
                 self.down.remove(&from);
                 self.election = election;
@@ -252,7 +252,7 @@ impl Published {
                 self.to_send
                     .push((from, PublishedMessage::Ack { election }));
             }
-            // The `Ack` may be of any election.
+            // The published check accepts an `Ack` of any election.
             PublishedMessage::Ack { election } => {
                 self.acks.insert(from);
                 let mut worse = self.members.worse(self.me);

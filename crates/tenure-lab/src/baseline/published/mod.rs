@@ -15,7 +15,7 @@ use super::Baseline;
 use super::node::BaselineNode;
 use crate::sim::{Context, DurableState, Payload};
 
-/// A member. The number of its start is on disk before its first message leaves.
+/// A member of Bully_FD as published. Its incarnation is on disk before its first message leaves.
 #[derive(Debug)]
 pub struct PublishedMember {
     node: BaselineNode,
@@ -38,7 +38,7 @@ impl PublishedMember {
         }
     }
 
-    /// Handles an input, and the reports that the detector has at once.
+    /// Handles an input, and the reports that the detector returns at once.
     fn drain(&mut self, context: &mut Context<'_>, input: Option<PublishedInput>) {
         let mut next = input;
         loop {
@@ -108,7 +108,7 @@ impl Baseline for PublishedMember {
         Some(self.poll_at)
     }
 
-    /// The member has asked about its leader, and the answer is that the leader is down.
+    /// Acts as if the member had asked about its leader, and the detector had reported it as down.
     fn elect(&mut self, context: &mut Context<'_>) {
         if let Some(leader) = self.machine.leader() {
             self.machine.handle(PublishedInput::Poll);

@@ -1,5 +1,5 @@
-//! The errors of the published algorithm, found by a walk through every order of events within
-//! small bounds. Timers are always due; the model decides when they fire.
+//! The errors of the published algorithm, found by exploring every order of events within small
+//! bounds. Timers are always due; the model decides when they fire.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -12,16 +12,16 @@ use tenure_core::detector::Verdict;
 
 use super::{Published, PublishedInput, PublishedMessage};
 
-/// The faults that may happen, and how often. Messages keep their order, and the detector reports a node as
-/// down only when no message is under way.
+/// The possible faults and their largest numbers. Messages keep their order, and the detector
+/// reports a node as down only when no message is under way.
 #[derive(Clone, Debug)]
 struct Environment {
     members: u32,
     crashes: u8,
     restarts: u8,
-    /// Messages that may be lost.
+    /// The number of messages that may be lost.
     losses: u8,
-    /// How often a detector may report a node as down that is up.
+    /// The number of times that a detector may report a running node as down.
     mistakes: u8,
 }
 
@@ -36,7 +36,7 @@ const CALM: Environment = Environment {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     nodes: Vec<Option<Published>>,
-    /// How often each node has started.
+    /// The number of starts of each node.
     starts: Vec<u64>,
     network: BTreeMap<(NodeId, NodeId), Vec<PublishedMessage>>,
     crashes: u8,
@@ -80,8 +80,8 @@ impl fmt::Display for Action {
     }
 }
 
-/// The most messages under way from one node to another one. More are lost, as the nodes repeat
-/// them.
+/// The largest number of messages under way from one node to another. Further messages are lost,
+/// because the nodes repeat them.
 const CAPACITY: usize = 3;
 
 const fn index(id: NodeId) -> usize {
@@ -121,8 +121,8 @@ impl State {
         message
     }
 
-    /// Whether a message changes its recipient, or the answer to it changes the sender. The model
-    /// leaves out the others: they only make states.
+    /// Returns whether a message changes its recipient, or the answer to it changes the sender. The
+    /// model omits other messages, because they only add states.
     fn matters(&self, from: NodeId, to: NodeId, message: PublishedMessage) -> bool {
         let deliver = |from, to, message| {
             let mut node = self.nodes[index(to)].clone();
@@ -143,20 +143,20 @@ impl State {
         nodes.filter_map(|(i, node)| Some((NodeId(i as u32 + 1), node.as_ref()?)))
     }
 
-    /// SLE1: all nodes that have a leader have the same one.
+    /// Returns whether all nodes that have a leader have the same one (SLE1).
     fn agrees(&self) -> bool {
         let mut leaders = self.live().filter_map(|(_, node)| node.leader());
         let first = leaders.next();
         leaders.all(|leader| Some(leader) == first)
     }
 
-    /// How many nodes lead in their own opinion.
+    /// Returns the number of nodes that lead in their own opinion.
     fn leaders(&self) -> usize {
         let leads = |(id, node): &(NodeId, &Published)| node.leader() == Some(*id);
         self.live().filter(leads).count()
     }
 
-    /// All nodes that are up follow the same leader, which is up.
+    /// Returns whether all nodes that are up follow the same leader, which is up.
     fn elected(&self) -> bool {
         let Some((_, first)) = self.live().next() else {
             return true;
@@ -262,8 +262,8 @@ impl Model for Environment {
             Action::Poll(id) => {
                 let node = next.nodes[index(id)].as_mut()?;
                 for (to, message) in node.handle(PublishedInput::Poll) {
-                    // A timer takes as long as a message lives: earlier messages have arrived, or
-                    // are lost.
+                    // A timer takes as long as a message lifetime, so earlier messages have arrived
+                    // or are lost.
                     let links = [(id, to), (to, id)];
                     let is_quiet = links.iter().all(|link| !last.network.contains_key(link));
                     if is_quiet && next.matters(id, to, message) {
@@ -289,7 +289,7 @@ impl Model for Environment {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(
-                "all who have a leader have the same one",
+                "all nodes that have a leader have the same one",
                 |_, state: &State| state.agrees(),
             ),
             Property::sometimes("a leader is elected", |_, state: &State| state.elected()),
@@ -297,21 +297,22 @@ impl Model for Environment {
     }
 }
 
-/// The states that a walk over everything that can happen finds, each by the shortest path to it.
+/// The violations that a search over all possible actions finds, each with the shortest path to it.
 #[derive(Default)]
 struct Report {
     to_disagreement: Option<String>,
     to_two_leaders: Option<String>,
-    /// To a state from which no leader can be elected any more without a further fault.
+    /// The shortest path to a state from which no leader can be elected without a further fault.
     to_hang: Option<String>,
 }
 
 /// The state before a state, and the action that led from the one to the other.
 type Origin = Option<(usize, Action)>;
 
-/// The checker's own "eventually" does not see states that go round in a circle. So this walks
-/// forward over all states, and then back from every state with an elected leader over the actions
-/// that need no fault. The states that it does not meet on the way back hang for ever.
+/// Explores all states. The checker's own "eventually" property ignores states on a cycle. So this
+/// function searches forward over all actions, and then backward from every state with an elected
+/// leader over the actions that need no fault. A state that the backward search does not reach
+/// hangs for ever.
 fn explore(environment: &Environment) -> Report {
     let first = environment.init_states().remove(0);
     let mut known = HashMap::from([(fingerprint(&first), 0)]);
@@ -370,7 +371,7 @@ fn fingerprint(state: &State) -> u64 {
     hasher.finish()
 }
 
-/// The shortest path to a state, with a line for each step.
+/// Returns the shortest path to a state, with one line for each step.
 fn replay(environment: &Environment, origins: &[Origin], state: usize) -> String {
     let mut actions = Vec::new();
     let mut at = state;
@@ -400,10 +401,10 @@ fn as_published_two_members_never_have_a_leader_again_after_one_crash() {
     );
 }
 
-/// No false suspicion, no loss, messages in order, and a detector that answers only when no message
-/// is under way.
+/// This needs no false suspicion, no loss and no reordering, and the detector answers only when no
+/// message is under way.
 #[test]
-fn as_published_a_crash_and_a_restart_part_three_members_for_ever() {
+fn as_published_a_crash_and_a_restart_separate_three_members_for_ever() {
     let environment = Environment {
         crashes: 1,
         restarts: 1,
@@ -413,13 +414,13 @@ fn as_published_a_crash_and_a_restart_part_three_members_for_ever() {
     println!("they disagree:\n{}", report.to_disagreement.unwrap());
     println!("for ever:\n{}", report.to_hang.unwrap());
 
-    // The model checker, which does not use `explore`, finds it in the same model.
+    // The model checker, which does not use `explore`, finds the same violation in the same model.
     let checker = environment.checker().spawn_bfs().join();
-    checker.assert_any_discovery("all who have a leader have the same one");
+    checker.assert_any_discovery("all nodes that have a leader have the same one");
 }
 
 #[test]
-fn as_published_mistakes_of_the_detector_make_two_leaders_for_ever() {
+fn as_published_mistakes_of_the_detector_cause_two_leaders_for_ever() {
     let report = explore(&Environment {
         mistakes: 2,
         ..CALM
@@ -429,7 +430,7 @@ fn as_published_mistakes_of_the_detector_make_two_leaders_for_ever() {
 }
 
 #[test]
-fn as_published_a_lost_message_stops_everything() {
+fn as_published_a_lost_message_blocks_all_elections() {
     let report = explore(&Environment {
         crashes: 1,
         losses: 1,

@@ -6,13 +6,15 @@ use kuva::render::plots::Plot;
 
 use super::{WIDTH, colour, draw, label};
 
-/// The largest number of dots. Of more runs this number is shown, at equal distances in rank.
+/// The largest number of dots. If there are more runs, this number is shown, at equal distances in
+/// rank.
 const DOTS: usize = 40;
 
 /// The least length of an axis, in seconds. Shorter times are negligible.
 const SHORTEST: f64 = 0.9;
 
-/// One box for each contestant, given by its place in the key, its name and its times in seconds.
+/// Draws one box for each contestant, given by its index in the key, its name, and its times in
+/// seconds.
 pub(in crate::report) fn distribution(of: &[(usize, &str, &[f64])], about: &str) -> String {
     let boxes = BoxPlot::new()
         .with_horizontal(true)
@@ -21,7 +23,7 @@ pub(in crate::report) fn distribution(of: &[(usize, &str, &[f64])], about: &str)
         .with_overlay_size(2.5)
         .with_overlay_color("var(--dots)")
         .with_group_colors(of.iter().rev().map(|(place, ..)| colour(*place)));
-    // The axis ends at the top, so the first contestant comes last.
+    // The first category is at the bottom of the axis, so the first contestant comes last.
     let boxes = of.iter().rev().fold(boxes, |boxes, (_, name, times)| {
         boxes.with_group(label(name), thinned(times))
     });
@@ -46,13 +48,14 @@ pub(in crate::report) fn distribution(of: &[(usize, &str, &[f64])], about: &str)
     draw(lines.chain([boxes]).collect(), layout, about)
 }
 
-/// The end of an axis from zero, and the length of its steps: at most eight steps.
+/// Returns the end of an axis from zero, and the length of its steps: at most eight steps.
 fn scale(longest: f64) -> (f64, f64) {
     let step = super::step(longest * 1.03, 8.0);
     ((longest * 1.03 / step).ceil().max(1.0) * step, step)
 }
 
-/// At most [`DOTS`] times, with the least and the greatest, and with the same median within a rank.
+/// Returns at most [`DOTS`] times, with the least and the greatest, and with the same median within
+/// a rank.
 fn thinned(times: &[f64]) -> Vec<f64> {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -6,16 +6,16 @@ use kuva::render::plots::Plot;
 
 use super::{WIDTH, by_powers, colour, draw, shape};
 
-/// A line and dots, at points of the number of members and a number of messages.
+/// A line with dots. Each point is a number of members and a number of messages.
 #[derive(Debug)]
 pub(in crate::report) struct Series {
-    /// Its place in the key.
+    /// The index in the key.
     pub(in crate::report) place: usize,
     pub(in crate::report) line: Vec<(f64, f64)>,
     pub(in crate::report) dots: Vec<(f64, f64)>,
 }
 
-/// All series on logarithmic axes.
+/// Draws all series on logarithmic axes.
 pub(in crate::report) fn lines(
     of: Vec<Series>,
     (x_label, y_label): (&str, &str),

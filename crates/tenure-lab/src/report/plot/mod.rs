@@ -29,10 +29,11 @@ const WIDTH: f64 = 880.0;
 /// The number of colours that the page has for contestants.
 const COLOURS: usize = 8;
 
-/// The longest name that is drawn, in characters: paths of configuration files may be long.
+/// The longest name in a plot, in characters. Paths of configuration files may be long.
 const LONGEST: usize = 28;
 
-/// The colour of the contestant at this place. With more contestants than colours, colours repeat.
+/// Returns the colour of the contestant with this index. With more contestants than colours,
+/// colours repeat.
 fn colour(place: usize) -> String {
     format!("var(--c{})", place % COLOURS)
 }
@@ -49,12 +50,13 @@ const SHAPES: [(MarkerShape, char); COLOURS] = [
     (MarkerShape::Plus, '+'),
 ];
 
-/// The shape of the dots of the contestant at this place. A repeated colour has another shape.
+/// Returns the shape of the dots of the contestant with this index. A repeated colour has another
+/// shape.
 fn shape(place: usize) -> (MarkerShape, char) {
     SHAPES[(place + place / COLOURS) % COLOURS]
 }
 
-/// The key: the colour and the shape of each contestant.
+/// Returns the key: the colour and the shape of each contestant.
 pub(super) fn key<'a>(of: impl IntoIterator<Item = (usize, &'a str)>) -> String {
     let items = of.into_iter().map(|(place, name)| {
         let (colour, (_, shape), name) = (colour(place), shape(place), escape(name));
@@ -63,8 +65,8 @@ pub(super) fn key<'a>(of: impl IntoIterator<Item = (usize, &'a str)>) -> String 
     format!("<ul class=\"key\">{}</ul>", items.collect::<String>())
 }
 
-/// Makes both axes logarithmic, and no longer than these points need. No coordinate may be zero. Without
-/// points the axes stay linear.
+/// Makes both axes logarithmic, and as short as these points allow. No coordinate may be zero.
+/// Without points the axes stay linear.
 fn by_powers(layout: Layout, points: &[(f64, f64)]) -> Layout {
     let of_axis = |of: fn(&(f64, f64)) -> f64| {
         let values = points.iter().map(of);
@@ -94,7 +96,7 @@ fn by_powers(layout: Layout, points: &[(f64, f64)]) -> Layout {
         .with_y_axis_max(high)
 }
 
-/// The nearest number of .., 1, 2, 5, 10, .. above this one, or below it.
+/// Returns the nearest number of .., 1, 2, 5, 10, .. above or below this one.
 fn round(value: f64, up: bool) -> f64 {
     let power = 10_f64.powi(value.log10().floor() as i32);
     let ladder = [0.5, 1.0, 2.0, 5.0, 10.0].map(|it| it * power);
@@ -104,15 +106,15 @@ fn round(value: f64, up: bool) -> f64 {
     found.unwrap_or(value)
 }
 
-/// The length of the steps on an axis of this length, with at most `most` steps.
+/// Returns the length of the steps on an axis of this length, with at most `most` steps.
 fn step(length: f64, most: f64) -> f64 {
     let steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0];
     let mut fit = steps.into_iter().filter(|step| length <= most * step);
     fit.next().unwrap_or(50.0)
 }
 
-/// A name as it is drawn: shortened to its end if it is too long, without characters that kuva reads as
-/// mathematics.
+/// Returns the label of a name: shortened to its end if it is too long, and without the characters
+/// that kuva reads as mathematics.
 fn label(name: &str) -> String {
     let length = name.chars().count();
     let shown: String = if length > LONGEST {
@@ -124,8 +126,8 @@ fn label(name: &str) -> String {
     shown.replace('$', "\\$")
 }
 
-/// Draws plots as SVG. The page sets the colours, light or dark, and the size; `about` is the text for
-/// screen readers.
+/// Draws plots as SVG. The page sets the colours, light or dark, and the size. `about` is the text
+/// for screen readers.
 fn draw(plots: Vec<Plot>, layout: Layout, about: &str) -> String {
     let theme = Theme {
         background: "none".into(),

@@ -1,10 +1,10 @@
-//! Messages that the papers claim, and their measurements.
+//! The number of messages that the papers claim, and the measurements.
 
 use super::{Series, key, lines};
 use crate::contestant::Algorithm;
 use crate::paper::{Claim, Point};
 
-/// One line for each formula and a dot for each measurement, and their key.
+/// Draws one line for each formula and a dot for each measurement. Returns the plot and its key.
 pub(in crate::report) fn papers(points: &[Point], about: &str) -> (String, String) {
     let (mut all, mut names) = (Vec::new(), Vec::new());
     for (place, claim) in Claim::ALL.iter().enumerate() {
@@ -26,7 +26,8 @@ pub(in crate::report) fn papers(points: &[Point], about: &str) -> (String, Strin
     (lines(all, labels, about), key(names))
 }
 
-/// The best member, or none, is down, and on all down lists where there are some.
+/// Returns whether the plot shows a point: only the best member is down, or none, and it is on the
+/// down lists if the claim has any.
 fn shown(point: &Point, claim: &Claim) -> bool {
     let lists = claim.algorithm == Algorithm::Published;
     point.claim.name == claim.name

@@ -7,7 +7,7 @@ use kuva::render::plots::Plot;
 use super::{WIDTH, draw, label, step};
 use crate::report::{LaneState, Span, Timeline};
 
-/// The states, each with its colour, thickness and label. Later ones are drawn over earlier ones.
+/// The states, each with its colour, thickness and label. Later states cover earlier ones.
 const STATES: [(LaneState, &str, f64, &str); 4] = [
     (LaneState::Up, "var(--up)", 2.0, "up"),
     (LaneState::Leads, "var(--leads)", 10.0, "leads"),
@@ -19,16 +19,17 @@ const STATES: [(LaneState, &str, f64, &str); 4] = [
 const PITCH: f64 = 14.0;
 const GAP: f64 = 10.0;
 
-/// Seconds of the run that are shown: before and after the first fault; if there is none, from the start.
+/// The shown seconds of the run before and after the first fault, or from the start if there is no
+/// fault.
 const BEFORE: f64 = 10.0;
 const AFTER: f64 = 90.0;
 const FROM_START: f64 = 30.0;
 
-/// The shortest break that is drawn, as a fraction of the shown time: the width of a dot.
+/// The shortest gap that is drawn, as a fraction of the shown time: the width of a dot.
 const BREAK: f64 = 0.005;
 
-/// The spans of this state. Spans with less than `shortest` seconds between them are joined: there may
-/// be thousands.
+/// Returns the spans of this state. Spans with less than `shortest` seconds between them are
+/// joined, because there may be thousands.
 fn joined(spans: &[Span], state: LaneState, shortest: f64) -> Vec<(f64, f64)> {
     let mut joined: Vec<(f64, f64)> = Vec::new();
     for span in spans.iter().filter(|span| span.state == state) {
@@ -40,8 +41,8 @@ fn joined(spans: &[Span], state: LaneState, shortest: f64) -> Vec<(f64, f64)> {
     joined
 }
 
-/// The runs of some contestants, one below the other. Time counts from the first fault of each run, and
-/// is `scale` times as long as in the simulation.
+/// Draws the runs of some contestants, one below the other. Times count from the first fault of
+/// each run, and are `scale` times those of the simulation.
 pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], scale: f64, about: &str) -> String {
     let has_faults = of.iter().any(|(_, run)| !run.faults.is_empty());
     let zero = |run: &Timeline| run.faults.first().copied().unwrap_or_default();
@@ -62,7 +63,7 @@ pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], scale: f64, about: &
         .sum();
     let mut plots = Vec::new();
     let (mut names, mut places) = (Vec::new(), Vec::new());
-    // From top to bottom.
+    // The lanes are drawn from top to bottom.
     let mut y = height;
     for (name, run) in of {
         let top = y - PITCH / 2.0;
@@ -92,7 +93,7 @@ pub(in crate::report) fn timeline(of: &[(&str, &Timeline)], scale: f64, about: &
         y -= GAP;
         let faults = run.faults.iter().map(|fault| fault - zero(run));
         for fault in faults.filter(|fault| (from..=to).contains(fault)) {
-            // In live runs the faults of each contestant have times of their own.
+            // In live runs each contestant has its own fault times.
             let line = LinePlot::new().with_data([(fault, top), (fault, y + GAP - PITCH / 2.0)]);
             let line = line.with_color("var(--fault)").with_stroke_width(1.0);
             plots.push(Plot::from(line.with_dashed()));

@@ -6,8 +6,8 @@ use kuva::render::plots::Plot;
 
 use super::{WIDTH, by_powers, colour, draw, shape};
 
-/// One dot for each contestant, given by its place in the key, its messages in a minute at rest, and the
-/// median and the maximum of its times without a leader, in seconds.
+/// Draws one dot for each contestant, given by its index in the key, its messages per minute at
+/// rest, and the median and the maximum of its times without a leader, in seconds.
 pub(in crate::report) fn trade_off(of: &[(usize, f64, f64, f64)], about: &str) -> String {
     let plots = of.iter().map(|&(place, messages, median, max)| {
         let mark = ScatterPlot::new()

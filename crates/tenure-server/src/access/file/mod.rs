@@ -46,9 +46,9 @@ pub struct ListedSecret {
     pub id: SecretId,
     /// The hash of the token.
     pub hash: SecretHash,
-    /// When the token was made, if the file says so.
+    /// The time when the token was created, if the file contains it.
     pub created: Option<SystemTime>,
-    /// From when on the token is refused, if the file says so.
+    /// The time from which on the token is refused, if the file contains it.
     pub expires: Option<SystemTime>,
 }
 
@@ -146,7 +146,7 @@ impl AccessFile {
 }
 
 impl IdentityPattern {
-    /// Whether the identity is one of these.
+    /// Returns whether the identity is one of these.
     pub(super) fn matches(&self, identity: &str) -> bool {
         match self.is_prefix {
             true => identity.starts_with(&*self.text),

@@ -28,11 +28,11 @@ pub struct Issuer {
     pub issuer: Option<String>,
     /// The claim `aud`.
     pub audience: String,
-    /// Where its keys are.
+    /// The location of its keys.
     pub keys: KeySource,
 }
 
-/// Where the keys of an authority are.
+/// The location of an authority's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeySource {
@@ -134,7 +134,7 @@ impl Authority {
         keys.clone()
     }
 
-    /// Whether a key of this authority signed the token, and it is valid here and now.
+    /// Checks that a key of this authority signed the token, and that it is valid here and now.
     pub(super) fn verify(&self, token: &str, now: SystemTime) -> Result<Verified, JwtRefusal> {
         let Keys { keys, issuer } = self.keys();
         let Some(issuer) = self.issuer.issuer.as_deref().or(issuer.as_deref()) else {

@@ -1,8 +1,8 @@
-//! Columns as bytes: what a row's checksum covers, and how a change is written in a batch.
+//! The encoding of columns as bytes, which a row's checksum covers and which batches contain.
 //!
-//! A column is its length plus one as a varint, and then its bytes; a null column is a zero. So no text can
-//! slip from one column into the next. A number is a column with its bytes from the lowest to the last that
-//! is not zero.
+//! A column is its length plus one as a varint, followed by its bytes; a null column is a zero. The
+//! encoding is unambiguous: no byte of one column can be read as part of the next. A number is a
+//! column with its bytes in little-endian order, without trailing zeros.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ pub(crate) enum Column<'a> {
     Bytes(&'a [u8]),
     /// The bytes of lease ids, one after the other.
     Ids(&'a [LeaseId]),
-    /// A text that ends the row, so that it is encoded without its length.
+    /// A text that ends the row, and is therefore encoded without its length.
     LastText(&'a str),
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn put(to: &mut Vec<u8>, columns: &[Column<'_>]) {
     }
 }
 
-/// Appends a column that `write` writes.
+/// Appends a column whose bytes `write` appends.
 pub(crate) fn put_nested(to: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let start = to.len();
     write(to);
@@ -85,11 +85,12 @@ fn put_varint(to: &mut Vec<u8>, mut number: u64) {
     to.push(number as u8);
 }
 
-/// Reads columns in the order in which they were put. Other bytes are an error.
+/// Reads columns in the order in which they were written. Bytes that are not the expected columns
+/// cause an error.
 #[derive(Clone, Debug)]
 pub(crate) struct Columns<'a>(pub(crate) &'a [u8]);
 
-/// The bytes are not the columns that the caller asked for: the value of this one is not valid.
+/// The bytes are not the expected columns: the value of the named column is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DecodeError(pub(crate) &'static str);
 
@@ -136,25 +137,25 @@ impl<'a> Columns<'a> {
         self.optional_number(name)?.ok_or(DecodeError(name))
     }
 
-    /// The namespace and the name of a lease.
+    /// Reads the namespace and the name of a lease.
     pub(crate) fn key(&mut self) -> Result<LeaseKey, DecodeError> {
         let key = LeaseKey::of_path(self.text("namespace")?, self.text("lease")?);
         key.ok_or(DecodeError("name"))
     }
 
-    /// The lease ids of [`Column::Ids`].
+    /// Reads the lease ids of [`Column::Ids`].
     pub(crate) fn ids(&mut self, name: &'static str) -> Result<Vec<LeaseId>, DecodeError> {
         let (ids, rest) = self.bytes(name)?.as_chunks();
         let ids = ids.iter().copied().map(LeaseId::from_bytes).collect();
         rest.is_empty().then_some(ids).ok_or(DecodeError(name))
     }
 
-    /// Whether no column is left.
+    /// Returns whether no column is left.
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// No column is left.
+    /// Checks that no column is left.
     pub(crate) fn end(&self) -> Result<(), DecodeError> {
         self.is_empty().then_some(()).ok_or(DecodeError("end"))
     }

@@ -1,4 +1,4 @@
-//! One lease as columns.
+//! The columns of one lease.
 
 use std::borrow::Cow;
 use std::slice;
@@ -11,10 +11,10 @@ use tenure_core::{Epoch, UnixMillis};
 use super::codec::{Column, Columns, DecodeError};
 use crate::model::LeaseKey;
 
-/// How many columns a lease has.
+/// The number of columns of a lease.
 pub(crate) const COLUMNS: usize = 16;
 
-/// The columns of a lease that has these retired ids, in a batch and in a table.
+/// Returns the columns of a lease with these retired ids, for a batch and for a table.
 pub(crate) fn columns<'a>(
     key: &'a LeaseKey,
     stored: &'a Stored,
@@ -31,7 +31,7 @@ pub(crate) fn columns<'a>(
     };
     let metadata: Cow<'_, str> = match stored.metadata.is_empty() {
         true => "{}".into(),
-        // It has text for keys, and no value that JSON has no form for.
+        // Serialization cannot fail: all keys are text, and every value has a form in JSON.
         false => serde_json::to_string(&stored.metadata)
             .unwrap_or_default()
             .into(),
@@ -63,8 +63,8 @@ pub(crate) fn columns<'a>(
     ]
 }
 
-/// Reads the columns of [`columns`]. Their checksum is right, so another program wrote a value that is not
-/// valid.
+/// Reads the columns that [`columns`] returns. The checksum matched, so an invalid value was
+/// written by another program.
 pub(crate) fn decode(columns: &mut Columns<'_>) -> Result<(LeaseKey, Stored, u64), DecodeError> {
     let key = columns.key()?;
     let state = columns.text("state")?;
@@ -119,7 +119,7 @@ pub(crate) fn decode(columns: &mut Columns<'_>) -> Result<(LeaseKey, Stored, u64
     Ok((key, stored, columns.number("revision")?))
 }
 
-/// Milliseconds, rounded up: a promise must not end before its instant.
+/// Converts to milliseconds and rounds up: a promise must not end before its instant.
 fn whole_millis(duration: Duration) -> u64 {
     millis(duration.saturating_add(Duration::from_nanos(999_999)))
 }

@@ -1,7 +1,7 @@
-//! Batches: what a log consists of, as bytes that are the same in every log.
+//! Batches: the content of a log, as bytes that are the same in every log.
 //!
-//! A batch has one or more changes of leases. It names the revision that it follows, so batches are a chain
-//! and a missing one is noticed; and a checksum covers all of it.
+//! A batch has one or more changes of leases. It names the revision that it follows, so that the
+//! batches form a chain and a missing batch is detected. A checksum covers the whole batch.
 
 mod codec;
 mod lease;
@@ -21,7 +21,7 @@ pub(super) use term::{TermFields, fields, record};
 use codec::put_nested;
 use retired::RetiredDelta;
 
-/// Some changes, encoded.
+/// Changes in encoded form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Batch {
     /// The revision of the last change before the batch.
@@ -32,20 +32,21 @@ pub(crate) struct Batch {
     pub(crate) changes: Vec<u8>,
 }
 
-/// A change that a batch contains.
+/// A change, as a batch contains it.
 #[derive(Debug)]
 pub(super) struct LoggedChange {
     pub(super) key: LeaseKey,
     pub(super) revision: u64,
-    /// A lease with a delta has no retired ids yet: [`replay`] makes them.
+    /// The content of the change. A lease with a delta has no retired ids yet: [`replay`] computes
+    /// them.
     pub(super) content: Content,
     pub(super) delta: Option<RetiredDelta>,
-    /// A term of the lease ended, or is to end for a reason.
+    /// A term of the lease that ended, or that is to end for a reason.
     pub(super) term: Option<TermRecord>,
 }
 
 impl Batch {
-    /// The checksum.
+    /// Computes the checksum.
     pub(crate) fn crc(&self) -> u32 {
         let mut sum = crc32fast::Hasher::new();
         sum.update(&self.revision.to_le_bytes());
@@ -54,7 +55,7 @@ impl Batch {
         sum.finalize()
     }
 
-    /// Makes it the batch of these changes, which follow the revision `previous`.
+    /// Replaces the content by these changes, which follow the revision `previous`.
     pub(super) fn encode(&mut self, previous: u64, sets: &[ChangeSet]) {
         self.changes.clear();
         self.previous = previous;
@@ -66,7 +67,8 @@ impl Batch {
         }
     }
 
-    /// The changes, in order. The checksum is right, so another program wrote a change that is not valid.
+    /// Decodes the changes, in order. The checksum matched, so an invalid change was written by
+    /// another program.
     pub(super) fn changes(&self) -> Result<Vec<LoggedChange>, String> {
         let mut columns = Columns(&self.changes);
         let mut changes = Vec::new();
@@ -83,8 +85,8 @@ const LEASE_WITH_DELTA: &str = "C";
 const DELETED: &str = "D";
 const TERM: &str = "T";
 
-/// How this change of the set changed the retired ids of the lease. `None` if that is not known, or not shorter
-/// than all ids.
+/// Returns the difference that this change of the set made to the retired ids of the lease. Returns
+/// `None` if the difference is not known, or if it is not shorter than the whole list.
 fn delta(set: &ChangeSet, index: usize) -> Option<RetiredDelta> {
     let Content::Lease(stored) = &set.changes[index].content else {
         return None;
@@ -93,7 +95,7 @@ fn delta(set: &ChangeSet, index: usize) -> Option<RetiredDelta> {
     match index.checked_sub(1).map(|index| &set.changes[index]) {
         None => {
             let record = &set.before.record;
-            // A lease that is made has no list yet, whatever an earlier one of its name left.
+            // A new lease has no list yet, even if an earlier lease of its name left one.
             record.last_grant()?;
             RetiredDelta::between(set.before.revision, record.retired(), after)
         }
@@ -134,7 +136,7 @@ fn encode_change(change: &LeaseChange, delta: Option<RetiredDelta>, to: &mut Vec
     }
 }
 
-/// Appends the kind of an item, and the item as one column.
+/// Appends the kind of an item, and then the item as one column.
 fn put_item(to: &mut Vec<u8>, kind: &str, write: impl FnOnce(&mut Vec<u8>)) {
     put(to, &[kind.into()]);
     put_nested(to, write);
@@ -160,7 +162,7 @@ fn decode_item(
             let key = item.key()?;
             let last = item.optional_number("last")?.and_then(Epoch::new);
             let retired = item.ids("retired")?;
-            // It has no revision: the changes of a batch have one after the other.
+            // The encoding has no revision: the changes of a batch have consecutive revisions.
             let before = changes.last().map_or(previous, |change| change.revision);
             let deleted = Content::Deleted(Deleted { last, retired });
             (key, before + 1, deleted)

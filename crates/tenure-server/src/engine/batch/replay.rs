@@ -1,24 +1,25 @@
-//! Applies batches to leases that were loaded from tables.
+//! The application of batches to leases that were loaded from tables.
 //!
-//! **No change is lost.** An append is acknowledged when its batch is durable in the log. Tables that follow
-//! the log may be behind it, so a reader of the tables applies the batches that the log still contains, in
-//! their order. A log removes a batch only when the tables contain all its changes and those of all batches
-//! before it. So the remaining batches have, of each lease, all changes after some revision, and the table
-//! has all changes up to that revision.
+//! **No change is lost.** An append is acknowledged when its batch is durable in the log. The
+//! tables may be behind the log. A reader of the tables therefore applies the batches that the log
+//! still contains, in their order. A log removes a batch only when the tables contain all changes
+//! of that batch and of all batches before it. So for each lease the tables have all changes up to
+//! some revision, and the remaining batches have all changes after it.
 //!
-//! **A change that is applied twice changes nothing.** The tables may contain some changes of the remaining
-//! batches already: those up to the revision of the lease's row. These are passed over, with the terms in
-//! them, because a lease and its terms are written together.
+//! **A change that is applied twice has no further effect.** The tables may already contain some
+//! changes of the remaining batches, namely those up to the revision of the lease's row. Replay
+//! skips these changes and the terms in them, because a lease and its terms are written together.
 //!
-//! - A change has the whole lease, so the last one decides. Only the retired ids may be a delta. A delta names
-//!   the revision of its lease that it follows, and it is applied to a list as of that revision and to no
-//!   other: anything else is an error.
-//! - A deletion removes the lease's row and terms. The tables may lack the row for that reason, so changes
-//!   before a deletion are passed over. The batches have all changes of a lease that was made later under the
-//!   same name.
-//! - The epochs of a lease only grow, so the table contains a term before the last one that it has, or has
-//!   forgotten it as too old. The last one may change: the batches have everything that was recorded about
-//!   it since it came into the table, and the first reason stays.
+//! - A change contains the whole lease, so the last change decides. Only the retired ids may be a
+//!   delta. A delta names the revision of the lease that it follows. It is applied only to the list
+//!   as of that revision: any other list is an error.
+//! - A deletion removes the lease's row and terms. A lease may have no row for that reason, so
+//!   replay skips changes before a deletion. If a lease was created later under the same name, the
+//!   batches have all its changes.
+//! - The epochs of a lease only grow. A term that is older than the last term in the table is
+//!   therefore either in the table, or was forgotten as too old. The last term in the table may
+//!   still change: the batches have all records of it since it was written to the table, and the
+//!   first reason stays.
 
 use std::collections::{BTreeMap, HashMap, LinkedList};
 use std::sync::Arc;
@@ -29,8 +30,8 @@ use super::{Batch, LoggedChange};
 use crate::engine::Loaded;
 use crate::model::{Content, LeaseKey};
 
-/// Applies the batches that follow what is loaded from tables. Returns for each batch the changes that the
-/// tables lack; they have all retired ids.
+/// Applies the batches that follow the loaded tables. Returns, for each batch, the changes that the
+/// tables lack, with complete lists of retired ids.
 pub(in crate::engine) fn replay(
     batches: &[Batch],
     loaded: &mut Loaded,
@@ -46,8 +47,8 @@ pub(in crate::engine) fn replay(
         loaded.revision = batch.revision;
         replayed.push(batch.changes()?);
     }
-    // A table may have a lease as of a later revision than the table as a whole, but not of one after the
-    // whole log.
+    // The table may have a lease at a later revision than the table as a whole, but not at a
+    // revision after the end of the log.
     let newest = loaded.leases.iter().find(|lease| lease.2 > loaded.revision);
     if let Some((key, _, revision)) = newest {
         return Err(format!(
@@ -105,7 +106,7 @@ pub(in crate::engine) fn replay(
 
 type Leases = BTreeMap<LeaseKey, Option<(Arc<Stored>, u64)>>;
 
-/// Takes the leases that these changes change out of those that were loaded.
+/// Removes the leases that these changes affect from the loaded leases, and returns them.
 fn take_changed(changes: &[Vec<LoggedChange>], loaded: &mut Loaded) -> Leases {
     let keys = changes.iter().flatten().map(|change| change.key.clone());
     let mut changed: Leases = keys.map(|key| (key, None)).collect();

@@ -1,24 +1,25 @@
-//! How a change writes the lease ids of ended terms.
+//! The encoding of the lease ids of ended terms in a change.
 //!
-//! They are the largest part of a lease that changes hands often. One change adds one and forgets a few, so
-//! a batch has only the difference where that is shorter.
+//! These ids are the largest part of a lease that changes hands often. One change adds one id and
+//! forgets a few, so a batch contains only the difference where that is shorter.
 
 use tenure_core::lease::LeaseId;
 
 /// The difference between two lists of retired lease ids, each oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RetiredDelta {
-    /// The revision of the lease that had the earlier list. The difference applies to no other list.
+    /// The revision of the lease that had the earlier list. The difference is valid for no other
+    /// list.
     pub(super) follows: u64,
-    /// The ids that are no longer in the list.
+    /// The ids that were removed from the list.
     pub(super) forgotten: Vec<LeaseId>,
-    /// The ids that are at its end now.
+    /// The ids that were appended to the list.
     pub(super) added: Vec<LeaseId>,
 }
 
 impl RetiredDelta {
-    /// The difference that makes `after` of the list `before` of the revision `follows`. `None` if it is not
-    /// shorter than `after`.
+    /// Returns the difference between the list `before`, as of revision `follows`, and the list
+    /// `after`. Returns `None` if the difference is not shorter than `after`.
     pub(super) fn between(
         follows: u64,
         before: impl IntoIterator<Item = LeaseId>,
@@ -39,7 +40,7 @@ impl RetiredDelta {
         })
     }
 
-    /// The later list, made of the list that the lease had as of `revision`.
+    /// Applies the difference to the list that the lease had as of `revision`.
     pub(super) fn apply(&self, before: &[LeaseId], revision: u64) -> Result<Vec<LeaseId>, String> {
         if self.follows != revision {
             return Err(format!(

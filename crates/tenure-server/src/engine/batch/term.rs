@@ -1,4 +1,4 @@
-//! One term as columns.
+//! The columns of one term.
 
 use tenure_core::lease::{Owner, TermEnd};
 use tenure_core::{Epoch, UnixMillis};
@@ -6,7 +6,7 @@ use tenure_core::{Epoch, UnixMillis};
 use super::codec::{Column, Columns, DecodeError};
 use crate::model::TermRecord;
 
-/// Epoch, holder, when the term began and ended in milliseconds, how it ended, why, and its owner.
+/// Epoch, holder, start and end in milliseconds, kind of the end, reason, and owner.
 pub(crate) type TermFields = (
     Epoch,
     String,
@@ -17,7 +17,7 @@ pub(crate) type TermFields = (
     Option<String>,
 );
 
-/// The columns of a term.
+/// Returns the columns of a term.
 pub(super) fn columns(term: &TermRecord) -> [Column<'_>; 7] {
     [
         term.holder.as_str().into(),
@@ -32,7 +32,7 @@ pub(super) fn columns(term: &TermRecord) -> [Column<'_>; 7] {
     ]
 }
 
-/// Reads the columns of [`columns`].
+/// Reads the columns that [`columns`] returns.
 pub(super) fn decode(columns: &mut Columns<'_>) -> Result<TermRecord, DecodeError> {
     let holder = columns.text("holder")?.to_owned();
     let owner = columns.optional_text("owner")?.map(ToOwned::to_owned);
@@ -48,7 +48,7 @@ pub(super) fn decode(columns: &mut Columns<'_>) -> Result<TermRecord, DecodeErro
     record(fields).ok_or(DecodeError("term"))
 }
 
-/// The fields of a term.
+/// Returns the fields of a term.
 pub(crate) fn fields(term: &TermRecord) -> TermFields {
     let (end, ended_at) = term.ended.map(|(end, at)| (end, at.get())).unzip();
     let (holder, reason) = (term.holder.to_string(), term.reason.clone());
@@ -57,7 +57,7 @@ pub(crate) fn fields(term: &TermRecord) -> TermFields {
     (term.epoch, holder, began_at, ended_at, end, reason, owner)
 }
 
-/// The term with these fields, if they are valid.
+/// Creates the term with these fields, if they are valid.
 pub(crate) fn record(
     (epoch, holder, began_at, ended_at, end, reason, owner): TermFields,
 ) -> Option<TermRecord> {

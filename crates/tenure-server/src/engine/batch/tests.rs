@@ -1,4 +1,4 @@
-//! Batches are read as they were written, and applied in any way that a crash can bring about.
+//! Batches are read as they were written, and applied after any kind of crash.
 
 use tenure_core::lease::{
     Acquire, LeaseDuration, LeaseId, Metadata, Operation, Record, Rules, Stored, TermEnd, apply,
@@ -15,7 +15,7 @@ fn id(number: u64) -> LeaseId {
     LeaseId::from_random_bits(0, number)
 }
 
-/// A lease that remembers these ids of ended terms.
+/// Returns a lease with these retired ids.
 fn stored(retired: &[u64]) -> Stored {
     let request = Acquire {
         lease_id: id(1_000),
@@ -46,7 +46,8 @@ fn change(revision: u64, content: Content) -> LeaseChange {
     }
 }
 
-/// A change of the lease, which had these ids as of a revision.
+/// Returns a change of the lease. `before` is the earlier revision of the lease, with its retired
+/// ids.
 fn set(before: Option<(u64, &[u64])>, revision: u64, after: &[u64]) -> ChangeSet {
     let before = before.map_or_else(
         || LeaseVersion {
@@ -71,7 +72,8 @@ fn batch(previous: u64, sets: &[ChangeSet]) -> Batch {
     batch
 }
 
-/// Three batches: the ids are 1 2 3, then 2 3 4, then 3 4 5. All but the first are deltas.
+/// Returns three batches. Their retired ids are 1 2 3, then 2 3 4, then 3 4 5. All but the first
+/// batch have a delta.
 fn three() -> [Batch; 3] {
     [
         batch(10, &[set(None, 11, &[1, 2, 3])]),
@@ -80,7 +82,7 @@ fn three() -> [Batch; 3] {
     ]
 }
 
-/// Tables that contain the lease as of this revision.
+/// Returns tables that contain the lease as of this revision.
 fn tables(lease: Option<(u64, &[u64])>) -> Loaded {
     let lease = lease.map(|(revision, ids)| (LeaseKey::of_text("ns/job"), stored(ids), revision));
     Loaded {
@@ -104,7 +106,7 @@ fn a_delta_is_applied_to_the_revision_that_it_follows_whatever_the_tables_have()
         let (_, lease, revision) = loaded.leases.pop_back().unwrap();
         assert_eq!((lease, revision), (stored(&[3, 4, 5]), 13), "{version:?}");
         assert_eq!(loaded.revision, 13);
-        // Once more, as after a crash between two checkpoints.
+        // The batches are applied once more, as after a crash between two checkpoints.
         let mut again = tables(Some((13, &[3, 4, 5])));
         replay(&three(), &mut again).unwrap();
         assert_eq!(again.leases.pop_back().unwrap().1, stored(&[3, 4, 5]));
@@ -152,7 +154,7 @@ fn changes_are_read_as_they_were_written() {
     let retired = vec![id(4)];
     let deleted = change(6, Content::Deleted(Deleted { last, retired }));
     released.changes.push(deleted);
-    // A lease that was made again has all its ids.
+    // A lease that was created again has all its ids.
     let made = change(7, Content::Lease(stored(&[4]).into()));
     released.changes.push(made);
 

@@ -1,19 +1,22 @@
-//! The changes that are in batches only, as this process remembers them, and the slices in which checkpoints
-//! bring them into the tables.
+//! The changes that are only in batches, kept in memory, and the slices in which checkpoints write
+//! them to the tables.
 //!
-//! Leases are in the order of their first change that the tables lack. A slice writes the first few of them
-//! as they are now, in one transaction, and deletes the batches before the first change of the next lease. So
-//! a commit waits for a slice at most, and a lease that changed a hundred times is written once.
+//! Leases are in the order of their first change that the tables lack. A slice is one transaction.
+//! It writes the first few leases in their current state, and deletes the batches before the first
+//! change of the next lease. So a commit waits for one slice at most, and a lease that changed a
+//! hundred times is written once.
 //!
-//! **The backlog is bounded.** Slices begin at [`BEGIN_AT`]. From then on a commit is followed by a slice for
-//! each [`CHANGES_PER_SLICE`] of its changes. An acquire and a release of a lease change about three rows, so
-//! a slice is more than so many changes need. If changes need more (the deletion of many leases with long
-//! histories), the next commit waits for as many slices as it takes to come below twice `BEGIN_AT`. Each slice
-//! writes a lease or deletes a batch, so that ends. So batches have at most twice `BEGIN_AT` and the last
-//! commit, unless the disk has no room for a slice.
+//! **The backlog is bounded.** Slices begin when the backlog reaches [`BEGIN_AT`]. From then on,
+//! each commit is followed by one slice for each [`CHANGES_PER_SLICE`] of its changes. An acquire
+//! and a release of a lease change about three rows, so a slice has more room than this many
+//! changes need. Some changes need more rows, for example the deletion of many leases with long
+//! histories. Then the backlog may reach twice `BEGIN_AT`, and the next commit waits until slices
+//! have brought it below that size. Each slice writes a lease or deletes a batch, so that wait
+//! ends. The batches therefore have at most twice `BEGIN_AT` plus the last commit, unless the disk
+//! has no room for a slice.
 //!
-//! **The tables are current.** A change is in the backlog for about [`MAX_AGE`]: then slices begin, and go on
-//! until the tables contain everything that was committed by then.
+//! **The tables are current.** When a change has been in the backlog for [`MAX_AGE`], slices begin,
+//! and continue until the tables contain everything that was committed by then.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -28,36 +31,38 @@ use crate::engine::Batch;
 use crate::engine::batch::columns;
 use crate::model::{Content, LeaseKey, TermRecord};
 
-/// Slices begin at so many changes, or bytes of them. The more there are, the more of them are of one lease,
-/// which is written once; but a start reads them all.
+/// The size of the backlog, in changes or bytes, at which slices begin. In a larger backlog more
+/// changes are of the same lease, which is written only once; but a start must read all of them.
 pub(super) const BEGIN_AT: Size = Size {
     changes: 4_000,
     bytes: 2 * 1024 * 1024,
 };
 
-/// Slices begin when a change is this old: half of the second by which the tables may be behind the log.
+/// The age of a change at which slices begin: half of the second by which the tables may be behind
+/// the log.
 const MAX_AGE: Duration = Duration::from_millis(500);
 
-/// A slice ends with the lease with which it has written or deleted so many rows of leases and terms. It deletes
-/// at most so many batches. A row takes some 15 us with its share of the pages, so a slice takes about a
-/// millisecond, and there are few enough of them that their `fsync`s don't count.
+/// The number of rows of leases and terms after which a slice ends. The slice finishes the lease
+/// that reaches this number. It deletes at most this many batches. A row takes some 15 us with its
+/// share of the pages, so a slice takes about a millisecond. A backlog needs few enough slices that
+/// the time of their `fsync`s does not matter.
 pub(super) const SLICE: usize = 64;
 
-/// A commit is followed by one slice for each so many of its changes.
+/// The number of changes in a commit for which one slice follows it.
 pub(super) const CHANGES_PER_SLICE: usize = SLICE / 2;
 
-/// The size of some changes.
+/// The size of a number of changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) changes: usize,
     pub(super) bytes: usize,
 }
 
-/// The changes that are in batches only.
+/// The changes that are only in batches.
 #[derive(Debug)]
 pub(super) struct Backlog {
     leases: HashMap<LeaseKey, PendingLease>,
-    /// The leases in the order of their first changes.
+    /// The leases in the order of their first changes that the tables lack.
     order: VecDeque<LeaseKey>,
     batches: VecDeque<PendingBatch>,
     pub(super) size: Size,
@@ -65,16 +70,17 @@ pub(super) struct Backlog {
     begin_at: Size,
     /// The age at which slices begin.
     pub(super) max_age: Duration,
-    /// Slices go on until the tables contain this revision.
+    /// Slices continue until the tables contain this revision.
     drain_to: u64,
-    /// The first slice after a start forgets old terms: the store may remember fewer than it did.
+    /// Whether the next slice is the first one after a start. It also forgets old terms, because
+    /// the store may now be configured to remember fewer.
     pub(super) is_first: bool,
 }
 
-/// A batch that was committed.
+/// A committed batch.
 #[derive(Debug)]
 struct PendingBatch {
-    /// Of its last change.
+    /// The revision of its last change.
     revision: u64,
     size: Size,
     committed_at: Instant,
@@ -85,9 +91,9 @@ struct PendingBatch {
 pub(super) struct PendingLease {
     /// The revision of the first batch with a change that the tables lack.
     first: u64,
-    /// `None` if it was deleted.
+    /// The current lease and its revision; `None` if the lease was deleted.
     lease: Option<(Arc<Stored>, u64)>,
-    /// The tables have a lease that was deleted since, and these were the ids of its ended terms.
+    /// The lease ids of the ended terms of a lease that the tables have and that was deleted since.
     deletion: Option<Vec<LeaseId>>,
     terms: Vec<TermRecord>,
 }
@@ -97,7 +103,7 @@ pub(super) struct PendingLease {
 pub(super) struct Slice {
     leases: usize,
     batches: usize,
-    /// How many rows it wrote or deleted.
+    /// The number of rows that it wrote or deleted.
     pub(super) rows: usize,
 }
 
@@ -117,7 +123,7 @@ impl Default for Backlog {
 }
 
 impl Backlog {
-    /// A batch has this change, and is added after it.
+    /// Adds a change of `batch`. The batch itself is added after its changes.
     pub(super) fn add_change(
         &mut self,
         batch: &Batch,
@@ -138,7 +144,7 @@ impl Backlog {
         self.leases.insert(key.clone(), pending);
     }
 
-    /// A batch with so many changes was committed at this time.
+    /// Adds a batch with this number of changes, which was committed at this time.
     pub(super) fn add_batch(&mut self, batch: &Batch, changes: usize, committed_at: Instant) {
         let size = Size {
             changes,
@@ -152,18 +158,18 @@ impl Backlog {
         });
     }
 
-    /// Whether the tables contain everything.
+    /// Returns whether the tables contain everything.
     pub(super) fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
 
-    /// How many slices follow the last commit.
+    /// Returns the number of slices that follow the last commit.
     pub(super) fn slices_due(&self) -> usize {
         let last = self.batches.back();
         last.map_or(0, |batch| batch.size.changes.div_ceil(CHANGES_PER_SLICE))
     }
 
-    /// Whether it is large or old enough for a slice.
+    /// Returns whether the backlog is large or old enough for a slice.
     pub(super) fn needs_slice(&mut self, now: Instant) -> bool {
         let (Some(first), Some(last)) = (self.batches.front(), self.batches.back()) else {
             return false;
@@ -174,12 +180,13 @@ impl Backlog {
         self.size.reaches(self.begin_at, 1) || first.revision <= self.drain_to
     }
 
-    /// Whether it is so large that nothing may be committed before it is smaller.
+    /// Returns whether the backlog is so large that nothing may be committed before it is smaller.
     pub(super) const fn is_over_limit(&self) -> bool {
         self.size.reaches(self.begin_at, 2)
     }
 
-    /// A slice failed: the next one waits for as many changes again, or until all of these are old.
+    /// Delays the next slice after one that failed, until as many changes again have been added, or
+    /// until all current changes reach the maximum age again.
     pub(super) fn put_off(&mut self, now: Instant) {
         self.begin_at = BEGIN_AT;
         self.begin_at.add(self.size);
@@ -189,7 +196,7 @@ impl Backlog {
         }
     }
 
-    /// Writes the first leases, until it has written so many rows.
+    /// Writes the first leases, until `most_rows` rows are written.
     pub(super) fn write_slice(
         &self,
         transaction: &Transaction<'_>,
@@ -201,7 +208,8 @@ impl Backlog {
         if self.is_first {
             term_rows::forget_old(transaction, meta, most_terms)?;
         }
-        // The first batch with a change that the tables lack after this slice.
+        // The revision of the first batch with a change that the tables still lack after this
+        // slice.
         let mut first_left = u64::MAX;
         for key in &self.order {
             let Some(pending) = self.leases.get(key) else {
@@ -225,7 +233,7 @@ impl Backlog {
         Ok(slice)
     }
 
-    /// The slice is durable.
+    /// Removes the content of a slice that is durable.
     pub(super) fn remove(&mut self, slice: &Slice) {
         for key in self.order.drain(..slice.leases) {
             self.leases.remove(&key);
@@ -267,12 +275,13 @@ impl PendingLease {
         }
     }
 
-    /// The terms that have changed, oldest first; and whether all earlier ones were deleted.
+    /// Returns the terms that have changed, oldest first; and whether all earlier ones were
+    /// deleted.
     pub(super) fn into_terms(self) -> (Vec<TermRecord>, bool) {
         (self.terms, self.deletion.is_some())
     }
 
-    /// Writes the lease and its terms. Returns how many rows were written or deleted.
+    /// Writes the lease and its terms. Returns the number of rows that were written or deleted.
     fn write(
         &self,
         transaction: &Transaction<'_>,
@@ -296,8 +305,8 @@ impl PendingLease {
             }
             (None, deletion) => {
                 written += transaction.prepare_cached(DELETE_LEASE)?.execute(names)?;
-                // A lease that was made again has the ids in its own row. If a start finds the same deletion in
-                // a batch, it has two rows, which is harmless.
+                // A lease that was created again has these ids in its own row. If a start replays
+                // the same deletion from a batch, the ids are in two rows, which is harmless.
                 let ids = deletion.as_deref().unwrap_or_default();
                 deleted::insert(transaction, meta, key, ids)?;
             }

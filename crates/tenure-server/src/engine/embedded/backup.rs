@@ -1,4 +1,4 @@
-//! A copy of a store's folder, also while a store uses it.
+//! Backups: copies of a data directory, made also while a store uses it.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,42 +18,42 @@ use crate::engine::{Loaded, OpenError, wal};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contents {
-    /// How many leases it has.
+    /// The number of leases.
     pub leases: u64,
-    /// How many of these are held, as of their last change.
+    /// The number of leases that were held, as of their last change.
     pub held: u64,
-    /// How many of these are held by infinite leases.
+    /// The number of held leases without an expiry.
     pub infinite: u64,
-    /// The revision of the last change in it.
+    /// The revision of the last change.
     pub revision: u64,
-    /// The greatest epoch that it knows of, if any.
+    /// The greatest epoch, if any was granted.
     pub last_epoch: Option<u64>,
-    /// The longest that a lease in it lasts without a renewal, together with its lock delay.
+    /// The longest lease duration in it, together with the lock delay of that lease.
     pub longest: Duration,
-    /// The size of the file.
+    /// The size of the file in bytes.
     pub bytes: u64,
 }
 
 /// The behaviour if the file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// Leave it as it is: [`BackupError::Exists`].
+    /// Leave it unchanged and return [`BackupError::Exists`].
     Keep,
     /// Replace it when the backup is complete.
     Replace,
 }
 
-/// Why no backup was made. The store and an existing file are unchanged.
+/// The reason why no backup was made. The store and an existing file are unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
-    /// The folder can't be read, or its content is damaged.
+    /// The data directory can't be read, or its content is damaged.
     #[error(transparent)]
     Store(#[from] OpenError),
-    /// No store was ever made in the folder.
+    /// The directory has never had a store.
     #[error("there is no store in {}", path.display())]
     NoStore {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
     /// The file exists.
@@ -62,7 +62,7 @@ pub enum BackupError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is in the store's folder, and would be lost with it.
+    /// The file is in the data directory, and would be lost with it.
     #[error("{} lies in the store's folder and would be lost with it", path.display())]
     InsideStore {
         /// The file.
@@ -78,13 +78,14 @@ pub enum BackupError {
     },
 }
 
-/// Copies the leases in `data_dir` to `file`, as of now: every change that was acknowledged before
-/// this call is in it. A store may use the folder meanwhile, and is not disturbed.
+/// Copies the leases in `data_dir` to `file`. The copy has every change that was acknowledged
+/// before this call. A store may use the data directory meanwhile, and is not disturbed.
 ///
-/// The file is for its owner only: **it has lease ids**, with which leases can be taken over. It gets
-/// its name when it is whole, was checked as at a start, and is on disk.
+/// Only its owner can read the file: **it contains lease ids**, with which leases can be taken
+/// over. The file gets its name only when it is complete, has passed the same checks as at a start,
+/// and is durable.
 ///
-/// It blocks.
+/// The call blocks.
 ///
 /// # Errors
 ///
@@ -99,9 +100,9 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
         path: file.into(),
         error,
     };
-    // Before the copy is made: a store that runs goes on.
+    // Read before the copy is made, because a running store continues to change its files.
     let began = folder.began()?;
-    // Its mode is 0600, and it is gone again if this fails.
+    // The file has mode 0600, and is removed if the backup fails.
     let copy = tempfile::Builder::new()
         .prefix(".tenure-backup-")
         .tempfile_in(&target)
@@ -119,11 +120,11 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
     let checked = {
         let connection = schema::connect_to_copy(copy.path()).map_err(not_written)?;
         let mut checked = check::load(&connection, &database)?;
-        // For people who read the copy.
+        // The tables of the copy are brought up to date, for people who read it.
         apply_batches(&connection, &mut checked).map_err(not_written)?;
         checked
     };
-    // The copy includes changes that only the log has.
+    // The copy includes the changes that only the write-ahead log has.
     folder.check_revision(began, checked.loaded.revision)?;
     copy.as_file().sync_all().map_err(failed)?;
     let contents = Contents::of(&checked.loaded, copy.path()).map_err(failed)?;
@@ -140,7 +141,7 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
     Ok(contents)
 }
 
-/// The folder of a store whose log may be believed.
+/// Opens the data directory of a store and checks its write-ahead log.
 fn folder_of_store(data_dir: &Path) -> Result<Folder, BackupError> {
     let folder = Folder::peek(data_dir);
     folder.check_not_restoring()?;
@@ -149,15 +150,16 @@ fn folder_of_store(data_dir: &Path) -> Result<Folder, BackupError> {
             path: data_dir.into(),
         });
     }
-    // SQLite would silently drop the commits after damage in the write-ahead log. A store that runs has
-    // checked it at its start, and writes to it all the time; if none runs, none can start during the check.
+    // SQLite would silently drop the commits after damage in the write-ahead log. A running store
+    // checked the log at its start and has been writing to it since. If no store is running, this
+    // lock prevents one from starting during the check.
     if let Some(_lock) = folder.keep_out()? {
         wal::check(&folder.database())?;
     }
     Ok(folder)
 }
 
-/// The folder that `file` is in, if it is another one than the store's.
+/// Returns the directory that contains `file`. It must not be the data directory.
 fn target_folder(file: &Path, store: &Folder) -> Result<PathBuf, BackupError> {
     let parent = match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -176,14 +178,15 @@ fn target_folder(file: &Path, store: &Folder) -> Result<PathBuf, BackupError> {
 
 /// Copies all pages as of one commit.
 ///
-/// The connection to the store's database only reads, so it never moves the log: checkpoints are the
-/// store's own, which must not miss the errors of their fsyncs. While it reads, the log only grows.
-/// So this writes without an fsync, which takes the least time; the caller makes it durable.
+/// The connection to the store's database only reads, so it never moves the write-ahead log into
+/// the database. Only the store does that, because it must not miss the errors of the fsyncs.
+/// During the copy the log only grows. The copy is written without an fsync, which is fastest; the
+/// caller makes it durable.
 fn copy_pages(store: &Connection, copy: &Path) -> rusqlite::Result<()> {
     let mut copied = Connection::open(copy)?;
     copied.execute_batch("PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF;")?;
-    // All pages in one step, which is one transaction: in several, each commit of the store would
-    // begin the copy anew.
+    // All pages are copied in one step, which is one transaction. With several steps, each commit
+    // of the store would restart the copy.
     match Backup::new(store, &mut copied)?.step(-1)? {
         StepResult::Done => Ok(()),
         _ => Err(rusqlite::Error::SqliteFailure(
@@ -193,7 +196,7 @@ fn copy_pages(store: &Connection, copy: &Path) -> rusqlite::Result<()> {
     }
 }
 
-/// Brings the tables of the copy up to its batches. No term is forgotten here.
+/// Applies the batches of the copy to its tables. No term is forgotten here.
 pub(super) fn apply_batches(copy: &Connection, checked: &mut Checked) -> rusqlite::Result<()> {
     let transaction = copy.unchecked_transaction()?;
     let Checked { meta, backlog, .. } = checked;
@@ -202,7 +205,7 @@ pub(super) fn apply_batches(copy: &Connection, checked: &mut Checked) -> rusqlit
 }
 
 impl Contents {
-    /// The contents of the database `path`, from which these were loaded.
+    /// Computes the contents of the database `path` from its loaded leases.
     pub(super) fn of(loaded: &Loaded, path: &Path) -> io::Result<Self> {
         let mut contents = Self {
             leases: loaded.leases.len() as u64,

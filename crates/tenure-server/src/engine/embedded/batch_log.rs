@@ -1,14 +1,15 @@
-//! The table `batches`: the log.
+//! The table `batches`, which is the log.
 //!
-//! An append writes one row with the whole batch: a page or two for one change, and for many changes no more
-//! than their bytes. Updating the tables instead would write a page per lease and one per term.
+//! An append writes one row with the whole batch. One change takes a page or two, and many changes
+//! take no more room than their bytes. An update of the tables would instead write a page per lease
+//! and one per term.
 
 use rusqlite::{Connection, params};
 
 use super::schema::corrupt;
 use crate::engine::Batch;
 
-/// `previous` is the revision that the batch follows.
+/// The definition of the table. `previous` is the revision that the batch follows.
 pub(super) const TABLE: &str = "
     CREATE TABLE batches (
         revision INTEGER PRIMARY KEY,
@@ -18,8 +19,8 @@ pub(super) const TABLE: &str = "
     ) STRICT;
 ";
 
-/// Inserts nothing if the batch does not follow the last one. If there is no batch, the tables contain
-/// everything up to the revision in `meta`.
+/// Inserts the batch only if it follows the last one. If the table has no batch, the other tables
+/// contain everything up to the revision in `meta`.
 const APPEND: &str = "
     INSERT INTO batches (revision, previous, changes, crc)
     SELECT ?1, ?2, ?3, ?4 WHERE ?2 = coalesce(
@@ -42,7 +43,7 @@ pub(super) fn append(connection: &Connection, batch: &Batch) -> rusqlite::Result
     Ok(rows == 1)
 }
 
-/// All batches that follow this revision, in order. Each matches its checksum.
+/// Reads all batches that follow this revision, in order, and checks their checksums.
 pub(super) fn read(connection: &Connection, after: u64) -> rusqlite::Result<Vec<Batch>> {
     let mut select = connection.prepare_cached(SELECT)?;
     let batches = select.query_and_then([after], |row| {

@@ -17,17 +17,16 @@ use crate::engine::batch::{COLUMNS, Columns, DecodeError, decode, replay};
 use crate::engine::{Loaded, OpenError};
 use crate::model::LeaseKey;
 
-/// A database that is as a store wrote it.
+/// The content of a database that passed all checks.
 pub(super) struct Checked {
     pub(super) loaded: Loaded,
-    /// The row about all tables.
+    /// The row with the totals of all tables.
     pub(super) meta: Meta,
     /// The changes that the tables lack.
     pub(super) backlog: Backlog,
 }
 
-/// Everything in the tables and the batches, if all of it is as a store wrote it. The terms are checked and not
-/// loaded.
+/// Reads and checks everything in the tables and the batches. The terms are checked and not loaded.
 pub(super) fn load(connection: &Connection, path: &Path) -> Result<Checked, OpenError> {
     let failed = |error: rusqlite::Error| broken(path, &error);
     let number = |pragma| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
@@ -66,7 +65,7 @@ fn read(connection: &Connection) -> rusqlite::Result<Checked> {
     while let Some(row) = rows.next()? {
         leases.push_back(read_lease(row, &mut counted)?);
     }
-    // The terms are many, and the table of leases needs none of them.
+    // Terms are numerous, and the leases do not need them.
     let mut select = connection.prepare(term_rows::SELECT_ALL)?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
@@ -76,7 +75,7 @@ fn read(connection: &Connection) -> rusqlite::Result<Checked> {
     let documents = documents::read(connection, &mut counted)?;
     if counted != meta {
         return Err(corrupt(format!(
-            "it has {} rows and should have {}, or has other rows",
+            "it has {} rows and should have {}, or its rows were changed",
             counted.row_count, meta.row_count
         )));
     }
@@ -106,7 +105,7 @@ fn read(connection: &Connection) -> rusqlite::Result<Checked> {
     })
 }
 
-/// A lease, if its row matches its checksum.
+/// Reads a lease and checks its checksum.
 fn read_lease(row: &Row<'_>, counted: &mut Meta) -> rusqlite::Result<(LeaseKey, Stored, u64)> {
     let (bytes, crc) = (rows::encoded(row, COLUMNS)?, row.get(COLUMNS)?);
     if crc32fast::hash(&bytes) != crc {
@@ -115,7 +114,7 @@ fn read_lease(row: &Row<'_>, counted: &mut Meta) -> rusqlite::Result<(LeaseKey, 
         return Err(corrupt(detail));
     }
     counted.add(crc);
-    // The checksum is right, so another program wrote a value that is not valid.
+    // The checksum matched, so an invalid value was written by another program.
     decode(&mut Columns(&bytes)).map_err(|DecodeError(column)| match rows::name(row, 0) {
         Ok(name) => corrupt(format!("the row of {name} has an invalid {column}")),
         Err(error) => error,
@@ -136,8 +135,8 @@ fn read_meta(connection: &Connection) -> rusqlite::Result<Meta> {
     match connection.query_row(SELECT_META, [], read).optional()? {
         Some((meta, crc)) if meta.crc() == crc => Ok(meta),
         Some(_) => Err(corrupt(
-            "the row about the whole does not match its checksum",
+            "the row with the totals does not match its checksum",
         )),
-        None => Err(corrupt("the row about the whole is missing")),
+        None => Err(corrupt("the row with the totals is missing")),
     }
 }

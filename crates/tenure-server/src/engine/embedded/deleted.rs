@@ -1,7 +1,8 @@
 //! The table `deleted`: the lease ids of ended terms of leases that were deleted.
 //!
-//! The rows are in the order of the deletions, and only the last ones are kept. A lease that is made again has
-//! these ids in its own row; the row here stays until it is one of the oldest, and is not used.
+//! The rows are in the order of the deletions, and only the newest are kept. A lease that is
+//! created again has these ids in its own row. The row here is then unused, and stays until it is
+//! one of the oldest.
 
 use rusqlite::Connection;
 use tenure_core::lease::LeaseId;
@@ -11,7 +12,7 @@ use super::schema::{Meta, corrupt};
 use crate::engine::batch::{Column, Columns, DecodeError};
 use crate::model::{DELETED_LIMIT, LeaseKey};
 
-/// `retired` has lease ids, one after the other, oldest first.
+/// The definition of the table. `retired` contains lease ids, oldest first.
 pub(super) const TABLE: &str = "
     CREATE TABLE deleted (
         number INTEGER PRIMARY KEY,
@@ -31,7 +32,8 @@ const SELECT_LAST: &str = "SELECT coalesce(max(number), 0) FROM deleted";
 
 const FORGET: &str = "DELETE FROM deleted WHERE number <= ?1 RETURNING crc";
 
-/// Inserts a deleted lease with its ids, if it has any, and forgets the oldest rows beyond [`DELETED_LIMIT`].
+/// Inserts a deleted lease with its ids, if it has any, and forgets the oldest rows beyond
+/// [`DELETED_LIMIT`].
 pub(super) fn insert(
     connection: &Connection,
     meta: &mut Meta,
@@ -55,7 +57,7 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// All rows. Each matches its checksum.
+/// Reads all rows and checks their checksums.
 pub(super) fn read(
     connection: &Connection,
     counted: &mut Meta,

@@ -1,6 +1,7 @@
-//! The table `documents`: what other protocols keep in the store.
+//! The table `documents`: data that other protocols keep in the store.
 //!
-//! An append writes documents at once, in the transaction of its batch, so a batch has none of them.
+//! An append writes documents directly to this table, in the transaction of its batch. A batch
+//! therefore contains no documents.
 
 use axum::body::Bytes;
 use rusqlite::Connection;
@@ -11,8 +12,8 @@ use crate::engine::Document;
 use crate::engine::batch::Column;
 use crate::model::ChangeSet;
 
-/// Without a row id the table is its only index: SQLite's quick check does not compare an index with its
-/// table.
+/// The definition of the table. It has no row id, so the table is its only index: SQLite's quick
+/// check does not compare an index with its table.
 pub(super) const TABLE: &str = "
     CREATE TABLE documents (
         name TEXT PRIMARY KEY,
@@ -28,7 +29,8 @@ const SELECT_ALL: &str = "SELECT name, revision, content, crc FROM documents";
 
 const DELETE: &str = "DELETE FROM documents WHERE name = ?1 RETURNING crc";
 
-/// Writes and deletes documents. The caller writes `meta`. Returns how many pages they take at most.
+/// Writes and deletes documents. The caller writes `meta`. Returns the maximum number of pages that
+/// the documents take.
 pub(super) fn write(
     connection: &Connection,
     meta: &mut Meta,
@@ -46,7 +48,7 @@ pub(super) fn write(
     Ok(pages)
 }
 
-/// All documents. Each matches its checksum.
+/// Reads all documents and checks their checksums.
 pub(super) fn read(connection: &Connection, counted: &mut Meta) -> rusqlite::Result<Vec<Document>> {
     let mut documents = Vec::new();
     let mut select = connection.prepare(SELECT_ALL)?;

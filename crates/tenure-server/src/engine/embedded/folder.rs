@@ -1,4 +1,4 @@
-//! The store's folder: private, locked, and never silently made again.
+//! The data directory: private, locked, and never silently created again.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write as _};
@@ -10,23 +10,25 @@ use std::time::{Duration, Instant};
 use super::{PAGE, running};
 use crate::engine::{OpenError, wal};
 
-/// The format of the folder that this version writes and knows.
+/// The format of the data directory that this version reads and writes.
 pub(super) const FORMAT: u32 = 1;
 
-/// How long to try for the lock: a store that was killed may not have ended yet.
+/// The time for which a start tries to take the lock: the process of a killed store may not have
+/// ended yet.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The text in the marker before the number.
+/// The text in the marker before the format number.
 const MARK: &str = "tenure-store";
 
 /// The first bytes of every SQLite database.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// A folder that this process alone uses until this is dropped; or one that it only reads.
+/// A data directory. Either this process alone uses it until this value is dropped, or this process
+/// only reads it.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// The operating system frees the lock when the file is closed, however the process ends.
+    /// The lock file. The operating system releases the lock when the process ends, for any reason.
     _lock: Option<File>,
 }
 
@@ -36,7 +38,8 @@ impl Folder {
         if path.exists() && !path.is_dir() {
             return Err(OpenError::NotAFolder { path });
         }
-        // A reader of the lease ids in it could take over leases.
+        // Only the owner may read the directory: the lease ids in it allow others to take over
+        // leases.
         let mut builder = DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(&path);
         made.map_err(OpenError::io(&path))?;
@@ -55,7 +58,7 @@ impl Folder {
         })
     }
 
-    /// The folder of a store. It is not made, locked or changed.
+    /// Returns a data directory that is only read: it is not created, locked or changed.
     pub(super) fn peek(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -63,7 +66,8 @@ impl Folder {
         }
     }
 
-    /// Locks a folder that is only read, so that no store starts on it; `None` if a store uses it now.
+    /// Locks a directory that is only read, so that no store starts on it. Returns `None` if a
+    /// store uses it now.
     pub(super) fn keep_out(&self) -> Result<Option<File>, OpenError> {
         let lock = self.path.join("lock");
         let file = File::open(&lock).map_err(OpenError::io(&lock))?;
@@ -78,12 +82,13 @@ impl Folder {
         self.path.join("leases.db")
     }
 
-    /// A database that is being restored. While it is there, no store starts.
+    /// Returns the path of a database that is being restored. While this file exists, no store
+    /// starts.
     pub(super) fn restoring(&self) -> PathBuf {
         self.path.join("leases.db.restoring")
     }
 
-    /// No restore has ended halfway here: its files must not pass for a new store.
+    /// Checks that no unfinished restore left its files here: they must not pass for a new store.
     pub(super) fn check_not_restoring(&self) -> Result<(), OpenError> {
         let path = self.restoring();
         match fs::exists(&path).map_err(OpenError::io(&path))? {
@@ -92,8 +97,9 @@ impl Folder {
         }
     }
 
-    /// A file that says that the folder has, or had, a store: nothing may be restored over it. A marker alone
-    /// may be of a restore that ended halfway.
+    /// Returns a file that shows that the directory has, or had, a store: nothing may be restored
+    /// over it. A marker next to a database that is being restored may come from an unfinished
+    /// restore, so it does not count.
     pub(super) fn trace_of_a_store(&self) -> Option<PathBuf> {
         let database = self.database();
         let running = running::path_in(&self.path);
@@ -105,7 +111,7 @@ impl Folder {
         traces.find(|path| fs::symlink_metadata(path).is_ok())
     }
 
-    /// Makes the names in the folder durable.
+    /// Makes the directory entries durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
@@ -114,7 +120,8 @@ impl Folder {
         self.path.join("FORMAT")
     }
 
-    /// Whether the folder has a marker of this format; `false` if no store was ever completely made here.
+    /// Returns whether the directory has a marker of this format; `false` if no store was ever
+    /// completely created here.
     pub(super) fn is_marked(&self) -> Result<bool, OpenError> {
         let marker = self.marker();
         let Some(text) = read_if_exists(&marker)? else {
@@ -135,7 +142,8 @@ impl Folder {
         }
     }
 
-    /// Marks the folder: it has a complete database of this format, and from now on a missing one is damage.
+    /// Writes the marker: the directory has a complete database of this format. From now on a
+    /// missing database is damage.
     pub(super) fn mark(&self) -> Result<(), OpenError> {
         let marker = self.marker();
         let new = self.path.join("FORMAT.new");
@@ -143,14 +151,15 @@ impl Folder {
             let mut file = private().truncate(true).open(&new)?;
             writeln!(file, "{MARK} {FORMAT}")?;
             file.sync_all()?;
-            // At a power cut the folder has the old marker or the new one.
+            // After a power cut the directory has either the old marker or the new one.
             fs::rename(&new, &marker)?;
             self.sync()
         };
         write().map_err(OpenError::io(&marker))
     }
 
-    /// The least revision of a database that was not closed; `None` if it was closed.
+    /// Returns the revision that a database that was not closed has at least; `None` if it was
+    /// closed.
     pub(super) fn began(&self) -> Result<Option<u64>, OpenError> {
         let path = running::path_in(&self.path);
         let Some(text) = read_if_exists(&path)? else {
@@ -164,15 +173,14 @@ impl Folder {
             Ok(revision) => Ok(Some(revision)),
             Err(_) => Err(OpenError::Damaged {
                 path,
-                detail:
-                    "it should say a revision and its checksum; where the log leases.db-wal is \
+                detail: "it should say a revision and its checksum; if the log leases.db-wal is \
                          certainly complete, this file may be deleted"
-                        .into(),
+                    .into(),
             }),
         }
     }
 
-    /// The folder has leases and no marker.
+    /// Returns the error for a directory that has leases and no marker.
     pub(super) fn marker_is_missing(&self) -> OpenError {
         OpenError::Damaged {
             path: self.marker(),
@@ -182,9 +190,10 @@ impl Folder {
         }
     }
 
-    /// A database that was not closed needs its write-ahead log, which has the last commits. Without it the
-    /// database would lack acknowledged changes. `began` was read before the database was: a running store
-    /// goes on.
+    /// Checks that the database has reached the revision `began`. A database that was not closed
+    /// needs its write-ahead log, which has the last commits: without it the database would lack
+    /// acknowledged changes. `began` was read before the database was, because a running store
+    /// continues to append.
     pub(super) fn check_revision(
         &self,
         began: Option<u64>,
@@ -194,23 +203,23 @@ impl Folder {
             Some(began) if revision < began => Err(OpenError::Damaged {
                 path: self.path.join("leases.db-wal"),
                 detail: format!(
-                    "it is missing or cut off: the database ends at revision {revision} and had \
-                     come to {began} at least"
+                    "it is missing or truncated: the database ends at revision {revision}, but had \
+                     reached at least {began}"
                 ),
             }),
             _ => Ok(()),
         }
     }
 
-    /// The folder had a database: a missing, empty or foreign file must not pass for a new one, or every lease
-    /// would be free at once.
+    /// Checks the file of a database that must exist. A missing, empty or foreign file must not
+    /// pass for a new database, or every lease would be free at once.
     pub(super) fn check_database(&self) -> Result<(), OpenError> {
         let log = fs::metadata(self.path.join("leases.db-wal"));
         check_file(&self.database(), log.map_or(true, |log| log.len() == 0))
     }
 }
 
-/// Whether the file is locked now.
+/// Tries to lock the file. Returns whether it succeeded.
 fn try_lock(file: &File, path: &Path) -> Result<bool, OpenError> {
     match file.try_lock() {
         Ok(()) => Ok(true),
@@ -219,8 +228,8 @@ fn try_lock(file: &File, path: &Path) -> Result<bool, OpenError> {
     }
 }
 
-/// The file is a complete database. If there is a write-ahead log, a last page that is cut off is of a move
-/// into the database that did not finish, and is done again.
+/// Checks that the file is a complete database. If there is a write-ahead log, the last page may be
+/// cut off: an unfinished move of the log into the database causes that, and is repeated.
 pub(super) fn check_file(path: &Path, log_is_empty: bool) -> Result<(), OpenError> {
     let path = path.to_owned();
     let read = || -> io::Result<_> {
@@ -231,11 +240,11 @@ pub(super) fn check_file(path: &Path, log_is_empty: bool) -> Result<(), OpenErro
     };
     let detail = match read() {
         Ok((start, _)) if !start.starts_with(MAGIC) => "it is not an SQLite database",
-        // SQLite reads and does not write a file of a version that it does not know.
+        // SQLite opens a file of an unknown version read-only instead of refusing it.
         Ok(([.., write, read], _)) if !(1..=2).contains(&write) || !(1..=2).contains(&read) => {
             "its header has an unknown version"
         }
-        // SQLite takes a page of which the end is missing for one that ends with zeros.
+        // SQLite reads a page whose end is missing as if it ended with zeros.
         Ok((_, len)) if len % PAGE as u64 != 0 && log_is_empty => "its last page is cut off",
         Ok(_) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => "it is missing",
@@ -248,7 +257,7 @@ pub(super) fn check_file(path: &Path, log_is_empty: bool) -> Result<(), OpenErro
     })
 }
 
-/// The text in a file, if there is one.
+/// Reads the text of a file; `None` if the file does not exist.
 fn read_if_exists(path: &Path) -> Result<Option<String>, OpenError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(String::from_utf8(bytes).unwrap_or_default())),
@@ -257,12 +266,13 @@ fn read_if_exists(path: &Path) -> Result<Option<String>, OpenError> {
     }
 }
 
-/// Of a number as text.
+/// Computes the checksum of a number as text.
 pub(super) fn checksum(number: &str) -> String {
     format!("{:08x}", crc32fast::hash(number.as_bytes()))
 }
 
-/// For a file that is made if it is missing, and that only its owner can read.
+/// Returns the options for a file that is created if it is missing, and that only its owner can
+/// read.
 pub(super) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);

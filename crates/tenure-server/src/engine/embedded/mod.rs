@@ -2,24 +2,26 @@
 //!
 //! ```text
 //! data_dir/             0700
-//!   lock                held while a store uses the folder
-//!   FORMAT              "tenure-store 1": the folder has a database
-//!   RUNNING             while the database is open: a revision that its write-ahead log alone has, so that
-//!                       a lost write-ahead log is noticed
-//!   RUNNING.new         the next RUNNING, opened ahead
-//!   leases.db           the batches of the log; one row per lease, rows with its ended terms, one row for
-//!                       each of the last leases that were deleted, one row per document, one row about all
-//!                       of these
-//!   leases.db-wal       SQLite's write-ahead log: what was committed and is not in leases.db yet
-//!   leases.db.restoring while a backup is restored: until it is complete and gets the name leases.db
+//!   lock                locked while a store uses the directory
+//!   FORMAT              "tenure-store 1": the directory has a complete database
+//!   RUNNING             while the database is open: a revision that only its write-ahead log has,
+//!                       so that the loss of that log is detected
+//!   RUNNING.new         the next RUNNING, opened ahead of time
+//!   leases.db           the batches of the log; one row per lease, rows with its ended terms, one
+//!                       row for each of the last deleted leases, one row per document, and one
+//!                       row with the totals of all these rows
+//!   leases.db-wal       SQLite's write-ahead log: the commits that are not in leases.db yet
+//!   leases.db.restoring during a restore: the database, until it is complete and renamed
 //! ```
 //!
-//! An append is one transaction with one fsync (`synchronous=FULL`), which writes one row with the whole
-//! batch. Checkpoints bring the tables up to the batches in slices, between appends ([`backlog`] says how
-//! large a slice is). Every row has a checksum over all its columns, and the `meta` row has one over all of
-//! these; each batch names the revision that it follows; and `RUNNING` has the revision of the first append
-//! after the write-ahead log was last moved into the database. So the next start notices rows that were lost
-//! or changed. Nothing is ever repaired silently.
+//! An append is one transaction with one fsync (`synchronous=FULL`), which writes one row with the
+//! whole batch. Checkpoints bring the tables up to the batches in slices, between appends
+//! ([`backlog`] describes the size of a slice).
+//!
+//! The next start detects rows that were lost or changed. Every row has a checksum over all its
+//! columns, and the `meta` row has a checksum over the checksums of all rows. Each batch names the
+//! revision that it follows. `RUNNING` has the revision of the first append after the write-ahead
+//! log was last moved into the database. Nothing is ever repaired silently.
 
 mod backlog;
 mod backup;
@@ -56,11 +58,12 @@ use crate::model::{ChangeSet, Content};
 pub use backup::{BackupError, Contents, Existing, backup};
 pub use restore::{RestoreError, Restored, restore};
 
-/// After so many pages the write-ahead log is moved into the database: it stays at some 10 or 20 MB, and a
-/// start has little to read. A page that was written several times meanwhile is moved once.
+/// The number of pages after which the write-ahead log is moved into the database. The log stays at
+/// some 10 or 20 MB, and a start has little to read. A page that was written several times
+/// meanwhile is moved once.
 const CHECKPOINT_AFTER_PAGES: usize = 4_000;
 
-/// The size of a page: SQLite's own, which no setting here changes.
+/// The size of a page in bytes: SQLite's default, which no setting here changes.
 const PAGE: usize = 4_096;
 
 /// The database, open for writing.
@@ -68,29 +71,30 @@ const PAGE: usize = 4_096;
 pub(super) struct Embedded {
     database: PathBuf,
     connection: Connection,
-    /// The row about all tables.
+    /// The row with the totals of all tables.
     meta: Meta,
     /// The changes that the tables lack.
     backlog: Backlog,
-    /// How many pages the write-ahead log may have.
+    /// An upper bound for the number of pages in the write-ahead log.
     wal_pages: usize,
-    /// A transaction failed half way and may have left frames behind the end of the write-ahead log.
+    /// A transaction failed halfway, and may have left frames after the end of the write-ahead log.
     has_leftovers: bool,
-    /// The write-ahead log was moved into the database: it alone has the next commit.
+    /// The write-ahead log was moved into the database, so the next commit is only in the log.
     wal_is_new: bool,
     reader: Arc<TermReader>,
-    /// How many terms of a lease the store remembers.
+    /// The number of terms of a lease that the store remembers.
     max_history: usize,
-    /// Whether the folder has its marker.
+    /// Whether the directory has its marker.
     is_marked: bool,
     /// The revision in `RUNNING`, if the last store did not close the database.
     began: Option<u64>,
     running: Running,
-    /// Held for as long as the database is open.
+    /// The data directory, locked while the database is open.
     folder: Folder,
 }
 
-/// Opens the database in `data_dir`, or makes it. It is not changed before [`Log::begin`].
+/// Opens or creates the database in `data_dir`. Nothing is written to an existing database before
+/// [`Log::begin`].
 pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<Embedded, OpenError> {
     let folder = Folder::open(data_dir)?;
     let database = folder.database();
@@ -143,17 +147,18 @@ impl Log for Embedded {
     }
 
     fn begin(&mut self, last: u64, revision: u64) -> Result<(), OpenError> {
-        // The write-ahead log begins again with other salts, so that a tail that a power cut tore is not
-        // read again.
+        // The write-ahead log begins again with other salts, so that SQLite never reads frames that
+        // a power cut tore.
         let is_empty = wal::checkpoint(&self.connection, Checkpoint::Truncate);
         if !is_empty.map_err(|error| self.failed(&error))? {
-            // New frames could precede frames that a power cut tore, which would then look damaged.
+            // New frames could otherwise precede frames that a power cut tore, and the log would
+            // look damaged.
             return Err(self.failed(&"another program reads it, end that first"));
         }
         if !self.is_marked {
             self.folder.mark()?;
         }
-        // From now on the write-ahead log has something in it.
+        // From now on the write-ahead log has content that the database lacks.
         let batch = Batch {
             previous: last,
             revision,
@@ -170,7 +175,7 @@ impl Log for Embedded {
     fn append(&mut self, batch: &Batch, sets: &[ChangeSet]) -> Result<(), AppendError> {
         let pages = self.insert(batch, sets)?;
         if self.wal_is_new {
-            // The commit itself is durable. If this fails it is tried again with the next one.
+            // The commit itself is durable. If this write fails, the next commit tries it again.
             self.wal_is_new = !self.running.try_write(batch.revision);
         }
         let mut count = 0;
@@ -183,10 +188,11 @@ impl Log for Embedded {
                 .add_change(batch, key, change.revision, &change.content, term);
             count += 1;
         }
-        // A batch without changes of leases needs slices, too: they delete it.
+        // A batch without changes of leases also needs slices, because they delete it.
         count += sets.iter().map(|set| set.documents.len()).sum::<usize>();
         self.backlog.add_batch(batch, count, Instant::now());
-        // The pages of the row, a page at each end, and one or two of the tree.
+        // The estimate has the pages of the row, a page at each end, and one or two pages of the
+        // tree.
         self.wal_pages += pages + batch.changes.len() / PAGE + 3;
         Ok(())
     }
@@ -234,8 +240,8 @@ impl Log for Embedded {
 }
 
 impl Embedded {
-    /// Appends a batch and writes documents, unless another store has appended since the last batch. Returns
-    /// how many pages the documents take at most.
+    /// Appends a batch and writes documents, unless another store has appended since the last
+    /// batch. Returns the maximum number of pages that the documents take.
     fn insert(&mut self, batch: &Batch, sets: &[ChangeSet]) -> Result<usize, AppendError> {
         let mut meta = self.meta.clone();
         let appended = self.transact(|connection| {
@@ -262,7 +268,7 @@ impl Embedded {
         Ok(pages)
     }
 
-    /// Whether a slice follows, after so many.
+    /// Returns whether another slice follows after `slices` slices.
     fn needs_slice(&mut self, load: Load, slices: usize) -> bool {
         match load {
             Load::Idle => slices == 0 && !self.backlog.is_empty(),
@@ -273,33 +279,37 @@ impl Embedded {
         }
     }
 
-    /// Moves the write-ahead log into the database, as far as no other program reads it.
+    /// Moves the write-ahead log into the database, as far as no other program is reading it.
     fn move_wal(&mut self) -> Result<(), AppendError> {
         self.wal_pages = 0;
         self.wal_is_new = true;
         let moved = wal::checkpoint(&self.connection, Checkpoint::Passive);
         match moved.map_err(|error| classify(&error)) {
-            // The write-ahead log has everything; it grows until this works.
+            // The write-ahead log still has everything. It grows until a later attempt succeeds.
             Err(error) if error.is_transient() => {
                 warn!(%error, "the write-ahead log was not moved into the database");
                 Ok(())
             }
-            // The next fsync of the database file would not report one that failed.
+            // This error must not be ignored: after an fsync of the database file failed, the next
+            // fsync would not report it.
             moved => moved.map(|_| ()),
         }
     }
 
-    /// Does `work`, which is one transaction: all of it is durable then, or nothing has changed.
+    /// Runs `work`, which is one transaction: afterwards either all of it is durable, or nothing
+    /// has changed.
     fn transact<T>(
         &mut self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, AppendError> {
         if self.has_leftovers {
-            // So that frames of the failed transaction never stand behind good ones, where they would look
-            // like damage. It also frees room, which may be what is missing.
+            // The frames of the failed transaction are removed first. Otherwise they would follow
+            // valid frames, where they would look like damage. The removal also frees disk space,
+            // which may be the cause of the failure.
             //
-            // While another program reads, the write-ahead log stays as it is, and only the result says so.
-            // Then nothing may be written, because it would stand before these frames.
+            // While another program reads, the write-ahead log cannot be truncated, and only the
+            // result of the call shows that. Then nothing may be written, because it would precede
+            // these frames.
             let is_empty = wal::checkpoint(&self.connection, Checkpoint::Truncate);
             if !is_empty.map_err(|error| classify(&error))? {
                 return Err(AppendError::Busy("another program reads it".into()));
@@ -309,7 +319,7 @@ impl Embedded {
         }
         work(&self.connection).map_err(|error| {
             self.has_leftovers = true;
-            // The transaction must be gone, or nothing may be written.
+            // Nothing may be written unless the failed transaction has ended.
             match self.connection.is_autocommit() {
                 true => classify(&error),
                 false => AppendError::Unknown(error.to_string()),
@@ -317,8 +327,8 @@ impl Embedded {
         })
     }
 
-    /// Writes the first leases of the backlog, with at most so many rows. Returns whether it did: if there is no
-    /// room now, the batches have everything.
+    /// Writes the first leases of the backlog, with at most `most_rows` rows. Returns whether it
+    /// succeeded: if there is no disk space now, the batches still have everything.
     fn write_slice(&mut self, most_rows: usize) -> Result<bool, AppendError> {
         let backlog = std::mem::take(&mut self.backlog);
         let (most, mut meta) = (self.max_history, self.meta.clone());
@@ -336,9 +346,9 @@ impl Embedded {
                 self.wal_pages += slice.rows;
                 Ok(true)
             }
-            // Tried again later, unless the store must end.
+            // A later attempt may succeed, unless the error is final.
             Err(error) if error.is_transient() => {
-                warn!(%error, "the tables were not brought up to the log; tried again later");
+                warn!(%error, "the tables were not brought up to the log; the store will try again");
                 self.backlog.put_off(Instant::now());
                 Ok(false)
             }
@@ -354,13 +364,13 @@ impl Embedded {
     }
 }
 
-/// Classifies an error. One that is not known to be harmless leaves the outcome unknown.
+/// Classifies an error. An error that is not known to be harmless leaves the outcome unknown.
 fn classify(error: &rusqlite::Error) -> AppendError {
     let detail = error.to_string();
     match error.sqlite_error() {
         Some(error) if error.code == ErrorCode::DiskFull => AppendError::DiskFull(detail),
-        // The index of the write-ahead log could not grow. It is made again whenever it is missing, so
-        // nothing was written that matters.
+        // The index of the write-ahead log could not grow. SQLite rebuilds it whenever it is
+        // missing, so nothing important was lost.
         Some(error) if error.extended_code == SQLITE_IOERR_SHMSIZE => AppendError::DiskFull(detail),
         Some(error)
             if matches!(

@@ -1,7 +1,7 @@
-//! A store's folder made from a backup.
+//! Restores: data directories that are created from a backup.
 //!
-//! The backup lacks what the store granted after it was taken, and no other candidate may be granted that
-//! again: epochs and revisions go on from far above.
+//! The backup lacks the grants that the store made after the backup. No other candidate may be
+//! granted their epochs again, so epochs and revisions continue far above those of the backup.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,16 +17,17 @@ use super::{backup, check};
 use crate::clock;
 use crate::engine::{OpenError, wal};
 
-/// How far above the clock, and above all that is in the backup, epochs go on: a day in
-/// milliseconds, which is what an epoch counts. The store that was lost may have had a clock that was
-/// ahead of this one's, and a day is more than a wrong time zone makes.
+/// The distance by which epochs continue above the clock and above everything in the backup: one
+/// day in milliseconds, the unit of epochs. The clock of the lost store may have been ahead of this
+/// machine's clock, and a day is more than the error of a wrong time zone.
 const EPOCHS_AHEAD: u64 = 24 * 60 * 60 * 1000;
 
-/// How many numbers a restored store must have left, if it is to be worth anything: more than it grants
-/// in years, and a day for each of a thousand further restores.
+/// The number of epochs that a restored store must have left to be useful: more than it grants in
+/// years, and a day for each of a thousand further restores.
 pub(super) const EPOCHS_LEFT: u64 = 1000 * EPOCHS_AHEAD;
 
-/// How far above the backup's revisions go on: more changes than a store makes in years.
+/// The distance by which revisions continue above those of the backup: more changes than a store
+/// makes in years.
 const REVISIONS_AHEAD: u64 = 1 << 40;
 
 /// The result of a restore.
@@ -35,68 +36,70 @@ const REVISIONS_AHEAD: u64 = 1 << 40;
 pub struct Restored {
     /// The contents of the backup.
     pub contents: Contents,
-    /// All grants from now on have a greater epoch than this.
+    /// All grants from now on have a greater epoch than this one.
     pub epochs_above: u64,
-    /// All changes from now on have a greater revision than this.
+    /// All changes from now on have a greater revision than this one.
     pub revisions_above: u64,
 }
 
-/// Why nothing was restored. The backup is as it was. In the folder there is no store, or the one
-/// that was there before.
+/// The reason why nothing was restored. The backup is unchanged. The data directory has no store,
+/// or the store that it had before.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
     /// The backup can't be read, or was written by a newer version.
     #[error(transparent)]
     Backup(OpenError),
-    /// The file is not a backup, or is not as it was written. Use another one.
-    #[error("{} is damaged or no backup ({detail}); nothing was restored", path.display())]
+    /// The file is not a backup, or it was changed since it was written. Use another one.
+    #[error("{} is damaged or is not a backup ({detail}); nothing was restored", path.display())]
     Damaged {
         /// The backup.
         path: PathBuf,
         /// The inconsistency.
         detail: String,
     },
-    /// The folder can't be used: see [`OpenError`].
+    /// The data directory can't be used: see [`OpenError`].
     #[error(transparent)]
     Folder(#[from] OpenError),
-    /// A store made of it could grant hardly anything: epochs must go on above the backup's greatest one,
-    /// and that is close to [`Epoch::MAX`].
+    /// A store restored from this backup could grant hardly any lease: its epochs must be greater
+    /// than those of the backup, whose greatest one is close to [`Epoch::MAX`].
     #[error(
-        "{}: its greatest epoch is {last} of {}, which leaves too few above it; nothing was restored. Start a new \
-         store on an empty folder: its epochs are greater than those that came from a right clock",
+        "{}: its greatest epoch is {last} of {}, which leaves too few epochs for grants; nothing was \
+         restored. Start a new store on an empty folder: its epochs are greater than all epochs \
+         from a correct clock",
         path.display(),
         Epoch::MAX
     )]
     EpochsUsedUp {
         /// The backup.
         path: PathBuf,
-        /// Its greatest epoch.
+        /// The backup's greatest epoch.
         last: u64,
     },
-    /// There is a store in the folder, or a part of one. It is never overwritten: name another folder,
-    /// or move the old one away.
-    #[error("{} is there: nothing is restored over a store, use another folder", path.display())]
+    /// The directory has a store, or a part of one. It is never overwritten: name another
+    /// directory, or move the old one away.
+    #[error("{} exists: a restore never overwrites a store, use another folder", path.display())]
     StoreThere {
         /// The file that belongs to it.
         path: PathBuf,
     },
 }
 
-/// Makes a store in `data_dir` from the backup `file`.
+/// Creates a store in `data_dir` from the backup `file`.
 ///
-/// Its leases are as they were when the backup was taken; those that were held count as renewed when
-/// the store is started, as always. Every later grant of any lease has an epoch above all that the
-/// lost store can have granted, as long as its wall clock was not more than a day ahead of this
-/// machine's, and revisions go on from far above.
+/// Leases are restored as they were when the backup was taken. As at every start, held leases count
+/// as renewed when the store starts. Every later grant of any lease has an epoch above all epochs
+/// that the lost store can have granted, provided that its wall clock was at most a day ahead of
+/// this machine's. Revisions continue far above those of the backup.
 ///
-/// **Terms that began after the backup are unknown to it.** See to it that the old store is stopped,
-/// and start the restored one when the longest lease duration in use has passed since: by then all
-/// leaders of that time have stopped. [`Contents::longest`] is the longest of the backup.
+/// **The backup does not know terms that began after it was taken.** Make sure that the old store
+/// is stopped. Start the restored one only after the longest lease duration in use has passed since
+/// the old store stopped: by then all leaders of that time have stopped. [`Contents::longest`] is
+/// the longest duration in the backup.
 ///
-/// A restore that was cut short leaves a folder in which no store starts, and may be done again.
+/// An interrupted restore leaves a directory in which no store starts. The restore may be repeated.
 ///
-/// It blocks.
+/// The call blocks.
 ///
 /// # Errors
 ///
@@ -108,7 +111,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     };
     let backup = File::open(file).map_err(unreadable)?;
     if !backup.metadata().map_err(unreadable)?.is_file() {
-        return Err(unreadable(io::Error::other("it is no file")));
+        return Err(unreadable(io::Error::other("it is not a file")));
     }
     let folder = Folder::open(data_dir)?;
     if let Some(path) = folder.trace_of_a_store() {
@@ -118,12 +121,13 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     let restoring = folder.restoring();
     let restored = copy(backup, &folder).and_then(|()| raise(&restoring, file));
     if restored.is_err() {
-        // There is nothing that could pass for a store. If it stays, no store starts.
+        // No file here could pass for a store. If this file stays, no store starts.
         let _ = fs::remove_file(&restoring);
         let _ = folder.sync();
         return restored;
     }
-    // From here on a missing database is damage; and while it has this name, no store starts.
+    // From here on a missing database is damage. While the database still has its temporary name,
+    // no store starts.
     folder.mark()?;
     let database = folder.database();
     let name = || {
@@ -134,14 +138,14 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     restored
 }
 
-/// Copies the backup to where it is restored.
+/// Copies the backup to the path of a database that is being restored.
 fn copy(mut backup: File, folder: &Folder) -> Result<(), RestoreError> {
     let path = folder.restoring();
     let mut write = || {
         let mut copy = private().truncate(true).open(&path)?;
         // The directory entry is durable before any content.
         folder.sync()?;
-        // Journals that an interrupted restore left behind do not belong to this copy.
+        // Journals that an interrupted restore left do not belong to this copy.
         for left in [wal::with_suffix(&path, "-journal"), wal::log_of(&path)] {
             match fs::remove_file(left) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -154,7 +158,7 @@ fn copy(mut backup: File, folder: &Folder) -> Result<(), RestoreError> {
     Ok(write().map_err(OpenError::io(&path))?)
 }
 
-/// Why this is no backup to restore from.
+/// Converts an error of the check into the reason why the file is refused as a backup.
 fn refused(error: OpenError) -> RestoreError {
     match error {
         OpenError::Damaged { path, detail } => RestoreError::Damaged { path, detail },
@@ -162,7 +166,7 @@ fn refused(error: OpenError) -> RestoreError {
     }
 }
 
-/// Checks the copy whole, and lets epochs and revisions go on from far above.
+/// Checks the whole copy, and raises its epochs and revisions far above those of the backup.
 fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
     let broken = |error: rusqlite::Error| refused(schema::broken(backup, &error));
     let connection = schema::connect_to_copy(copy).map_err(broken)?;
@@ -188,8 +192,8 @@ fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
     })
 }
 
-/// Above what a store can have granted until now, whose last epoch was once `last`; `None` if too few
-/// are left above that.
+/// Returns an epoch above all epochs that a store can have granted until now, if its last epoch in
+/// the backup was `last`. Returns `None` if too few epochs are left above that.
 fn far_above(last: Option<Epoch>, wall: UnixMillis) -> Option<Epoch> {
     let last = last.map_or(0, Epoch::get);
     let floor = last.max(wall.get()).saturating_add(EPOCHS_AHEAD);

@@ -23,8 +23,8 @@ impl ToSql for Column<'_> {
     }
 }
 
-/// Writes a row with these columns and their checksum, and accounts for it. Returns how many pages it takes at
-/// most.
+/// Writes a row with these columns and their checksum, and adds it to the totals. Returns the
+/// maximum number of pages that the row takes.
 pub(super) fn write(
     connection: &Connection,
     meta: &mut Meta,
@@ -41,8 +41,8 @@ pub(super) fn write(
     Ok(1 + bytes.len() / PAGE)
 }
 
-/// Deletes rows with a statement that returns their checksums, and accounts for them. Returns how many there
-/// are.
+/// Deletes rows with a statement that returns their checksums, and subtracts them from the totals.
+/// Returns the number of rows.
 pub(super) fn delete(
     connection: &Connection,
     meta: &mut Meta,
@@ -59,7 +59,7 @@ pub(super) fn delete(
     Ok(rows)
 }
 
-/// The first columns of a row, encoded.
+/// Encodes the first columns of a row.
 pub(super) fn encoded(row: &Row<'_>, count: usize) -> rusqlite::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(1024);
     for index in 0..count {
@@ -73,7 +73,7 @@ pub(super) fn encoded(row: &Row<'_>, count: usize) -> rusqlite::Result<Vec<u8>> 
     Ok(bytes)
 }
 
-/// The name of the lease in the columns from `first` on, for a message.
+/// Returns the name of the lease in the columns from `first` on, for a message.
 pub(super) fn name(row: &Row<'_>, first: usize) -> rusqlite::Result<String> {
     let (namespace, lease): (String, String) = (row.get(first)?, row.get(first + 1)?);
     Ok(format!("{namespace:?}/{lease:?}"))

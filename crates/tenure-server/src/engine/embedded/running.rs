@@ -1,4 +1,4 @@
-//! The file `RUNNING`: the least revision of a database that is open.
+//! The file `RUNNING`, which contains a revision that an open database has reached.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,9 +9,10 @@ use tracing::{info, warn};
 
 use super::folder::{checksum, private};
 
-/// The file of a running store.
+/// The writer of the file `RUNNING`.
 ///
-/// The files that it needs are opened ahead, so that it can be written while the process can open no others.
+/// It opens its files ahead of time, so that it can write them even while the process can open no
+/// further files.
 #[derive(Debug)]
 pub(super) struct Running {
     path: PathBuf,
@@ -23,7 +24,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// That of the folder. Nothing is written yet.
+    /// Opens the files in the data directory. Nothing is written yet.
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         Ok(Self {
             path: path_in(folder),
@@ -34,7 +35,8 @@ impl Running {
         })
     }
 
-    /// The database is open and has this revision, which only its write-ahead log has.
+    /// Records that the database is open and has this revision, which only its write-ahead log
+    /// contains.
     pub(super) fn write(&mut self, revision: u64) -> io::Result<()> {
         let next = match self.next.take() {
             Some(next) => next,
@@ -45,29 +47,32 @@ impl Running {
             next.set_len(0)?;
             next.write_all_at(text.as_bytes(), 0)?;
             next.sync_all()?;
-            // At a power cut the folder has the old file or the new one.
+            // After a power cut the directory has either the old file or the new one.
             fs::rename(&self.new, &self.path)
         };
         if let Err(error) = write() {
             self.next = Some(next);
             return Err(error);
         }
-        // Closed first: there may be room for one file and no more.
+        // The old file is closed first: the process may be able to open only one more file.
         drop(next);
         self.next = self.create().ok();
-        // The log's name in the folder, too.
+        // This also makes the directory entry of the write-ahead log durable.
         self.folder.sync_all()
     }
 
-    /// The same, but a failure is logged, the first one in a row. Returns whether it was written.
+    /// Writes the file like [`Running::write`], but logs a failure; of consecutive failures it logs
+    /// only the first. Returns whether the file was written.
     pub(super) fn try_write(&mut self, revision: u64) -> bool {
         let written = self.write(revision);
         match &written {
             Ok(()) if self.is_failing => {
-                info!("RUNNING is written again: a loss of the write-ahead log would be noticed")
+                info!(
+                    "RUNNING is up to date again: a start detects the loss of the write-ahead log"
+                )
             }
             Err(error) if !self.is_failing => {
-                warn!(%error, "RUNNING can't be written: a loss of the write-ahead log would not be noticed now");
+                warn!(%error, "RUNNING can't be written: a start would not detect the loss of the write-ahead log");
             }
             _ => {}
         }
@@ -75,9 +80,10 @@ impl Running {
         written.is_ok()
     }
 
-    /// All is in the database: the log may go.
+    /// Removes the file: everything is in the database, which no longer needs its write-ahead log.
     pub(super) fn remove(&self) {
-        // If they stay, the next start finds the database as far as it says.
+        // If the removal fails, the next start finds that the database has reached the revision in
+        // the file.
         let _ = fs::remove_file(&self.path);
         let _ = fs::remove_file(&self.new);
     }
@@ -87,7 +93,7 @@ impl Running {
     }
 }
 
-/// Where it is.
+/// Returns the path of the file.
 pub(super) fn path_in(folder: &Path) -> PathBuf {
     folder.join("RUNNING")
 }
@@ -97,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_written_again_and_again_and_nothing_of_it_stays() {
+    fn the_file_is_written_repeatedly_and_removed_completely() {
         let folder = tempfile::tempdir().unwrap();
         let mut running = Running::open(folder.path()).unwrap();
         let text = || fs::read_to_string(path_in(folder.path())).unwrap();
@@ -106,7 +112,7 @@ mod tests {
             let expected = format!("{revision} {}\n", checksum(&revision.to_string()));
             assert_eq!(text(), expected);
         }
-        // It has the names of its files and no other ones, so it fails where these are folders.
+        // The writer uses only these two names, so it fails while they are directories.
         fs::remove_file(path_in(folder.path())).unwrap();
         fs::create_dir(path_in(folder.path())).unwrap();
         assert!(!running.try_write(8) && !running.try_write(9));

@@ -1,4 +1,4 @@
-//! The tables, and how to connect to them.
+//! The tables, and the connections to them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::engine::OpenError;
 /// "tenr": the application id in the header of the database.
 pub(super) const APPLICATION_ID: i32 = 0x7465_6e72;
 
-/// Times are in milliseconds; `duration_ms` is null for an infinite lease.
+/// The definitions of the tables. Times are in milliseconds; `duration_ms` is null for an infinite
+/// lease.
 const TABLES: &str = "
     CREATE TABLE lease_rows (
         namespace TEXT NOT NULL,
@@ -46,8 +47,8 @@ const TABLES: &str = "
     ) STRICT;
 ";
 
-/// The views for people: `select * from leases`, `select * from terms`. They omit lease ids, which are
-/// secrets. They are behind the log by about a second.
+/// The views for people: `select * from leases`, `select * from terms`. They omit lease ids, which
+/// are secrets. They lag behind the log by about a second.
 const VIEWS: &str = "
     CREATE VIEW leases AS
     SELECT namespace, lease, state, holder, owner, epoch,
@@ -77,7 +78,7 @@ const VIEWS: &str = "
     FROM all_terms ORDER BY namespace, lease, epoch;
 ";
 
-/// How long to wait while others use the database.
+/// The time to wait while other connections lock the database.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The columns of `lease_rows` in the order of `batch::columns`, and the checksum over them.
@@ -108,28 +109,28 @@ const UPDATE_META: &str = "
     INSERT OR REPLACE INTO meta (id, revision, floor, row_count, digest, crc)
     VALUES (1, ?1, ?2, ?3, ?4, ?5)";
 
-/// The row about all tables.
+/// The row with the totals of all tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meta {
     /// The tables contain all changes up to this revision, and later changes of some leases.
     pub(super) revision: u64,
-    /// No epoch up to this one may be granted again: the greatest one that was deleted with its lease, or
-    /// the one that a restore set.
+    /// No epoch up to this one may be granted again. It is the greatest epoch that was deleted with
+    /// its lease, or the epoch that a restore set.
     pub(super) floor: Option<Epoch>,
-    /// How many rows the tables have, but for this one and the batches.
+    /// The number of rows in the tables, without this row and the batches.
     pub(super) row_count: u64,
-    /// The exclusive or of their checksums.
+    /// The exclusive or of the checksums of these rows.
     pub(super) digest: u32,
 }
 
 impl Meta {
-    /// A row was inserted.
+    /// Adds an inserted row.
     pub(super) const fn add(&mut self, crc: u32) {
         self.digest ^= crc;
         self.row_count += 1;
     }
 
-    /// A row was deleted, or is to be replaced.
+    /// Removes a row that was deleted, or that is to be replaced.
     pub(super) const fn remove(&mut self, crc: u32) {
         self.digest ^= crc;
         self.row_count = self.row_count.saturating_sub(1);
@@ -154,10 +155,10 @@ impl Meta {
     }
 }
 
-/// Makes the database in one transaction, all of it in the main file.
+/// Creates the database in one transaction, completely in the main file.
 ///
-/// A start that ended here has left an empty database or none, and no marker; then it is made again. A
-/// database with tables is never changed.
+/// A start that was interrupted here left an empty database or none, and no marker. Then the
+/// database is created again. A database with tables is never changed.
 pub(super) fn create(path: &Path) -> Result<(), OpenError> {
     private().open(path).map_err(OpenError::io(path))?;
     let make = || -> rusqlite::Result<bool> {
@@ -169,8 +170,8 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
             return Ok(owner == APPLICATION_ID);
         }
         let transaction = connection.unchecked_transaction()?;
-        // SQLite checks the list of free pages only if a view is not the last of the schema, so the
-        // views come first.
+        // SQLite checks the list of free pages only if the last object of the schema is not a view,
+        // so the views come first.
         for sql in [
             VIEWS,
             TABLES,
@@ -198,17 +199,18 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Connects for reading while another connection writes.
+/// Opens a connection for reading while another connection writes.
 pub(super) fn connect_to_read(path: &Path) -> rusqlite::Result<Connection> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    // The first read opens the log. Later the process may have no file left for it.
+    // The first read opens the write-ahead log. Later the process may have no file descriptor left
+    // for it.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     Ok(connection)
 }
 
-/// Connects for writing, with everything set for durability.
+/// Opens a connection for writing, with all settings for durability.
 pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    // The file is there; one that vanishes in between must not be made anew.
+    // The file exists. A file that vanishes meanwhile must not be created anew.
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     set_journal_mode(&connection, "wal")?;
     connection.execute_batch(
@@ -216,12 +218,12 @@ pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
          -- Room for what a checkpoint changes, in KiB.
          PRAGMA cache_size = -8192;",
     )?;
-    // A statement is prepared once, and not anew for each number that it is given.
+    // A statement is then prepared once, and not again for each value that is bound to it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
 
-/// Connects to a copy that no store uses: one file, without a log.
+/// Opens a connection to a copy that no store uses: one file, without a write-ahead log.
 pub(super) fn connect_to_copy(path: &Path) -> rusqlite::Result<Connection> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     set_journal_mode(&connection, "delete")?;
@@ -231,10 +233,10 @@ pub(super) fn connect_to_copy(path: &Path) -> rusqlite::Result<Connection> {
 fn open(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    // A store that refuses the file leaves it as it is, also when it closes it.
+    // A store that refuses the file must leave it unchanged, also when it closes the file.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.busy_timeout(PATIENCE)?;
-    // Another program may have changed the file.
+    // Another program may have changed the file, so its content is not trusted.
     connection.execute_batch(
         "PRAGMA trusted_schema = OFF;
          PRAGMA cell_size_check = ON;
@@ -253,19 +255,21 @@ fn set_journal_mode(connection: &Connection, mode: &str) -> rusqlite::Result<()>
     }
 }
 
-/// An error while opening. It is damage if the database says so.
+/// Converts an error while opening. The error is [`OpenError::Damaged`] if the database reports
+/// damage.
 pub(super) fn broken(path: &Path, error: &rusqlite::Error) -> OpenError {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     let (path, detail) = (path.to_owned(), error.to_string());
     let is_damage = match error {
-        // The statements are right for tables that a store made. If one is wrong, or a value has another type,
-        // these are other tables.
+        // The statements are valid for the tables of a store. If one is invalid, or a value has
+        // another type, these are not the tables of a store.
         rusqlite::Error::SqlInputError { .. }
         | rusqlite::Error::InvalidColumnType(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
         | rusqlite::Error::Utf8Error(..)
         | rusqlite::Error::FromSqlConversionFailure(..) => true,
-        // A wrong statement is also an `SQLITE_ERROR`, if SQLite does not say where it is wrong.
+        // An invalid statement is also an `SQLITE_ERROR`, if SQLite does not report the position of
+        // the error.
         error => error.sqlite_error().is_some_and(|error| {
             matches!(error.code, DatabaseCorrupt | NotADatabase)
                 || error.extended_code == rusqlite::ffi::SQLITE_ERROR
@@ -277,7 +281,7 @@ pub(super) fn broken(path: &Path, error: &rusqlite::Error) -> OpenError {
     }
 }
 
-/// A row that is not as a store wrote it.
+/// Returns the error for a row that a store did not write.
 pub(super) fn corrupt(detail: impl Into<String>) -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
     rusqlite::Error::SqliteFailure(code, Some(detail.into()))

@@ -1,4 +1,4 @@
-//! A second connection that reads terms, so that readers and commits don't wait for each other.
+//! A second connection, which reads terms, so that readers and commits don't wait for each other.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,10 +12,10 @@ use super::term_rows::{SELECT, Segment};
 use crate::engine::TermHistory;
 use crate::model::{LeaseKey, TermRecord};
 
-/// The connection.
+/// The connection for reading terms.
 #[derive(Debug)]
 pub(super) struct TermReader {
-    /// `None` once the engine is closed.
+    /// The connection; `None` once the engine is closed.
     connection: Mutex<Option<Connection>>,
 }
 
@@ -25,7 +25,7 @@ impl TermReader {
         Arc::new(Self { connection })
     }
 
-    /// Waits for a read that is under way, and allows no more.
+    /// Waits for a read that is in progress, and refuses further reads.
     pub(super) fn close(&self) {
         drop(self.lock().take());
     }
@@ -50,7 +50,8 @@ fn read(
     last: Epoch,
     most: usize,
 ) -> rusqlite::Result<Vec<TermRecord>> {
-    // One transaction: a checkpoint between the two reads would show a term twice or not at all.
+    // Both reads are in one transaction. Otherwise a checkpoint between them could hide a term or
+    // show it twice.
     let transaction = connection.unchecked_transaction()?;
     let mut pending = PendingLease::default();
     for batch in batch_log::read(&transaction, 0)? {

@@ -1,12 +1,13 @@
 //! The table `term_rows`: the terms that have ended.
 //!
-//! A row is a segment: some terms of a lease that follow one another, as a JSON array. A lease that changes
-//! hands often rewrites its newest segment instead of adding a row per term. A full segment does not change
-//! until it is forgotten as a whole.
+//! A row is a segment: some consecutive terms of a lease, as a JSON array. A lease that changes
+//! hands often rewrites its newest segment instead of adding a row per term. A full segment does
+//! not change until it is forgotten as a whole.
 //!
-//! The running term is not in this table, because the row of its lease says everything about it; except that
-//! a request has said why it is to end. The newest records are in batches of the log, and may be about a term
-//! that this table has already.
+//! The running term is not in this table, because the row of its lease has all its data. The only
+//! exception is a running term whose end was given a reason by a request: its record with the
+//! reason is here. The newest records are in batches of the log, and may be about a term that this
+//! table already has.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tenure_core::Epoch;
@@ -16,8 +17,8 @@ use super::schema::{Meta, corrupt};
 use crate::engine::batch::{Column, TermFields, fields, record};
 use crate::model::{LeaseKey, TermRecord};
 
-/// `terms` has `term_count` arrays, each with the values of [`TermFields`]. The first one has the epoch
-/// `first_epoch`.
+/// The definition of the table. `terms` has `term_count` arrays, each with the values of
+/// [`TermFields`]. The first term has the epoch `first_epoch`.
 pub(super) const TABLE: &str = "
     CREATE TABLE term_rows (
         namespace TEXT NOT NULL,
@@ -34,30 +35,30 @@ const WRITE: &str = "INSERT OR REPLACE INTO term_rows VALUES (?1, ?2, ?3, ?4, ?5
 
 pub(super) const SELECT_ALL: &str = "SELECT * FROM term_rows";
 
-/// From the newest one that has a term up to an epoch.
+/// Selects segments, from the newest one that has a term up to an epoch.
 pub(super) const SELECT: &str = "
     SELECT * FROM term_rows
     WHERE namespace = ?1 AND lease = ?2 AND first_epoch <= ?3 ORDER BY first_epoch DESC";
 
 const DELETE: &str = "DELETE FROM term_rows WHERE namespace = ?1 AND lease = ?2 RETURNING crc";
 
-/// All but the newest so many.
+/// Deletes all segments of a lease but a number of the newest.
 const DELETE_OLD: &str = "
     DELETE FROM term_rows WHERE namespace = ?1 AND lease = ?2 AND first_epoch <= (
         SELECT first_epoch FROM term_rows WHERE namespace = ?1 AND lease = ?2
         ORDER BY first_epoch DESC LIMIT 1 OFFSET ?3)
     RETURNING crc";
 
-/// The leases whose oldest segment has none of their last terms.
+/// Selects the leases whose oldest segment has none of their last terms.
 const SELECT_OVER_LIMIT: &str = "
     SELECT namespace, lease, term_count, min(first_epoch) FROM term_rows GROUP BY namespace, lease
     HAVING sum(term_count) - term_count >= ?1";
 
-/// How many terms a full segment has. Usual ones fit into a quarter of a page, so a row needs no page of its
-/// own.
+/// The number of terms in a full segment. Terms of usual size fit into a quarter of a page, so a
+/// row needs no page of its own.
 pub(super) const SEGMENT: usize = 8;
 
-/// Some terms of a lease that follow one another.
+/// Some consecutive terms of a lease.
 #[derive(Debug)]
 pub(super) struct Segment {
     name: String,
@@ -68,7 +69,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// The segment in this row, if it matches its checksum.
+    /// Reads the segment in this row and checks its checksum.
     pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
         let segment = Self {
             name: rows::name(row, 0)?,
@@ -85,7 +86,8 @@ impl Segment {
         }
     }
 
-    /// Its terms, in order. They match their checksum, so another program wrote terms that are not valid.
+    /// Decodes its terms, in order. The checksum matched, so invalid terms were written by another
+    /// program.
     pub(super) fn terms(&self) -> rusqlite::Result<Vec<TermRecord>> {
         let fields: Result<Vec<TermFields>, _> = serde_json::from_str(&self.terms);
         let terms = fields.ok().map(|fields| fields.into_iter().map(record));
@@ -101,8 +103,8 @@ impl Segment {
     }
 }
 
-/// Writes terms of a lease, oldest first, and forgets old ones if there are more than `most` without them.
-/// Returns how many rows were written or deleted.
+/// Writes terms of a lease, oldest first. Forgets the segments that have none of the last `most`
+/// terms. Returns the number of rows that were written or deleted.
 pub(super) fn write(
     connection: &Connection,
     meta: &mut Meta,
@@ -110,7 +112,7 @@ pub(super) fn write(
     terms: &[TermRecord],
     most: usize,
 ) -> rusqlite::Result<usize> {
-    // Older ones would be forgotten at once.
+    // Older terms would be forgotten at once.
     let terms = &terms[terms.len().saturating_sub(most)..];
     if terms.is_empty() {
         return Ok(0);
@@ -140,7 +142,7 @@ fn write_segment(
     terms: &[TermRecord],
 ) -> rusqlite::Result<usize> {
     let json: Vec<TermFields> = terms.iter().map(fields).collect();
-    // Numbers and texts always have a JSON form.
+    // Numbers and texts always have a form in JSON.
     let json = serde_json::to_string(&json).unwrap_or_default();
     let columns = [
         key.namespace().into(),
@@ -152,14 +154,15 @@ fn write_segment(
     rows::write(connection, meta, WRITE, &columns)
 }
 
-/// The newest segment of the lease.
+/// Reads the newest segment of the lease.
 fn newest(connection: &Connection, key: &LeaseKey) -> rusqlite::Result<Option<Segment>> {
     let mut select = connection.prepare_cached(SELECT)?;
     let newest = params![key.namespace(), key.lease(), Epoch::MAX.get()];
     select.query_row(newest, Segment::read).optional()
 }
 
-/// How many segments have the last `most` terms, if the newest segment has `newest`.
+/// Returns the number of segments that contain the last `most` terms, if the newest segment has
+/// `newest`.
 const fn segments(newest: usize, most: usize) -> usize {
     match most {
         0 => 0,
@@ -167,7 +170,7 @@ const fn segments(newest: usize, most: usize) -> usize {
     }
 }
 
-/// Forgets all terms of the lease. Returns how many rows were deleted.
+/// Forgets all terms of the lease. Returns the number of deleted rows.
 pub(super) fn delete(
     connection: &Connection,
     meta: &mut Meta,
@@ -195,8 +198,8 @@ pub(super) fn forget_old(
     Ok(())
 }
 
-/// Forgets the segments of the lease that have none of its last `most` terms, if the newest segment has so many
-/// terms. Returns how many rows were deleted.
+/// Forgets the segments of the lease that have none of its last `most` terms. `newest` is the
+/// number of terms in the newest segment. Returns the number of deleted rows.
 fn forget_before(
     connection: &Connection,
     meta: &mut Meta,

@@ -6,9 +6,10 @@
 //!                                                      +-> another protocol
 //! ```
 //!
-//! The service drains unread bodies and turns a panic into an answer. Every further check of all
-//! requests belongs here: no other module can reach a handler. The guard finds out who sends the
-//! request, and each route asks whether that caller has the right to it.
+//! The service also drains unread bodies and converts a panic into a response. A further check that
+//! applies to all requests belongs here, because no other module can call a handler. The guard
+//! identifies the caller of a request, and each route checks whether that caller has the right to
+//! it.
 
 mod guard;
 
@@ -42,7 +43,7 @@ use crate::audit::Audit;
 use crate::overflow::OverflowPermit;
 use crate::panics;
 
-/// Answers the requests of all connections.
+/// The service that answers the requests of all connections.
 #[derive(Debug)]
 pub(crate) struct HttpService {
     pub(crate) store: Store,
@@ -52,16 +53,16 @@ pub(crate) struct HttpService {
     protocol: Option<Arc<dyn Protocol>>,
 }
 
-/// The connection that a request comes over.
+/// The connection on which a request arrives.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
-    /// Where it comes from, if that is known.
+    /// The address of the client, if it is known.
     pub(crate) client: Option<IpAddr>,
-    /// The permit of a connection over the limit. It may renew leases, because a holder keeps its
-    /// lease however many others connect, and ask for signs of life, because a busy store must not
-    /// be killed.
+    /// The permit of a connection over the limit. Such a connection may renew leases, so that a
+    /// holder keeps its lease however many other clients connect. It may also check liveness, so
+    /// that a busy store is not killed.
     pub(crate) over: Option<Arc<OverflowPermit>>,
-    /// Whether it is over the limit of its address, and not of the store.
+    /// Whether the connection is over the limit of its address, and not of the store.
     pub(crate) is_over_for_address: bool,
 }
 
@@ -81,7 +82,7 @@ impl HttpService {
         }
     }
 
-    /// Answers a request. The only caller of the handlers.
+    /// Answers a request. Nothing else calls the handlers.
     pub(crate) async fn serve_request(&self, source: &Source, request: Request) -> Response {
         let (head, body) = request.into_parts();
         let protocol = self.protocol_of(&head);
@@ -105,7 +106,8 @@ impl HttpService {
             let is_malformed = problem.code == Code::Malformed;
             let mut response = refuse(protocol, Some(&head), problem);
             if is_malformed {
-                // The head may not say where its request ends, so nothing after it is read.
+                // The head may not define where its request ends, so the server reads nothing after
+                // it.
                 close_after(&mut response);
             }
             return response;
@@ -146,7 +148,7 @@ impl HttpService {
         response
     }
 
-    /// The protocol that the request is for, unless it is for the native API.
+    /// Returns the protocol of the request, unless the request is for the native API.
     fn protocol_of(&self, head: &Parts) -> Option<&dyn Protocol> {
         let protocol = self.protocol.as_deref()?;
         (!routes::is_native(head.uri.path())).then_some(protocol)
@@ -178,7 +180,7 @@ impl HttpService {
     }
 }
 
-/// Lets the server close the connection after this response.
+/// Makes the server close the connection after this response.
 fn close_after(response: &mut Response) {
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(CONNECTION, close);
@@ -191,10 +193,10 @@ fn refuse(protocol: Option<&dyn Protocol>, head: Option<&Parts>, problem: Proble
     }
 }
 
-/// A bug of the store ends one request and nothing else.
+/// Converts a panic into a problem: a bug of the store ends one request and nothing else.
 fn panicked(panic: &(dyn Any + Send)) -> Problem {
     let error = panics::text(panic);
-    error!(error, "a request failed by a fault in the store");
+    error!(error, "a request failed because of a bug in the store");
     Problem::new(Code::Internal, "see the store's log")
 }
 

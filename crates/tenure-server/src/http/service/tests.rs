@@ -1,4 +1,4 @@
-//! Every check of the request path, on every way of a request.
+//! Every check of the request path, for every path to a handler.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ enum Load {
     Over,
 }
 
-/// A way of a request to its handler.
+/// A path of a request to its handler.
 struct Way {
     name: &'static str,
     path: &'static str,
@@ -103,7 +103,8 @@ impl Way {
             .await
     }
 
-    /// The server's own refusal, in the form of the API that the request is for.
+    /// Checks that the server itself refused the request, in the format of the API that the request
+    /// is for.
     #[track_caller]
     fn assert_refused(&self, response: &Response, status: u16) {
         let is_native = !response.headers().contains_key("by-protocol");
@@ -116,7 +117,7 @@ impl Way {
     }
 }
 
-/// A protocol that answers 299, and refuses with the status of the problem.
+/// A protocol that answers with status 299, and refuses with the status of the problem.
 #[derive(Debug)]
 struct TestProtocol;
 
@@ -153,7 +154,7 @@ fn response(status: u16) -> Response {
         .unwrap()
 }
 
-/// A body that records when it is read, or panics then.
+/// A body that records that it was read, or that panics when it is read.
 struct TestBody {
     bytes: Option<Bytes>,
     panics: bool,
@@ -192,14 +193,14 @@ fn proof() -> TestBody {
 }
 
 #[tokio::test]
-async fn every_way_leads_to_its_handler() {
+async fn every_request_path_leads_to_its_handler() {
     for way in &WAYS {
         let response = way.send(&[], proof()).await;
         let expected = match way {
             Way {
                 is_native: false, ..
             } => 299,
-            // Its body has another shape.
+            // This request has another body.
             Way {
                 name: "route, over the limit",
                 ..
@@ -211,7 +212,7 @@ async fn every_way_leads_to_its_handler() {
 }
 
 #[tokio::test]
-async fn a_wrong_head_is_refused_on_every_way() {
+async fn a_wrong_head_is_refused_on_every_request_path() {
     let long = "x".repeat(20_000);
     for way in &WAYS {
         let large = [(ORIGIN, long.as_str())];
@@ -223,7 +224,7 @@ async fn a_wrong_head_is_refused_on_every_way() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_is_refused_on_every_way() {
+async fn a_page_of_another_origin_is_refused_on_every_request_path() {
     for way in &WAYS {
         let origin = [(ORIGIN, "https://elsewhere.example")];
         way.assert_refused(&way.send(&origin, proof()).await, 403);
@@ -231,7 +232,7 @@ async fn a_page_of_another_origin_is_refused_on_every_way() {
 }
 
 #[tokio::test]
-async fn over_the_limit_only_renewals_and_signs_of_life_are_answered() {
+async fn over_the_limit_only_renewals_and_probes_are_answered() {
     for way in &WAYS {
         let over = Way {
             load: Load::Over,
@@ -258,7 +259,7 @@ async fn over_the_limit_only_renewals_and_signs_of_life_are_answered() {
 }
 
 #[tokio::test]
-async fn a_panic_ends_one_request_and_nothing_else_on_every_way() {
+async fn a_panic_ends_one_request_and_nothing_else_on_every_request_path() {
     for way in &WAYS {
         let body = TestBody {
             panics: true,
@@ -269,7 +270,7 @@ async fn a_panic_ends_one_request_and_nothing_else_on_every_way() {
 }
 
 #[tokio::test]
-async fn the_body_of_a_refused_request_is_drained_within_the_limit_alone() {
+async fn the_body_of_a_refused_request_is_drained_only_within_the_limit() {
     for way in &WAYS {
         let (body, was_read) = TestBody::new(b"unread");
         let origin = [(ORIGIN, "https://elsewhere.example")];

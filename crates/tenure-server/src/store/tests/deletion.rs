@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A store with one lease, which its holder has released, durably.
+/// Returns a store with one lease. Its holder has released it, and the release is durable.
 async fn released() -> (Store, Script) {
     let (store, script) = held().await;
     let released = operate(&store, Operation::Release(id(1)));
@@ -37,7 +37,7 @@ async fn a_deletion_is_visible_only_when_it_is_durable_and_not_if_it_is_undone()
 
 #[tokio::test]
 async fn a_lease_created_again_has_epochs_above_those_of_the_deleted_one() {
-    // Far ahead of the clock, as after the clock was set back.
+    // These epochs are far ahead of the clock, as after the clock was set back.
     let far = |ahead: u64| Epoch::new(Epoch::MAX.get() - ahead);
     let loaded = Loaded {
         floor: far(100),
@@ -68,7 +68,7 @@ async fn a_deletion_does_not_make_retired_lease_ids_valid_again() {
     }
     assert!(store.inner.table.lock(&key()).is_empty());
 
-    // The grant to another id writes the whole list, and an undone one keeps it.
+    // The grant to another id writes the whole list. If the grant is undone, the list stays.
     let next = acquire(&store, 2, Duration::ZERO);
     on_engine(&script, Script::refuse).await;
     assert_eq!(refusal(next).await, Code::DiskFull);
@@ -82,7 +82,7 @@ async fn a_deletion_does_not_make_retired_lease_ids_valid_again() {
     let late = acquire(&store, 1, Duration::ZERO);
     assert_eq!(refusal(late).await, Code::LeaseIdRetired);
 
-    // Over a second deletion, too.
+    // The list also survives a second deletion.
     let released = operate(&store, Operation::Release(id(2)));
     on_engine(&script, Script::commit).await;
     answer(released).await.unwrap();

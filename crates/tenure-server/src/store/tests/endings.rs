@@ -1,4 +1,4 @@
-//! How a store ends: it is closed, its engine fails, or one of its threads panics.
+//! The ends of a store: it is closed, its engine fails, or one of its threads panics.
 
 use super::*;
 
@@ -20,7 +20,7 @@ async fn after_an_io_error_nothing_is_written_and_all_requests_are_refused() {
     assert_eq!(refusal(view(&store)).await, Code::EngineUnavailable);
     assert!(store.failed().is_cancelled());
     assert!(on_engine(&script, Script::is_idle).await);
-    // Closing does not hang on the thread that has ended.
+    // Closing the store does not wait for the thread that has ended.
     tokio::task::block_in_place(|| store.close());
 }
 

@@ -1,9 +1,9 @@
-//! Answers and refusals while nothing can be written, and changes that are undone.
+//! Answers and refusals while the disk is full, and changes that are undone.
 
 use super::*;
 use crate::store::observe::IfMissing;
 
-/// A store whose lease candidate 1 held for a second, which is over.
+/// Returns a store with a lease that candidate 1 held for a second. That second is over.
 async fn lapsed() -> (Store, Script) {
     let (store, script) = scripted();
     let mut queued = queued(1, Duration::ZERO);
@@ -18,7 +18,7 @@ async fn lapsed() -> (Store, Script) {
     (store, script)
 }
 
-/// The refusal of a request that first tries to write the end of the term.
+/// Returns the refusal of a request that first tries to write the end of the term.
 async fn refused_after_one_try(script: &Script, of: Answer) -> Code {
     on_engine(script, Script::refuse).await;
     let code = refusal(of).await;
@@ -63,7 +63,7 @@ async fn on_a_full_disk_a_lapsed_lease_gives_the_same_refusals() {
     let refused = refused_after_one_try(&script, renewed).await;
     assert_eq!(refused, Code::LeaseExpired);
 
-    // These would change the lease, if there were room.
+    // These operations would change the lease if the disk had space.
     for operation in [Operation::Release(id(1)), Operation::Break(None)] {
         let refused = operate(&store, operation.clone());
         let refused = refused_after_one_try(&script, refused).await;
@@ -91,7 +91,7 @@ async fn a_durable_read_skips_changes_in_flight() {
     queue_of(&store, 1).await;
     let released = operate(&store, Operation::Release(id(1)));
     on_engine(&script, Script::batch).await;
-    // Queued behind the changes that the engine has.
+    // This change is queued behind the changes that the engine is committing.
     let described = Operation::SetMetadata(id(2), Metadata::from([("a".into(), "b".into())]));
     let described = operate(&store, described);
     revision_of(&store, 4).await;
@@ -164,7 +164,7 @@ async fn a_long_poll_that_skipped_a_change_in_flight_returns_after_its_commit() 
         async move { store.poll(&key(), 1, SOON).await }
     });
     on_engine(&script, Script::refuse).await;
-    // It waits now. The timer reads next and tries to write the end again.
+    // The poll waits now. Next, the timer reads the lease and tries again to write the end.
     queue_of(&store, 1).await;
     let seen = store
         .inner
@@ -259,7 +259,7 @@ async fn on_a_full_disk_an_expired_lease_is_shown_as_expired_and_is_not_changed(
     assert_eq!(
         terms,
         [(epoch, None, &None)],
-        "no end that a restart takes back"
+        "the history shows no end that is not durable"
     );
 
     // When there is space again, the end is a change like any other, published once.
@@ -303,7 +303,7 @@ async fn changes_queued_behind_an_undone_change_are_undone_with_it() {
     let (store, script) = scripted();
     let granted = acquire(&store, 1, Duration::ZERO);
     on_engine(&script, Script::batch).await;
-    // These rest on the grant, and are queued behind it.
+    // These changes depend on the grant, and are queued behind it.
     let described = operate(
         &store,
         Operation::SetMetadata(id(1), Metadata::from([("a".into(), "b".into())])),

@@ -1,4 +1,4 @@
-//! Waiting requests whose clients disconnect at the moment of the grant.
+//! Waiting requests whose clients disconnect at the moment of their grant.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -12,7 +12,7 @@ fn request(store: &Store, number: u64) -> Request<'_> {
     Box::pin(async move { store.acquire(&key(), &queued(number, SOON)).await })
 }
 
-/// Runs the request's task once, as a runtime does when it has something for it.
+/// Polls the request's task once, as a runtime does when the task is woken.
 fn poll(request: &mut Request<'_>) -> Poll<Result<LeaseView, Problem>> {
     request
         .as_mut()
@@ -35,7 +35,7 @@ async fn holder(store: &Store) -> String {
         .unwrap_or_default()
 }
 
-/// Candidate 1 holds the lease, in memory.
+/// Returns a store in memory, in which candidate 1 holds the lease.
 async fn held() -> Store {
     let store = Store::open(StoreConfig::memory()).unwrap();
     acquire_now(&store, 1).await.unwrap();
@@ -48,7 +48,8 @@ async fn a_holder_that_was_answered_keeps_its_lease_when_its_older_request_is_dr
     let (mut first, mut next) = (request(&store, 2), request(&store, 3));
     assert!(poll(&mut first).is_pending() && poll(&mut next).is_pending());
     release(&store, 1).await;
-    // The grant to candidate 2 has not been read. It has given up that request and asks again.
+    // The waiting request of candidate 2 has its grant but has not read it. The candidate has
+    // abandoned that request and sends another one.
     let granted = acquire_now(&store, 2).await.unwrap();
     drop(first);
     assert!(poll(&mut next).is_pending());

@@ -1,4 +1,4 @@
-//! The store over an engine that a test controls: when answers leave, and how changes are undone.
+//! The store with an engine that a test controls: the times of answers, and the undo of changes.
 
 mod anonymous;
 mod deletion;
@@ -28,26 +28,26 @@ use crate::model::{ChangeSet, Content, LeaseChange, LeaseKey, TermRecord};
 /// Long enough for every step of a test.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Long enough to notice an answer that leaves too early, if the machine is not very busy. A test
-/// passes wrongly at worst; it never fails wrongly.
+/// Long enough to notice an answer that leaves too early, unless the machine is very busy. On a
+/// busy machine a test may pass wrongly, but it never fails wrongly.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
-/// An engine that shows every batch to the test, which decides the outcome.
+/// An engine that passes every batch to the test, which decides the outcome.
 struct Scripted {
     batches: Sender<Vec<LeaseChange>>,
     verdicts: Receiver<Result<(), AppendError>>,
     shelf: Arc<Shelf>,
 }
 
-/// The terms that it has committed.
+/// The terms that the engine has committed.
 #[derive(Debug, Default)]
 struct Shelf {
     terms: Mutex<Vec<TermRecord>>,
-    /// While a test holds it, readers wait.
+    /// Readers wait while a test holds this lock.
     reading: Mutex<()>,
-    /// How many reads have begun.
+    /// The number of reads that have begun.
     asked: AtomicUsize,
-    /// How many parts of the checkpoint are left.
+    /// The number of remaining parts of the checkpoint.
     parts_of_rest: AtomicUsize,
     /// Whether the disk fails when the engine is closed.
     fails_at_the_end: AtomicBool,
@@ -55,7 +55,7 @@ struct Shelf {
     panics: AtomicBool,
 }
 
-/// The test's end of a [`Scripted`].
+/// The test's side of a [`Scripted`] engine.
 struct Script {
     batches: Receiver<Vec<LeaseChange>>,
     verdicts: Sender<Result<(), AppendError>>,
@@ -74,7 +74,7 @@ impl Log for Scripted {
     fn append(&mut self, _: &Batch, sets: &[ChangeSet]) -> Result<(), AppendError> {
         let changes = || sets.iter().flat_map(|set| &set.changes);
         let _ = self.batches.send(changes().cloned().collect());
-        // After the end of the test every batch is committed.
+        // After the end of the test, every batch is committed.
         let verdict = self.verdicts.recv().unwrap_or(Ok(()));
         assert!(!self.shelf.panics.load(Ordering::SeqCst), "planted");
         verdict?;
@@ -120,7 +120,7 @@ impl TermHistory for Shelf {
 }
 
 impl Script {
-    /// The next batch; it stays uncommitted until the verdict is given.
+    /// Returns the next batch. The batch stays uncommitted until the test gives its verdict.
     fn batch(&self) -> Vec<LeaseChange> {
         self.batches.recv_timeout(SOON).expect("a batch")
     }
@@ -221,7 +221,7 @@ async fn refusal(of: Answer) -> Code {
     answer(of).await.unwrap_err().code
 }
 
-/// Waits until so many requests are in the queue.
+/// Waits until `count` requests are in the queue.
 async fn queue_of(store: &Store, count: usize) {
     let waiting = &store.inner.waiting;
     let until = tokio::time::Instant::now() + SOON;
@@ -231,7 +231,7 @@ async fn queue_of(store: &Store, count: usize) {
     }
 }
 
-/// A store whose lease candidate 1 holds, durably.
+/// Returns a store with a lease that candidate 1 holds durably.
 async fn held() -> (Store, Script) {
     let (store, script) = scripted();
     let granted = acquire(&store, 1, Duration::ZERO);
@@ -240,7 +240,8 @@ async fn held() -> (Store, Script) {
     (store, script)
 }
 
-/// Exchanges messages with the engine's thread. Other tasks of the runtime run meanwhile.
+/// Runs `talk` on a thread that may block, to exchange messages with the engine's thread. Other
+/// tasks of the runtime run meanwhile.
 async fn on_engine<T>(script: &Script, talk: impl FnOnce(&Script) -> T) -> T {
     tokio::task::block_in_place(|| talk(script))
 }
@@ -363,7 +364,8 @@ async fn a_history_is_as_of_the_moment_at_which_the_lease_was_read() {
                 assert!(std::time::Instant::now() < until);
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // It has read the lease and waits for the disk, while terms end and begin.
+            // The history request has read the lease and waits for the disk, while terms end and
+            // begin.
             let runtime = tokio::runtime::Handle::current();
             for number in 1..=3 {
                 let released = operate(&store, Operation::Release(id(number)));
@@ -393,7 +395,7 @@ async fn a_history_is_as_of_the_moment_at_which_the_lease_was_read() {
     );
 }
 
-/// Waits until so many revisions are handed out.
+/// Waits until `revision` has been assigned to a change.
 async fn revision_of(store: &Store, revision: u64) {
     let until = tokio::time::Instant::now() + SOON;
     while store.inner.commit_queue.last() < revision {
@@ -438,7 +440,7 @@ async fn disconnected_requests_leave_nothing_behind() {
     assert!(shard.get(&key()).unwrap().interest.is_none());
 }
 
-/// Panics in the timer's thread, for one lease.
+/// Panics in the timer's thread for one lease.
 pub(super) fn panic_if_planted(key: &LeaseKey) {
     assert!(*key != planted(), "planted in the timer");
 }

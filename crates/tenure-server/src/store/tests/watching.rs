@@ -1,4 +1,4 @@
-//! The events that watchers get, and when.
+//! The events that watchers receive, and the times at which they receive them.
 
 use tenure_core::wire::EventKind;
 
@@ -12,10 +12,10 @@ fn watch(store: &Store) -> Watcher {
     store.watch(Topic::Lease(key()), false, None).unwrap()
 }
 
-/// The next event's kind and revision; of a reset `None`.
+/// Returns the kind and the revision of the next event; `None` for a reset.
 async fn next(watcher: &mut Watcher) -> Option<(EventKind, u64)> {
     let heard = timeout(SOON, watcher.next()).await.expect("an event");
-    match heard.expect("a store that goes on") {
+    match heard.expect("the store is open") {
         WatchItem::Event(told) => Some((told.kind(), told.change.revision)),
         WatchItem::Reset(_) => None,
     }
@@ -99,7 +99,7 @@ fn watch_all(store: &Store) -> Watcher {
     store.watch(namespace, false, None).unwrap()
 }
 
-/// Acquires a lease of this name for so long. Returns the revision.
+/// Acquires a lease of this name for `time`. Returns the revision.
 async fn hold(store: &Store, lease: &str, time: Duration) -> u64 {
     let mut request = queued(1, Duration::ZERO);
     request.request.duration = LeaseDuration::Fixed(time);
@@ -114,7 +114,7 @@ async fn scans_at_rest(store: &Store) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(SOON, at_rest).await.expect("an end of the scan");
+    timeout(SOON, at_rest).await.expect("the scan ends");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,8 +134,9 @@ async fn a_scan_ends_with_its_last_watcher_and_goes_on_with_the_next() {
     timeout(SOON, begun).await.expect("a scan");
     drop(watcher);
     scans_at_rest(&store).await;
-    assert!(known() < LEASES, "the scan went on");
-    // Streams that are opened and closed bring it to its end, because none begins it anew.
+    assert!(known() < LEASES, "the scan did not stop");
+    // Streams that are opened and closed bring the scan to its end, because none of them restarts
+    // it.
     let mut flaps = 0;
     while known() < LEASES {
         let watcher = watch_all(&store);
@@ -160,8 +161,8 @@ async fn leases_that_change_between_two_watchers_expire_in_the_stream() {
     let watcher = watch_all(&store);
     scans_at_rest(&store).await;
     drop(watcher);
-    // There is no watcher while one lease is acquired, and while the timer reads a renewed one too
-    // early.
+    // There is no watcher while one lease is acquired. There is none either while the timer, armed
+    // too early, reads a lease that was renewed.
     hold(&store, "acquired", ms(2_000)).await;
     tokio::time::sleep(ms(300)).await;
     let renewed = LeaseKey::of_text("ns/renewed");

@@ -18,15 +18,15 @@ pub(super) struct MemoryLease {
     pub(super) lease: lease::Lease<oneshot::Sender<Answer>>,
     /// The store's revision at the last change.
     pub(super) revision: u64,
-    /// Oldest first.
+    /// The terms, oldest first.
     pub(super) terms: Vec<TermView>,
 }
 
 impl MemoryLease {
-    /// Ends the term if time has ended it, and grants the lease to the first waiter. Returns whether
+    /// Ends the term if its time is over, and grants the lease to the first waiter. Returns whether
     /// the lease has changed.
     pub(super) fn serve(&mut self, now: Instant, wall: UnixMillis) -> bool {
-        // The candidate's task has stopped waiting.
+        // A request has ended if its candidate no longer waits for the reply.
         self.lease
             .drop_where(|waiting| waiting.reply_to.is_closed());
         let mut has_changed = false;
@@ -37,7 +37,7 @@ impl MemoryLease {
                 Some(Due::Ended(_)) => self.note_end(running, None, now, wall),
                 Some(Due::Granted { to, epoch }) => {
                     self.note_grant(&to.request, epoch, wall);
-                    // A candidate that went away just now does not renew.
+                    // If the candidate has just gone away, nobody renews the lease, and it expires.
                     let _ = to.reply_to.send(Answer::Held(epoch));
                 }
                 None => return has_changed,
@@ -76,7 +76,7 @@ impl MemoryLease {
         });
     }
 
-    /// Notes how the last step ended the term that was running before it, if it did.
+    /// Records the end of the term that ran before the last step, if that step ended it.
     fn note_end(
         &mut self,
         running: Option<Running>,
@@ -93,7 +93,7 @@ impl MemoryLease {
     }
 }
 
-/// The wall clock this long ago.
+/// Returns the wall-clock time that was `age` before `wall`.
 fn before(wall: UnixMillis, age: Duration) -> UnixMillis {
     UnixMillis::new(wall.get().saturating_sub(millis(age)))
 }

@@ -1,7 +1,7 @@
-//! A lease store in memory: that of the test kit, and the one of the strategy `static`, where the
-//! only candidate holds the lease of a store of its own.
+//! A lease store in memory. The test kit uses it, and so does the strategy `static`, whose only
+//! candidate holds a lease in its own store.
 //!
-//! Tests can make it unreachable, and lose its replies.
+//! Tests can make the store unreachable, and drop its replies.
 
 mod lease;
 mod requests;
@@ -25,7 +25,7 @@ use crate::store::{LeaseView, TermView};
 #[derive(Debug)]
 pub(crate) struct MemoryStore {
     clock: Clock,
-    /// Reports changes of leases and of the network to requests that wait.
+    /// Notifies waiting requests of changes of leases and of the network.
     changes: watch::Sender<()>,
     state: Mutex<State>,
 }
@@ -49,7 +49,7 @@ impl MemoryStore {
         })
     }
 
-    /// A candidate's access to this store.
+    /// Returns a candidate's access to this store.
     pub(crate) fn backend(self: &Arc<Self>, config: &Config) -> SharedBackend {
         Arc::new(MemoryBackend {
             store: self.clone(),
@@ -75,12 +75,12 @@ impl MemoryStore {
             let is_change = applied.as_ref().is_ok_and(|applied| applied.durable);
             (is_change, applied)
         });
-        // It was created above, and leases are never removed.
+        // The lease was created above, and leases are never removed.
         let applied = applied.unwrap_or(Err(Rejection::NotHeld))?;
         Ok(applied.change)
     }
 
-    /// One lease as the store shows it.
+    /// Returns a lease as the store shows it.
     pub(crate) fn lease(&self, election: &ElectionName) -> Option<LeaseView> {
         self.expire(election);
         let (namespace, name) = (&election.namespace, &election.name);
@@ -94,7 +94,7 @@ impl MemoryStore {
         })
     }
 
-    /// The terms of a lease, newest first.
+    /// Returns the terms of a lease, newest first.
     pub(crate) fn history(&self, election: &ElectionName) -> Vec<TermView> {
         self.expire(election);
         let state = self.lock();
@@ -106,12 +106,13 @@ impl MemoryStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the term if time has ended it, and grants the lease to a waiter.
+    /// Ends the term if its time is over, and grants the lease to a waiter.
     fn expire(&self, election: &ElectionName) {
         self.change(election, |_, _, _| (false, ()));
     }
 
-    /// Changes a lease. Serves waiters before and after, and notifies watchers of a change.
+    /// Changes a lease. Serves the waiters before and after the change, and notifies watchers of a
+    /// change.
     fn change<T>(
         &self,
         election: &ElectionName,

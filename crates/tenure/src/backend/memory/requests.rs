@@ -95,7 +95,7 @@ impl LeaseBackend for MemoryBackend {
     }
 
     fn can_hand_over(&self) -> bool {
-        // The only candidate has no other to hand its lease over to.
+        // With the strategy `static` there is no other candidate that could receive the lease.
         !matches!(self.config.strategy, Strategy::Static)
     }
 
@@ -133,11 +133,11 @@ impl LeaseBackend for MemoryBackend {
 }
 
 fn unreachable() -> BackendError {
-    BackendError::Unreachable("the store is unreachable: the test has made it so".into())
+    BackendError::Unreachable("the test has made the store unreachable".into())
 }
 
 impl MemoryBackend {
-    /// Waits in the store until the lease is granted or the time is over.
+    /// Waits in the store until the lease is granted or the waiting time is over.
     async fn acquire(
         &self,
         number: RequestNumber,
@@ -170,7 +170,8 @@ impl MemoryBackend {
             owner: None,
             reply_to,
         };
-        // A request that this one replaces must learn of it, though the lease is unchanged.
+        // The change wakes the earlier request that this one replaces, although the lease is the
+        // same.
         self.store.change(&self.config.election, |lease, _, _| {
             let replaced = lease.lease.wait(self.config.priority, waiting);
             (replaced.is_some(), ())
@@ -187,12 +188,13 @@ impl MemoryBackend {
                 break;
             }
         }
-        // From here on the store can't grant to this request.
+        // The store can't grant the lease to this request any more.
         reply.close();
         reply.try_recv().unwrap_or_else(|_| Answer::from(try_now()))
     }
 
-    /// Waits for a change, for the lease to lapse, or until `end`. Returns true at the end.
+    /// Waits for a change, for the lease to lapse, or until `end`. Returns true if `end` has
+    /// passed.
     async fn is_over(&self, seen: &mut watch::Receiver<()>, end: Instant) -> bool {
         let clock = &self.store.clock;
         let lapse = {
@@ -210,7 +212,7 @@ impl MemoryBackend {
         Answer::from(self.store.apply(&self.config.election, operation, reason))
     }
 
-    /// The number of a request, if it reaches the store.
+    /// Returns the number of this request if it reaches the store.
     fn arrives(&self) -> Option<RequestNumber> {
         let mut state = self.store.lock();
         if state.is_cut_off {

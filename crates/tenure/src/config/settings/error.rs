@@ -1,11 +1,11 @@
-//! Errors in a configuration, with the place of the setting.
+//! Configuration errors, with the origin of the setting.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use tenure_core::lease::candidate::TimingsError;
 
-/// The place of a setting.
+/// The origin of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
@@ -41,7 +41,7 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: std::io::Error,
     },
     /// The file is not TOML.
@@ -49,13 +49,13 @@ pub enum ConfigError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// Line, column and what was expected.
+        /// The line, the column, and the expected syntax.
         message: String,
     },
     /// An unknown key.
     #[error("{origin}: unknown key {key}{hint}")]
     UnknownKey {
-        /// Its place.
+        /// The origin of the key.
         origin: Origin,
         /// The key.
         key: String,
@@ -65,13 +65,13 @@ pub enum ConfigError {
     /// A value that is not valid.
     #[error("{origin}: {key} = {}: {reason}", cut(.value))]
     Invalid {
-        /// Its place.
+        /// The origin of the value.
         origin: Origin,
         /// The key.
         key: String,
-        /// The value as written there; the message shows its beginning.
+        /// The value as it is written; the error message shows its beginning.
         value: String,
-        /// The error, and a valid alternative.
+        /// The reason, and a valid alternative.
         reason: String,
     },
     /// A required setting is missing.
@@ -79,13 +79,13 @@ pub enum ConfigError {
     Missing {
         /// The key.
         key: &'static str,
-        /// How to give it.
+        /// How to set the key.
         reason: String,
     },
     /// Timings that contradict each other.
     #[error("impossible timings, {}: {reason}", places(.origins))]
     Timings {
-        /// The keys that were set, with their places.
+        /// The keys that were set, with their origins.
         origins: Vec<(&'static str, Origin)>,
         /// The contradiction.
         reason: TimingsError,
@@ -93,7 +93,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// The error for a required setting that is missing.
+    /// Returns the error for a required setting that is missing.
     #[must_use]
     pub fn missing(key: &'static str, reason: impl Into<String>) -> Self {
         let reason = reason.into();
@@ -101,7 +101,7 @@ impl ConfigError {
     }
 }
 
-/// The beginning of a value, for a message: one may be as long as a file.
+/// Returns the beginning of a value, for an error message. A value can be as long as a file.
 fn cut(value: &str) -> String {
     const LONGEST: usize = 60;
     match value.char_indices().nth(LONGEST) {
@@ -110,7 +110,7 @@ fn cut(value: &str) -> String {
     }
 }
 
-/// Keys with their places.
+/// Formats keys with their origins.
 fn places(origins: &[(&str, Origin)]) -> String {
     let place = |(key, origin): &(&str, Origin)| format!("{origin}: {key}");
     origins.iter().map(place).collect::<Vec<_>>().join(", ")

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// All settings of candidates and of the store, each with its meaning and a value: its default if
-/// it has one. **This text is the table of keys**: a key that is not in it is unknown. It is also a
-/// valid configuration, which `tenure config example` prints.
+/// All settings of candidates and of the store, each with its meaning and a value: its default, if
+/// the key has one. **This text is the table of keys**: a key that is not in it is unknown. It is
+/// also a valid configuration, which `tenure config example` prints.
 pub const EXAMPLE: &str = include_str!("../example.toml");
 
-/// The tables of the store. All other settings are those of candidates.
+/// The tables of the store. All other settings belong to candidates.
 const STORE_TABLES: [&str; 5] = ["serve", "access", "audit", "tls", "azure"];
 
-/// The table whose keys are free.
+/// The table whose keys the user chooses.
 pub(super) const METADATA: &str = "metadata";
 
-/// Another spelling of a key, and the key.
+/// An alternative spelling of a key, and the key itself.
 const ALIAS: (&str, &str) = ("server", "servers");
 
 /// Keys whose values are never shown.
@@ -24,19 +24,20 @@ const SECRETS: [&str; 6] = [
     "azure_blob.sas",
     "azure_blob.connection_string",
     "bully.key",
-    // Each account has its keys.
+    // The value contains the keys of accounts.
     "azure.accounts",
 ];
 
 /// The prefix of environment variables.
 pub(super) const PREFIX: &str = "TENURE_";
 
-/// All keys in the order of the table, those of a table of the file as `table.key`.
+/// All keys in the order of the table. A key in a table of the file is written `table.key`.
 static KEYS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let mut table = String::new();
     let mut keys = Vec::new();
     for line in EXAMPLE.lines() {
-        // A key with its default is commented out. In a comment, a blank follows the sign.
+        // A key that shows its default is commented out without a space after the `#`. In a
+        // comment, a space follows the `#`.
         let line = line.strip_prefix('#').unwrap_or(line);
         if let Some(name) = line.strip_prefix('[') {
             table = name.replace(']', ".");
@@ -50,36 +51,37 @@ static KEYS: LazyLock<Vec<String>> = LazyLock::new(|| {
     keys
 });
 
-/// The settings that are read together.
+/// A group of settings that are read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those of a candidate.
+    /// The settings of a candidate.
     Candidate,
-    /// Those of the store.
+    /// The settings of the store.
     Store,
 }
 
 impl Scope {
-    /// The keys of this scope.
+    /// Returns the keys of this scope.
     pub(super) fn keys(self) -> impl Iterator<Item = &'static str> + Clone {
         let keys = KEYS.iter().map(String::as_str);
         keys.filter(move |key| self.owns(key))
     }
 
-    /// Whether a key of this name is of this scope, if there is such a key.
+    /// Returns whether a key with this name would belong to this scope, even if there is no such
+    /// key.
     pub(super) fn owns(self, key: &str) -> bool {
         let table = key.split_once('.').map(|(table, _)| table);
         let is_of_store = table.is_some_and(|table| STORE_TABLES.contains(&table));
         is_of_store == (self == Self::Store)
     }
 
-    /// Whether this scope has this key.
+    /// Returns whether this scope contains this key.
     pub(super) fn contains(self, key: &str) -> bool {
         let is_metadata = self == Self::Candidate && metadata_name(key).is_some();
         is_metadata || self.keys().any(|known| known == key)
     }
 
-    /// The environment variables of this scope, each with its key.
+    /// Returns the environment variables of this scope, each with its key.
     pub(super) fn variables(self) -> BTreeMap<String, &'static str> {
         let keys = self.keys().map(|key| (variable(key), key));
         let alias = (self == Self::Candidate).then(|| (variable(ALIAS.0), ALIAS.1));
@@ -87,20 +89,20 @@ impl Scope {
     }
 }
 
-/// Whether the value of this key is a secret, which must not be shown.
+/// Returns whether the value of this key is a secret, which messages must not contain.
 #[must_use]
 pub fn is_secret(key: &str) -> bool {
     SECRETS.contains(&key)
 }
 
-/// The key as messages show it: without the table of the store.
+/// Returns the key as messages show it, without the table of the store.
 pub(super) fn shown(key: &str) -> &str {
     let in_table = key.split_once('.');
     let in_table = in_table.filter(|(table, _)| STORE_TABLES.contains(table));
     in_table.map_or(key, |(_, key)| key)
 }
 
-/// The command-line flag of a key.
+/// Returns the command-line flag of a key.
 pub(super) fn flag(key: &str) -> String {
     let name = if key == ALIAS.1 { ALIAS.0 } else { key };
     let table = ["serve.", "bully."]
@@ -109,7 +111,7 @@ pub(super) fn flag(key: &str) -> String {
     format!("--{}", table.unwrap_or(name).replace(['.', '_'], "-"))
 }
 
-/// The key that is spelled like this.
+/// Returns the key with this spelling.
 pub(super) fn of_spelling(spelling: &str) -> &str {
     if spelling == ALIAS.0 {
         ALIAS.1
@@ -118,35 +120,36 @@ pub(super) fn of_spelling(spelling: &str) -> &str {
     }
 }
 
-/// The name of the metadata that this key sets.
+/// Returns the name of the metadata that this key sets.
 pub(super) fn metadata_name(key: &str) -> Option<&str> {
     key.strip_prefix(METADATA)?.strip_prefix('.')
 }
 
-/// Whether a file may have a table of this name.
+/// Returns whether a file may have a table of this name.
 pub(super) fn is_table(name: &str) -> bool {
     let mut tables = KEYS.iter().filter_map(|key| key.split_once('.'));
     name == METADATA || tables.any(|(table, _)| table == name)
 }
 
-/// Whether a key of this name, in one table or another, is a secret.
+/// Returns whether any key with this name, in any table, is a secret.
 pub(super) fn may_be_secret(name: &str) -> bool {
     let is_named = |secret: &str| secret == name || secret.ends_with(&format!(".{name}"));
     SECRETS.into_iter().any(is_named)
 }
 
-/// The environment variables of all settings.
+/// Returns the environment variables of all settings.
 pub fn variables() -> impl Iterator<Item = String> {
     let keys = KEYS.iter().map(String::as_str);
     keys.chain([ALIAS.0]).map(variable)
 }
 
-/// The environment variables with secrets, which no program under `tenure run` needs.
+/// Returns the environment variables that contain secrets. Programs under `tenure run` do not need
+/// them.
 pub fn secret_variables() -> impl Iterator<Item = String> {
     SECRETS.into_iter().map(variable)
 }
 
-/// The environment variable of a key of the file.
+/// Returns the environment variable of a key of the file.
 fn variable(key: &str) -> String {
     let key = key.strip_prefix("serve.").unwrap_or(key);
     format!("{PREFIX}{}", key.replace('.', "_").to_ascii_uppercase())

@@ -1,4 +1,4 @@
-//! Settings as text with their origins, so that errors name the place.
+//! Settings as text with their origins, so that errors can name the origin.
 
 mod error;
 mod keys;
@@ -20,8 +20,8 @@ use setting::Setting;
 pub use error::{ConfigError, Origin};
 pub use keys::{EXAMPLE, Scope, is_secret, secret_variables, variables};
 
-/// Settings by key, each with its origin. Read the sources in rising order of precedence: later
-/// ones override earlier ones.
+/// Settings by key, each with its origin. Read the sources in rising order of precedence, because
+/// later sources override earlier ones.
 #[derive(Clone, Debug)]
 pub struct Settings {
     scope: Scope,
@@ -29,35 +29,36 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// No settings yet of this scope.
+    /// Creates an empty set of settings with this scope.
     #[must_use]
     pub const fn new(scope: Scope) -> Self {
         let values = BTreeMap::new();
         Self { scope, values }
     }
 
-    /// The settings of a file, if there is one, overridden by this process's environment.
+    /// Reads the settings of a file, if there is one, and then the environment of this process,
+    /// which overrides the file.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] with the place and the key.
+    /// [`ConfigError`] with the origin and the key.
     pub fn load(scope: Scope, file: Option<&Path>) -> Result<Self, ConfigError> {
         let mut settings = match file {
             Some(path) => Self::of_file(scope, path)?,
             None => Self::new(scope),
         };
-        // Text that is not UTF-8 becomes text that is not a valid setting.
+        // Text that is not UTF-8 becomes text that no setting accepts.
         let lossy = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         let environment = std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value)));
         settings.read_environment(environment)?;
         Ok(settings)
     }
 
-    /// The settings of a TOML file. Keys of other scopes are ignored.
+    /// Reads the settings of a TOML file. Keys of other scopes are ignored.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] with file, line and key.
+    /// [`ConfigError`] with the file, the line and the key.
     pub fn of_file(scope: Scope, path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|reason| ConfigError::Unreadable {
             path: path.into(),
@@ -66,7 +67,7 @@ impl Settings {
         Self::of_toml(scope, &text, path)
     }
 
-    /// The same of a text. Errors name `path` as its place.
+    /// Reads the settings of a TOML text. Errors name `path` as the file.
     pub(super) fn of_toml(scope: Scope, text: &str, path: &Path) -> Result<Self, ConfigError> {
         let file = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
             path: path.into(),
@@ -92,12 +93,13 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Reads the environment: `TENURE_` and the key in upper case, with a dot as `_`. Other names
-    /// with the prefix are not an error, because container platforms make such names by themselves.
+    /// Reads the environment variables. Their names are `TENURE_` and the key in upper case, with
+    /// `_` for a dot. Other names with the prefix are not an error, because container platforms set
+    /// such variables themselves.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`]: two variables set one key.
+    /// [`ConfigError::Invalid`] if two variables set one key.
     pub(super) fn read_environment(
         &mut self,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -105,7 +107,7 @@ impl Settings {
         let keys = self.scope.variables();
         let mut read = Self::new(self.scope);
         for (name, value) in environment {
-            // A setting may be in lower case, apart from the prefix.
+            // Only the prefix must be in upper case.
             if !name.starts_with(keys::PREFIX) {
                 continue;
             }
@@ -127,7 +129,7 @@ impl Settings {
     ///
     /// # Panics
     ///
-    /// There is no such key.
+    /// If there is no such key.
     #[track_caller]
     pub fn set_flag<'a>(&mut self, key: &str, values: impl IntoIterator<Item = &'a String>) {
         let mut values = values.into_iter().peekable();
@@ -145,7 +147,7 @@ impl Settings {
     ///
     /// # Panics
     ///
-    /// There is no such key.
+    /// If there is no such key.
     #[track_caller]
     pub fn set(
         &mut self,
@@ -158,19 +160,19 @@ impl Settings {
             .insert(key.into(), Setting::of_text(value, origin));
     }
 
-    /// The keys that may be set, without the metadata.
+    /// Returns the keys that may be set, without those of the metadata.
     pub fn keys(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.scope.keys()
     }
 
-    /// Whether any key of this table is set.
+    /// Returns whether any key of this table is set.
     #[must_use]
     pub fn has_table(&self, table: &str) -> bool {
         let mut keys = self.values.keys().filter_map(|key| key.split_once('.'));
         keys.any(|(known, _)| known == table)
     }
 
-    /// The place of a key, if it was set.
+    /// Returns the origin of a key, if it was set.
     #[must_use]
     pub fn origin(&self, key: &str) -> Option<&Origin> {
         Some(&self.get(key)?.origin)
@@ -181,11 +183,11 @@ impl Settings {
         self.values.get(key)
     }
 
-    /// One value, parsed; `None` if it was not set.
+    /// Parses a value. Returns `None` if the key was not set.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`] with the parser's message.
+    /// [`ConfigError::Invalid`] with the parser's error.
     pub fn parse<T>(&self, key: &str) -> Result<Option<T>, ConfigError>
     where
         T: FromStr<Err: fmt::Display>,
@@ -195,7 +197,7 @@ impl Settings {
         })
     }
 
-    /// A duration with a unit, such as `15s` or `1m 30s`.
+    /// Reads a duration with a unit, such as `15s` or `1m 30s`.
     ///
     /// # Errors
     ///
@@ -207,11 +209,12 @@ impl Settings {
         })
     }
 
-    /// A whole number within this range.
+    /// Reads a whole number within this range.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`] with both ends if it is not a number in the range.
+    /// [`ConfigError::Invalid`], which names both ends of the range, if the value is not a number
+    /// in the range.
     pub fn number<T>(&self, key: &str, range: RangeInclusive<T>) -> Result<Option<T>, ConfigError>
     where
         T: FromStr + PartialOrd + fmt::Display,
@@ -227,7 +230,7 @@ impl Settings {
         })
     }
 
-    /// A boolean.
+    /// Reads a boolean.
     ///
     /// # Errors
     ///
@@ -239,7 +242,7 @@ impl Settings {
         })
     }
 
-    /// One text, read by `read`, whose error describes a valid value.
+    /// Reads a text with the function `read`. The error of `read` must describe a valid value.
     ///
     /// # Errors
     ///
@@ -252,7 +255,7 @@ impl Settings {
         self.read(key, &["string"], "must be text in quotes", read)
     }
 
-    /// One value of these kinds, read by `read`.
+    /// Reads a value of one of these TOML types with the function `read`.
     fn read<'a, T>(
         &'a self,
         key: &str,
@@ -267,21 +270,21 @@ impl Settings {
             .map_err(|reason| self.invalid(key, reason))
     }
 
-    /// One text, without spaces around it; `None` if it was not set.
+    /// Reads a text, and trims it. Returns `None` if the key was not set.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`] if it is not text.
+    /// [`ConfigError::Invalid`] if the value is not text.
     pub fn text(&self, key: &str) -> Result<Option<&str>, ConfigError> {
         self.with(key, |text| Ok(text.trim()))
     }
 
-    /// Several values: texts in an array in a file, separated by commas in the environment. Empty
-    /// texts are left out.
+    /// Reads several values: an array of texts in a file, or texts separated by commas in the
+    /// environment. Empty texts are ignored.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`] with the error of `read`, or if there is something else than texts.
+    /// [`ConfigError::Invalid`] with the error of `read`, or if the value is not an array of texts.
     pub fn items<'a, T>(
         &'a self,
         key: &str,
@@ -294,7 +297,7 @@ impl Settings {
         items.map_err(|reason| self.invalid(key, reason))
     }
 
-    /// The texts of a value of any type, to show or compare it.
+    /// Returns the texts of a value of any type, to show or compare the value.
     #[must_use]
     pub fn list(&self, key: &str) -> Vec<&str> {
         let texts = self.get(key).into_iter().flat_map(|setting| &setting.texts);
@@ -304,11 +307,11 @@ impl Settings {
             .collect()
     }
 
-    /// The metadata of a candidate.
+    /// Reads the metadata of a candidate.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`] if one is not text.
+    /// [`ConfigError::Invalid`] if a value is not text.
     pub fn metadata(&self) -> Result<BTreeMap<String, String>, ConfigError> {
         let names = self
             .values
@@ -321,11 +324,13 @@ impl Settings {
         texts.collect()
     }
 
-    /// A secret, inline or in the file of `key_file`, with the key that was set.
+    /// Reads a secret from its key or from the file of `key_file`. Also returns the key that was
+    /// set.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`]: the file can't be read, both are set, or the error of `read`.
+    /// [`ConfigError::Invalid`] if the file can't be read, if both are set, or with the error of
+    /// `read`.
     pub fn secret<T>(
         &self,
         key: &str,
@@ -343,14 +348,14 @@ impl Settings {
         }
     }
 
-    /// The first of these keys that was set, or the first of all.
+    /// Returns the first of these keys that was set, or the first key if none was set.
     #[must_use]
     pub fn first_set(&self, keys: &[&'static str]) -> &'static str {
         let set = keys.iter().find(|key| self.origin(key).is_some());
         set.copied().unwrap_or(keys[0])
     }
 
-    /// The error for `key` if `other`, which means the same, is set, too.
+    /// Returns the error for `key` if `other`, which means the same, is also set.
     #[must_use]
     pub fn one_too_many(&self, key: &str, other: &str) -> ConfigError {
         let origin = self.origin(other).map(Origin::to_string);
@@ -359,7 +364,7 @@ impl Settings {
         self.invalid(key, reason)
     }
 
-    /// The error for a value of `key` that is not valid.
+    /// Returns the error for a value of `key` that is not valid.
     #[must_use]
     pub fn invalid(&self, key: &str, reason: String) -> ConfigError {
         let (origin, value) = match self.get(key) {
@@ -376,7 +381,7 @@ impl Settings {
         }
     }
 
-    /// Sets a key of a file, if it is one of this scope.
+    /// Sets a key of a file, if the key belongs to this scope.
     fn insert_of_file(&mut self, key: &str, setting: Setting) -> Result<(), ConfigError> {
         let key = keys::of_spelling(key);
         if !self.scope.owns(key) {
@@ -409,7 +414,7 @@ impl Settings {
         }
     }
 
-    /// Sets one key, unless this source has set it by another name: that is ambiguous.
+    /// Sets one key, unless this source has set it under another name, because that is ambiguous.
     fn insert(&mut self, key: &str, setting: Setting) -> Result<(), ConfigError> {
         let Some(before) = self.values.insert(key.into(), setting) else {
             return Ok(());
@@ -420,7 +425,7 @@ impl Settings {
     }
 }
 
-/// The parser's message, without the line itself if that may be a secret.
+/// Returns the parser's message. Omits the line itself if the line may contain a secret.
 fn syntax(text: &str, error: &toml::de::Error) -> String {
     let at = error.span().map_or(0, |span| span.start.min(text.len()));
     let before = &text.as_bytes()[..at];
@@ -438,7 +443,7 @@ fn syntax(text: &str, error: &toml::de::Error) -> String {
     format!("line {}, {shown}: {}", newlines + 1, error.message())
 }
 
-/// The most similar of these names, if one is similar.
+/// Returns the most similar of these names, if one is similar.
 #[must_use]
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let with_distance = |known: &'a str| (strsim::damerau_levenshtein(name, known), known);
@@ -446,7 +451,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (distance <= known.len() / 3 + 1).then_some(known)
 }
 
-/// `; did you mean X?`, or the list of known names if none is similar.
+/// Returns `; did you mean X?`, or the list of known names if no name is similar.
 fn hint<'a>(key: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     match nearest(key, known.clone()) {
         Some(candidate) => format!("; did you mean {candidate}?"),

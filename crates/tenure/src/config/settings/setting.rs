@@ -1,4 +1,4 @@
-//! One setting as text, with its place.
+//! A setting as text, with its origin.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ use crate::store::Endpoint;
 pub(super) struct Setting {
     pub(super) origin: Origin,
     pub(super) texts: Vec<String>,
-    /// The value for errors, without passwords in addresses.
+    /// The value for error messages, without passwords in addresses.
     pub(super) shown: String,
-    /// Its TOML type in a file. In the environment and in flags everything is text.
+    /// The TOML type of the value in a file. In the environment and in flags, every value is text.
     kind: Option<String>,
 }
 
@@ -64,7 +64,8 @@ impl Setting {
         }
     }
 
-    /// The text, if its TOML type is one of these; `right` describes a valid value.
+    /// Returns the text if its TOML type is one of `kinds`. The text `right` describes a valid
+    /// value.
     pub(super) fn text(&self, kinds: &[&str], right: &str) -> Result<&str, String> {
         match &self.kind {
             Some(kind) if !kinds.contains(&kind.as_str()) => {
@@ -75,7 +76,7 @@ impl Setting {
     }
 }
 
-/// Values may be secrets.
+/// Omits the value, which may be a secret.
 impl fmt::Debug for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Setting of {}", self.origin)

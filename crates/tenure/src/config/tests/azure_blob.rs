@@ -4,7 +4,8 @@ use super::load;
 use crate::Guarantee;
 use crate::config::{Config, Strategy};
 
-/// A candidate by the lease of a blob, with what stands before and in the table of it.
+/// Loads a configuration for the lease of a blob, with `before` at its top level and `table` in its
+/// table.
 fn azure_blob(before: &str, table: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
     let text = format!(
         "election = \"billing/nightly\"\nstrategy = \"azure-blob\"\n{before}\n[azure_blob]\n{table}"
@@ -20,7 +21,7 @@ fn url_of(config: &Config) -> &str {
 }
 
 #[test]
-fn a_blob_s_lease_is_named_by_the_election_or_by_itself() {
+fn a_blob_has_the_name_of_the_election_or_a_configured_name() {
     let key = &[("TENURE_AZURE_BLOB_KEY", "c2VjcmV0")];
     let config = azure_blob("", "account = \"acct\"", key).unwrap();
     let public = "https://acct.blob.core.windows.net/billing/nightly";

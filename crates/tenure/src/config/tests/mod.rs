@@ -8,7 +8,7 @@ use super::load::from_settings;
 use super::settings::{Scope, Settings};
 use super::{Config, ConfigError, Origin};
 
-/// The configuration of a file and of these variables.
+/// Loads a configuration from a file and these variables.
 fn load(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
@@ -29,7 +29,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn one_line_is_a_configuration() {
+fn one_line_is_a_complete_configuration() {
     let config = load("election = \"billing/nightly\"", &[]).unwrap();
     assert_eq!(config.election.to_string(), "billing/nightly");
     assert_eq!(config.servers()[0].to_string(), "http://127.0.0.1:7400/");
@@ -181,7 +181,7 @@ fn an_invalid_value_is_reported_with_file_line_key_value_and_a_valid_value() {
         assert!(error.starts_with("tenure.toml:3: "), "{error}");
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     }
-    // A number is one however it is written.
+    // TOML allows several notations for a number.
     assert!(load("election = \"a\"\npriority = 0x1_f", &[]).is_ok_and(|it| it.priority == 31));
     let error = refused("election = 5");
     assert_eq!(
@@ -215,7 +215,7 @@ fn an_unknown_key_is_reported_with_its_place_and_the_nearest_known_key() {
     assert!(error.contains("known are election, candidate"), "{error}");
     assert!(
         refused("[mine]\nx = 1").contains("unknown key mine"),
-        "a table nobody knows"
+        "an unknown table"
     );
 }
 
@@ -284,7 +284,7 @@ fn one_setting_under_two_names_is_refused_but_not_in_two_sources() {
 }
 
 #[test]
-fn a_section_has_its_own_keys() {
+fn a_table_has_its_own_keys() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     fs::write(&path, "election = \"a\"\n[serve]\nlisten = \"x\"\n").unwrap();
@@ -334,7 +334,7 @@ fn errors_never_show_a_key_or_a_password() {
             "{error}"
         );
     }
-    // Of other lines the parser shows what is wrong.
+    // For other lines, the message contains the text.
     assert!(wrong("election = \"nightly").contains("nightly"));
 }
 
@@ -349,7 +349,7 @@ fn timings_in_code_adjust_those_of_the_file() {
     assert_eq!(timings.lease_duration(), Duration::from_secs(6));
     assert_eq!(timings.stop_grace(), Duration::from_millis(500));
     assert_eq!(timings.progress_deadline(), Some(Duration::from_secs(2)));
-    // The renew interval was never set, so it follows from the new lease duration.
+    // The renew interval was never set, so it depends on the new lease duration.
     let longer = adjusted
         .unwrap()
         .with_adjusted_timings(|timings| timings.lease_duration = Some(Duration::from_secs(12)));

@@ -16,7 +16,7 @@ const PEERS: &str = r#"
 "#;
 
 #[test]
-fn one_word_changes_the_strategy_and_leaves_the_rest_alone() {
+fn a_change_of_the_strategy_keeps_all_other_settings() {
     let config = load(PEERS, &[]).unwrap();
     assert_eq!(config.guarantee(), Guarantee::Quorum);
     let Strategy::Bully(bully) = &config.strategy else {

@@ -17,8 +17,8 @@ use super::{ELECTION_HEADER, EPOCH_HEADER, Gate, Stale};
 
 /// Rejects the requests of stale leaders before the inner service sees them.
 ///
-/// A request must have the header [`EPOCH_HEADER`] once, and its epoch must pass the [`Gate`]. Others
-/// are answered with RFC 9457 problem details:
+/// A request must have the header [`EPOCH_HEADER`] exactly once, and the [`Gate`] must admit its
+/// epoch. All other requests get RFC 9457 problem details:
 ///
 /// | request | answer |
 /// |---|---|
@@ -27,13 +27,14 @@ use super::{ELECTION_HEADER, EPOCH_HEADER, Gate, Stale};
 /// | an epoch that is not a number up to 2^53 - 1, or two epochs | 400 `malformed` |
 /// | an election without a gate ([`by_election`](Self::by_election) only) | 400 `malformed` |
 ///
-/// Put it in front of routes that write; routes that only read need none. It works for every tower
-/// service whose response body can be made from bytes, such as axum's. Authentication comes first.
+/// Put the layer in front of routes that write; routes that only read need no fence. It works for
+/// every tower service whose response body can be created from bytes, such as axum's. Authenticate
+/// requests before the fence.
 ///
 /// **The check happens before the handler.** An admitted request may still be in progress when the
-/// first request of a newer epoch arrives. A handler that must not be overtaken takes the [`Admission`]
-/// from the request's extensions and checks it again under the lock, or in the transaction, of its
-/// write. The [module](super) says what else a fence does not do.
+/// first request of a newer epoch arrives. A handler that must not write after that request takes
+/// the [`Admission`] from the request's extensions and checks it again under the lock, or in the
+/// transaction, of its write. The [module](super) describes the other limits of a fence.
 ///
 /// # Examples
 ///
@@ -70,20 +71,20 @@ enum Gates {
     ByElection(Arc<BTreeMap<ElectionName, Arc<Gate>>>),
 }
 
-/// The handling of a request without an epoch.
+/// The action for a request without an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unmarked {
     /// Refuse it.
     #[default]
     Refuse,
-    /// Let it pass unfenced, while senders migrate.
+    /// Pass it on without a check, while the senders migrate.
     Allow,
 }
 
 impl FenceLayer {
-    /// A fence for one election: this gate checks every epoch, and the header [`ELECTION_HEADER`] is
-    /// ignored.
+    /// Creates a fence for one election: this gate checks every epoch, and the header
+    /// [`ELECTION_HEADER`] is ignored.
     #[must_use]
     pub fn new(gate: impl Into<Arc<Gate>>) -> Self {
         Self {
@@ -92,9 +93,9 @@ impl FenceLayer {
         }
     }
 
-    /// A fence for several elections, or for one whose name is checked: the header
-    /// [`ELECTION_HEADER`] names the gate. The elections are fixed, so that requests can't fill the
-    /// memory with names.
+    /// Creates a fence for several elections, or for one election whose name is checked. The header
+    /// [`ELECTION_HEADER`] selects the gate. The set of elections is fixed, so requests can't fill
+    /// the memory with names.
     #[must_use]
     pub fn by_election(gates: impl IntoIterator<Item = (ElectionName, Arc<Gate>)>) -> Self {
         Self {
@@ -103,13 +104,14 @@ impl FenceLayer {
         }
     }
 
-    /// Sets what to do with requests without an epoch; default [`Unmarked::Refuse`].
+    /// Sets the action for requests without an epoch; default [`Unmarked::Refuse`].
     #[must_use]
     pub fn with_unmarked(self, unmarked: Unmarked) -> Self {
         Self { unmarked, ..self }
     }
 
-    /// The admission of a request with these headers, `None` if it passes without one.
+    /// Returns the admission of a request with these headers, or `None` if the request passes
+    /// without an epoch.
     fn admit(&self, headers: &HeaderMap) -> Result<Option<Admission>, Problem> {
         let Some(epoch) = only(headers, EPOCH_HEADER)? else {
             return match self.unmarked {
@@ -141,8 +143,8 @@ impl<S> Layer<S> for FenceLayer {
     }
 }
 
-/// The admission of a request: behind a [`FenceLayer`] it is in the extensions of each request with an
-/// epoch.
+/// The admission of a request. A [`FenceLayer`] adds it to the extensions of each request that has
+/// an epoch.
 #[derive(Clone, Debug)]
 pub struct Admission {
     epoch: Epoch,
@@ -150,24 +152,24 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// The request's epoch, to store with its data.
+    /// Returns the request's epoch, which can be stored with the data.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// The epoch, if no greater one was admitted meanwhile. Call this while holding the lock that the
-    /// write needs: then a newer leader's writes come after this one.
+    /// Returns the epoch if no greater epoch was admitted meanwhile. Call this method while you
+    /// hold the lock that the write needs; then the writes of a newer leader come after this write.
     ///
     /// # Errors
     ///
-    /// [`Stale`] if a newer leader has sent a request; write nothing.
+    /// [`Stale`] if a newer leader has sent a request. The caller must not write.
     pub fn check(&self) -> Result<Epoch, Stale> {
         self.gate.admit(self.epoch).map(|()| self.epoch)
     }
 }
 
-/// A service behind a fence; see [`FenceLayer`].
+/// A service behind a fence. See [`FenceLayer`].
 #[derive(Clone, Debug)]
 pub struct Fence<S> {
     inner: S,
@@ -181,7 +183,7 @@ where
 {
     type Response = Response<R>;
     type Error = S::Error;
-    /// The inner service's, or a refusal.
+    /// Returns the response of the inner service, or a refusal.
     type Future = Pin<Box<dyn Future<Output = Result<Response<R>, S::Error>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
@@ -201,7 +203,7 @@ where
     }
 }
 
-/// The value of a header that must not occur twice: two values are ambiguous.
+/// Returns the value of a header that must occur only once, because two values are ambiguous.
 fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a HeaderValue>, Problem> {
     let mut values = headers.get_all(name).iter();
     let value = values.next();
@@ -212,7 +214,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a HeaderValue
 }
 
 fn parse_epoch(value: &HeaderValue) -> Result<Epoch, Problem> {
-    // Parsing alone would take a sign, too.
+    // A check for digits, because the parser also accepts a sign.
     let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
     let digits = value.to_str().ok().filter(is_number);
     let epoch = digits.and_then(|digits| Epoch::new(digits.parse().ok()?));
@@ -255,7 +257,7 @@ fn stale(stale: Stale) -> Problem {
 }
 
 fn answer<R: From<Vec<u8>>>(problem: &Problem) -> Response<R> {
-    // A problem has text and numbers only, so this can't fail.
+    // A problem contains only text and numbers, so this can't fail.
     let body = serde_json::to_vec(problem).unwrap_or_default();
     let mut response = Response::new(body.into());
     *response.status_mut() =

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// Counts its calls, and answers with the epoch it was admitted under.
+/// Counts its calls, and answers with the epoch under which it was admitted.
 #[derive(Clone, Default)]
 struct Inner(Arc<AtomicUsize>);
 
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// The text of an admitted request's answer, or the problem.
+    /// Sends a request. Returns the text of an admitted request's answer, or the problem.
     async fn send(&mut self, headers: &[(&str, &str)]) -> Result<String, Problem> {
         let mut request = Request::builder();
         for (name, value) in headers {
@@ -54,7 +54,7 @@ impl World {
             assert_eq!(called, 1);
             return Ok(String::from_utf8(response.into_body()).unwrap());
         }
-        assert_eq!(called, 0, "a refused request does not get in");
+        assert_eq!(called, 0, "a refused request does not reach the service");
         assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
         let problem: Problem = serde_json::from_slice(response.body()).unwrap();
         assert_eq!(problem.status, response.status().as_u16());
@@ -125,7 +125,7 @@ async fn an_unmarked_request_is_refused_unless_it_is_allowed() {
 
     let mut lenient = World::new(&layer.with_unmarked(Unmarked::Allow));
     assert_eq!(lenient.send(&[]).await.as_deref(), Ok("none"));
-    // A request with the marker is still fenced.
+    // A request with an epoch is still fenced.
     let problem = lenient.send(&[(EPOCH_HEADER, "4")]).await.unwrap_err();
     assert_eq!(problem.code, Code::StaleEpoch);
     lenient.malformed(&[(EPOCH_HEADER, "four")]).await;

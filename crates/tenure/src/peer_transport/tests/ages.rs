@@ -10,9 +10,10 @@ fn micros(micros: u64) -> Duration {
 }
 
 proptest! {
-    /// Two clocks with different origins and rates; an answer and a message that take any time.
+    /// Two clocks with different origins and rates; an answer and a message that take any amount of
+    /// time.
     #[test]
-    fn no_message_is_good_for_longer_than_its_lifetime(
+    fn no_message_is_valid_for_longer_than_its_lifetime(
         other_is_ahead in 0_u64..1 << 40,
         told_at in 1_000_000_u64..1 << 40,
         answer_takes in 0_u64..10_000_000,
@@ -31,14 +32,14 @@ proptest! {
             time_ms: time_ms(there(told_at)),
             at: here(told_at + answer_takes),
         };
-        // Before the answer came, too: a message that waits is sent again.
+        // A message may be older than the answer, because a message that waits is sent again.
         let good_until = clock.good_until(here(made), lifetime).time_ms;
         prop_assert!(good_until <= time_ms(there(made) + lifetime));
     }
 }
 
 #[test]
-fn a_message_after_a_quick_answer_is_good_for_nearly_all_of_its_lifetime() {
+fn a_message_after_a_quick_answer_is_valid_for_nearly_all_of_its_lifetime() {
     let at = |ms| Instant::default() + Duration::from_millis(ms);
     let clock = PeerClock {
         instance: 1,
@@ -48,8 +49,8 @@ fn a_message_after_a_quick_answer_is_good_for_nearly_all_of_its_lifetime() {
     let lifetime = Duration::from_millis(500);
     let good = |made| clock.good_until(at(made), lifetime).time_ms;
     assert_eq!(good(1_000), 70_500);
-    // Five seconds later, with five milliseconds for the drift.
+    // Five seconds later, minus five milliseconds for the drift.
     assert_eq!(good(6_000), 75_495);
-    // Made shortly before the answer came.
+    // A message that was created shortly before the answer arrived.
     assert!((70_400..70_500).contains(&good(950)));
 }

@@ -1,4 +1,4 @@
-//! Connections that are refused, that die silently, and that grow old.
+//! Connections that are refused, that fail silently, and that are old.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -8,12 +8,12 @@ use tokio::net::{TcpListener, TcpStream};
 use super::listener::MAX_CONNECTIONS;
 use super::*;
 
-/// A relay that can swallow the data on its connections.
+/// A relay that can discard the data on its connections.
 #[derive(Clone)]
 struct Relay {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
-    /// Connections up to this one swallow all data.
+    /// The relay discards all data on the connections up to this number.
     hole_up_to: Arc<AtomicUsize>,
     swallowed: Arc<AtomicBool>,
 }
@@ -75,7 +75,7 @@ async fn a_refused_connection_gives_a_hint() {
     assert_eq!(one.counters().failed, 1);
 }
 
-/// The end of a process closes its connections, and nothing else shows it so soon.
+/// The end of a process closes its connections. No other sign of the end arrives as early.
 #[tokio::test]
 async fn a_connection_that_ends_without_notice_gives_a_hint() {
     let (two, mut inbox) = PeerServer::start(setup(2)).unwrap();
@@ -89,7 +89,7 @@ async fn a_connection_that_ends_without_notice_gives_a_hint() {
 }
 
 #[tokio::test]
-async fn silence_is_no_hint_and_costs_one_lifetime() {
+async fn silence_gives_no_hint_and_ends_after_one_lifetime() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let setup = Setup {
         message_lifetime: Duration::from_millis(200),
@@ -102,7 +102,7 @@ async fn silence_is_no_hint_and_costs_one_lifetime() {
     assert!(event.is_err(), "{event:?}");
 }
 
-/// Sends until a message is answered: a machine that is busy may take too long for one.
+/// Sends messages until one is answered, because a busy machine may take too long for one message.
 async fn until_answered(one: &PeerServer) {
     let before = one.counters().answered;
     while one.counters().answered == before {
@@ -117,7 +117,7 @@ async fn until_answered(one: &PeerServer) {
 }
 
 #[tokio::test]
-async fn a_connection_that_died_silently_is_replaced() {
+async fn a_connection_that_failed_silently_is_replaced() {
     let (two, inbox) = PeerServer::start(setup(2)).unwrap();
     answering(inbox);
     let relay = Relay::to(listening_on(&two)).await;
@@ -136,7 +136,7 @@ async fn a_connection_that_died_silently_is_replaced() {
 }
 
 #[tokio::test]
-async fn an_old_connection_is_left_for_a_fresh_one() {
+async fn an_old_connection_is_replaced_by_a_new_one() {
     let (clock, time) = manual_clock();
     let two = Setup {
         clock: clock.clone(),
@@ -168,14 +168,14 @@ async fn an_old_connection_is_left_for_a_fresh_one() {
         }
         relay.connections()
     };
-    assert_eq!(connections_after(5).await, 1, "young ones are kept");
+    assert_eq!(connections_after(5).await, 1, "new connections are kept");
     time.send_modify(|time| *time = *time + Duration::from_secs(11));
     // The first request announces the end of the old connection.
     assert_eq!(connections_after(2).await, 2);
     assert_eq!(connections_after(5).await, 2);
     assert!(
         !hinted.load(Ordering::SeqCst),
-        "what was announced is no hint"
+        "an announced end is no hint"
     );
 }
 
@@ -204,7 +204,7 @@ async fn a_member_that_has_started_anew_is_reached_within_one_message() {
     wait_until("the second", || one.counters().answered == 2).await;
 }
 
-/// So many that they would take all connections of a member, from a caller without a key.
+/// Opens more connections than a member accepts, without authentication.
 async fn unauthenticated_at(address: SocketAddr) -> Vec<TcpStream> {
     let mut unauthenticated = Vec::new();
     for _ in 0..MAX_CONNECTIONS + 50 {
@@ -219,7 +219,7 @@ async fn is_closed(stream: &mut TcpStream) -> bool {
 }
 
 #[tokio::test]
-async fn idle_unauthenticated_connections_keep_no_member_out() {
+async fn idle_unauthenticated_connections_do_not_exclude_members() {
     let (two, mut inbox) = PeerServer::start(setup(2)).unwrap();
     let hinted = Arc::new(AtomicBool::new(false));
     let hint = hinted.clone();
@@ -237,7 +237,7 @@ async fn idle_unauthenticated_connections_keep_no_member_out() {
     one.send(NodeId(2), pre_vote(1));
     wait_until("an answer before", || one.counters().answered == 1).await;
     let mut unauthenticated = unauthenticated_at(address).await;
-    // The connection of member 1 is left alone, and a new member gets one.
+    // The connection of member 1 remains, and a new member also gets a connection.
     one.send(NodeId(2), pre_vote(2));
     wait_until("an answer among unauthenticated", || {
         one.counters().answered == 2
@@ -250,7 +250,7 @@ async fn idle_unauthenticated_connections_keep_no_member_out() {
     three.send(NodeId(2), pre_vote(1));
     wait_until("an answer to a newcomer", || three.counters().answered == 1).await;
     assert_eq!(three.counters().failed, 0);
-    // The oldest have been closed at once.
+    // The oldest connections were closed at once.
     assert!(is_closed(&mut unauthenticated[0]).await);
     assert!(!hinted.load(Ordering::SeqCst));
 }
@@ -272,7 +272,7 @@ async fn a_connection_without_a_member_is_closed_soon_and_one_of_a_member_is_kep
     slow.write_all(b"GET /v1/peers/billing/status HTTP/1.1\r\n")
         .await
         .unwrap();
-    assert!(is_closed(&mut silent).await, "before a member's would be");
+    assert!(is_closed(&mut silent).await, "earlier than a member's");
     assert!(is_closed(&mut slow).await);
     one.send(NodeId(2), pre_vote(2));
     wait_until("another answer", || one.counters().answered == 2).await;

@@ -10,7 +10,8 @@ async fn duplicate(inbox: &mut Inbox) -> String {
     }
 }
 
-/// Two processes that claim to be member 1, of these starts, write to member 2 in turns.
+/// Starts two processes that claim to be member 1, with these incarnations. They send messages to
+/// member 2 in turns.
 async fn two_of(incarnations: [u64; 2]) -> [Inbox; 2] {
     let (two, inbox) = PeerServer::start(setup(2)).unwrap();
     answering(inbox);
@@ -31,14 +32,14 @@ async fn two_of(incarnations: [u64; 2]) -> [Inbox; 2] {
     };
     for (heard_of, (server, _)) in (1..).zip([&first, &second, &first]) {
         server.send(NodeId(2), pre_vote(heard_of));
-        wait_until("member 2 to hear of it", || heard() == heard_of).await;
+        wait_until("the refusals of member 2", || heard() == heard_of).await;
     }
-    // Answers to the second message of each would come now.
+    // Answers to the second message of each process would arrive now.
     tokio::time::sleep(Duration::from_millis(100)).await;
     [first.1, second.1]
 }
 
-/// Its server is gone, so its inbox ends.
+/// Returns whether the inbox ends without an event, because its server is gone.
 async fn learns_nothing(inbox: &mut Inbox) -> bool {
     while let Some(event) = tokio::time::timeout(PATIENCE, inbox.recv()).await.unwrap() {
         if matches!(event, PeerEvent::Duplicate(_)) {
@@ -49,7 +50,7 @@ async fn learns_nothing(inbox: &mut Inbox) -> bool {
 }
 
 #[tokio::test]
-async fn the_older_of_two_processes_with_one_number_is_told() {
+async fn the_older_of_two_processes_with_one_number_is_notified() {
     let [mut older, mut newer] = two_of([5, 6]).await;
     let report = duplicate(&mut older).await;
     assert!(report.starts_with("member 2 says: "), "{report}");
@@ -58,7 +59,7 @@ async fn the_older_of_two_processes_with_one_number_is_told() {
 }
 
 #[tokio::test]
-async fn both_of_two_processes_with_one_copied_state_are_told() {
+async fn both_of_two_processes_with_one_copied_state_are_notified() {
     let [mut first, mut second] = two_of([5, 5]).await;
     for inbox in [&mut first, &mut second] {
         let report = duplicate(inbox).await;
@@ -73,7 +74,7 @@ async fn both_of_two_processes_with_one_copied_state_are_told() {
 }
 
 #[tokio::test]
-async fn an_answer_of_a_process_that_was_replaced_is_not_believed() {
+async fn an_answer_of_a_process_that_was_replaced_is_ignored() {
     let two_of = |incarnation| Setup {
         incarnation: Incarnation(incarnation),
         ..setup(2)
@@ -99,7 +100,7 @@ async fn an_answer_of_a_process_that_was_replaced_is_not_believed() {
 #[tokio::test]
 async fn a_process_with_this_members_number_is_reported() {
     let (one, mut inbox) = PeerServer::start(setup(1)).unwrap();
-    // It takes this member for member 2.
+    // The other process treats this member as member 2.
     let (double, _inbox) = PeerServer::start(one_with_two_at(listening_on(&one))).unwrap();
     double.send(NodeId(2), pre_vote(1));
     let report = duplicate(&mut inbox).await;
@@ -109,7 +110,7 @@ async fn a_process_with_this_members_number_is_reported() {
 
 #[tokio::test]
 async fn an_address_that_leads_back_to_this_member_is_no_duplicate() {
-    // The port is known only once it is taken.
+    // The port is known only after it was opened.
     let (one, _inbox) = PeerServer::start(setup(1)).unwrap();
     let address = listening_on(&one);
     drop(one);
@@ -119,7 +120,7 @@ async fn an_address_that_leads_back_to_this_member_is_no_duplicate() {
     };
     let mut started = PeerServer::start(setup);
     if started.is_err() {
-        // The old listener goes when the runtime comes to it.
+        // The old listener closes when the runtime runs its task.
         tokio::time::sleep(Duration::from_millis(200)).await;
         started = PeerServer::start(Setup {
             listen: Some(address),

@@ -23,7 +23,7 @@ fn record(epoch: u64) -> HardState {
     }
 }
 
-/// A directory with a record.
+/// Creates a directory with a record.
 fn written(epoch: u64) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     open(folder.path()).unwrap().write(&record(epoch)).unwrap();
@@ -45,7 +45,7 @@ fn the_last_record_is_there_at_the_next_start() {
 }
 
 #[test]
-fn changed_settings_of_the_group_are_noticed() {
+fn changed_settings_of_the_group_are_detected() {
     let folder = written(1);
     let members = [1, 2].map(|id| Member {
         id: NodeId(id),
@@ -66,7 +66,7 @@ fn a_missing_record_is_an_error() {
     let error = open(folder.path()).unwrap_err();
     assert!(matches!(error, StateError::Missing { .. }), "{error}");
     assert!(error.to_string().contains("record is missing"), "{error}");
-    // Not even the rest of an interrupted write counts as a record.
+    // The remains of an interrupted write do not count as a record either.
     fs::write(folder.path().join("record.new"), "tenure-member 1").unwrap();
     assert!(matches!(
         open(folder.path()),
@@ -75,7 +75,7 @@ fn a_missing_record_is_an_error() {
 }
 
 #[test]
-fn a_first_start_that_was_cut_short_is_a_first_start() {
+fn an_interrupted_first_start_is_still_a_first_start() {
     let folder = tempfile::tempdir().unwrap();
     drop(open(folder.path()).unwrap());
     fs::write(folder.path().join("record.new"), "tenure-memb").unwrap();
@@ -83,7 +83,7 @@ fn a_first_start_that_was_cut_short_is_a_first_start() {
     assert_eq!(opened.record(), HardState::default());
     opened.write(&record(1)).unwrap();
     drop(opened);
-    // Between the record and the mark.
+    // The start was interrupted between the record and the marker.
     fs::remove_file(folder.path().join("FORMAT")).unwrap();
     let mut opened = open(folder.path()).unwrap();
     assert_eq!(opened.record(), record(1));
@@ -92,7 +92,7 @@ fn a_first_start_that_was_cut_short_is_a_first_start() {
 }
 
 #[test]
-fn a_write_that_was_cut_short_leaves_the_record_before_it() {
+fn an_interrupted_write_keeps_the_previous_record() {
     let folder = written(1);
     let whole = fs::read(folder.path().join("record")).unwrap();
     for len in 0..=whole.len() {
@@ -105,7 +105,7 @@ fn a_write_that_was_cut_short_leaves_the_record_before_it() {
 }
 
 #[test]
-fn damage_at_any_byte_is_noticed() {
+fn damage_at_any_byte_is_detected() {
     for name in ["record", "FORMAT"] {
         let folder = written(1);
         let file = folder.path().join(name);
@@ -123,7 +123,8 @@ fn damage_at_any_byte_is_noticed() {
             );
         };
         for place in 0..whole.len() {
-            // 32 makes small letters of capital ones, which are digits, too.
+            // The bit of 32 changes capital letters to small letters, which are hexadecimal digits,
+            // too.
             for bits in [1, 32, 128, 255] {
                 let mut bytes = whole.clone();
                 bytes[place] ^= bits;
@@ -172,7 +173,7 @@ fn only_the_owner_can_read_the_state() {
     }
 }
 
-/// A small disk; it is taken away when this is dropped.
+/// A small disk, which is unmounted when this value is dropped.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -194,7 +195,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn on_a_full_disk_a_write_fails_and_the_record_before_it_stays() {
+fn on_a_full_disk_a_write_fails_and_the_previous_record_remains() {
     let Some(disk) = SmallDisk::mount() else {
         eprintln!("skipped: it needs to mount a disk of its own (root)");
         return;

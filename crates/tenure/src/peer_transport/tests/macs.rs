@@ -24,7 +24,7 @@ async fn a_message_with_one_altered_byte_is_refused() {
         assert_eq!((status, &problem["code"]), (401, &"unauthenticated".into()));
         assert!(
             problem["member"].is_null(),
-            "unauthenticated are report nothing"
+            "the refusal reveals the member"
         );
     }
     let wrong_path = Mac::new(Some(&key()));
@@ -56,7 +56,7 @@ async fn a_message_with_one_altered_byte_is_refused() {
 /// A change that an attacker between two members makes to answers.
 type Change = fn(&mut Vec<(u16, String, Bytes)>, (u16, String, Bytes)) -> (u16, String, Bytes);
 
-/// An attacker in front of a member.
+/// Starts an attacker in front of a member.
 async fn between(target: SocketAddr, change: Change) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -79,8 +79,8 @@ async fn between(target: SocketAddr, change: Change) -> SocketAddr {
     address
 }
 
-/// Sends three messages, each of which is answered, through an attacker. Returns how many answers
-/// were believed.
+/// Sends three messages through an attacker, each of which is answered. Returns how many answers
+/// were accepted and how many were rejected.
 async fn answers_through(change: Change) -> (u64, u64) {
     let (two, inbox) = PeerServer::start(setup(2)).unwrap();
     answering(inbox);
@@ -101,9 +101,9 @@ async fn answers_through(change: Change) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn an_answer_is_believed_for_its_own_request_alone() {
+async fn an_answer_is_accepted_only_for_its_own_request() {
     assert_eq!(answers_through(|_, answer| answer).await, (3, 0));
-    // From the first message that was taken on, the answer to that.
+    // From the first accepted message on, the attacker sends the answer to that message.
     let replay: Change = |recorded, answer| {
         if answer.0 == 200 {
             recorded.push(answer.clone());
@@ -114,7 +114,7 @@ async fn an_answer_is_believed_for_its_own_request_alone() {
 }
 
 #[tokio::test]
-async fn an_answer_with_an_altered_byte_or_status_is_not_believed() {
+async fn an_answer_with_an_altered_byte_or_status_is_ignored() {
     let altered: Change = |_, (status, mac, body)| {
         let mut body = body.to_vec();
         if status == 200 {

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use super::*;
 use crate::clock::{Clock, ManualClock};
 
-/// Longer than any of these tests may take.
+/// A time that is longer than any of these tests may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const LIFETIME: Duration = Duration::from_secs(5);
@@ -61,7 +61,7 @@ fn fingerprint_of(settings: &GroupSettings) -> Fingerprint {
     Fingerprint::of(settings, &detection)
 }
 
-/// A member that listens. Its peers have no address until a test sets one.
+/// The setup of a member that listens. Its peers have no address until a test sets one.
 fn setup(me: u32) -> Setup {
     let nowhere: Url = "http://127.0.0.1:1".parse().unwrap();
     let peers = [1, 2, 3].map(NodeId).into_iter();
@@ -89,7 +89,7 @@ fn listening_on(server: &PeerServer) -> SocketAddr {
     server.listening_on.unwrap()
 }
 
-/// Member 1, with member 2 at this address.
+/// The setup of member 1, with member 2 at this address.
 fn one_with_two_at(address: SocketAddr) -> Setup {
     let mut setup = setup(1);
     setup.peers.insert(NodeId(2), at(address));
@@ -124,7 +124,7 @@ async fn next_message(inbox: &mut Inbox) -> IncomingMessage {
     }
 }
 
-/// Replies to a request, whose sender still waits for it. A message that came in a response has no
+/// Replies to a request whose sender still waits. A message that arrived in a response has no
 /// reply.
 fn reply(message: IncomingMessage, payloads: Vec<Payload>) {
     if let Some(reply) = message.reply {
@@ -132,7 +132,7 @@ fn reply(message: IncomingMessage, payloads: Vec<Payload>) {
     }
 }
 
-/// A driver that answers everything.
+/// Answers every message, like a driver.
 fn answering(mut inbox: Inbox) {
     tokio::spawn(async move {
         while let Some(event) = inbox.recv().await {
@@ -150,12 +150,12 @@ async fn wait_until(what: &str, is_true: impl Fn() -> bool) {
         }
     };
     let waited = tokio::time::timeout(PATIENCE, wait).await;
-    assert!(waited.is_ok(), "waited in vain for {what}");
+    assert!(waited.is_ok(), "timed out while waiting for {what}");
 }
 
 #[tokio::test]
 async fn an_answer_in_the_same_turn_is_in_the_response() {
-    // The response is the only way from member 2 to member 1.
+    // The response is the only connection from member 2 to member 1.
     let (two, mut inbox_of_two) = PeerServer::start(setup(2)).unwrap();
     let (one, mut inbox_of_one) = PeerServer::start(one_with_two_at(listening_on(&two))).unwrap();
     one.send(NodeId(2), pre_vote(1));
@@ -167,7 +167,7 @@ async fn an_answer_in_the_same_turn_is_in_the_response() {
     assert_eq!((first.from, first.payload), (NodeId(2), ack(5)));
     let second = next_message(&mut inbox_of_one).await;
     assert_eq!(second.payload, pre_vote(9));
-    // The first attempt was to learn the time there.
+    // The first attempt learned the time of the receiver.
     let counters = one.counters();
     assert_eq!((counters.sent, counters.answered), (2, 1));
     assert_eq!(counters.refused_by_peers, 0);
@@ -175,7 +175,7 @@ async fn an_answer_in_the_same_turn_is_in_the_response() {
 }
 
 #[tokio::test]
-async fn a_message_that_came_in_a_response_has_no_reply() {
+async fn a_message_that_arrived_in_a_response_has_no_reply() {
     let (one, mut inbox_of_one) = PeerServer::start(setup(1)).unwrap();
     let mut two = setup(2);
     two.peers.insert(NodeId(1), at(listening_on(&one)));
@@ -209,7 +209,7 @@ async fn an_application_may_mount_the_routes_under_a_prefix() {
 }
 
 #[tokio::test]
-async fn without_keys_messages_go_through_and_a_key_on_one_side_refuses() {
+async fn without_keys_messages_are_accepted_and_a_key_on_one_side_is_refused() {
     let insecure = || Arc::new(Mac::new(None));
     let two = Setup {
         mac: insecure(),
@@ -233,7 +233,7 @@ async fn without_keys_messages_go_through_and_a_key_on_one_side_refuses() {
 }
 
 #[tokio::test]
-async fn a_message_that_has_waited_for_too_long_is_not_handed_out() {
+async fn a_message_that_has_waited_for_too_long_is_not_delivered() {
     let (clock, time) = manual_clock();
     let two = Setup {
         clock: clock.clone(),
@@ -246,7 +246,7 @@ async fn a_message_that_has_waited_for_too_long_is_not_handed_out() {
     };
     let (one, _inbox) = PeerServer::start(one).unwrap();
     one.send(NodeId(2), pre_vote(1));
-    wait_until("it to be taken", || two.counters().taken == 1).await;
+    wait_until("the message to be accepted", || two.counters().taken == 1).await;
     time.send_modify(|time| *time = *time + LIFETIME + Duration::from_millis(2));
     one.send(NodeId(2), pre_vote(2));
     assert_eq!(next_message(&mut inbox).await.payload, pre_vote(2));
@@ -254,12 +254,12 @@ async fn a_message_that_has_waited_for_too_long_is_not_handed_out() {
 
 #[tokio::test]
 async fn a_newer_message_replaces_a_waiting_one_of_its_kind() {
-    // Nothing reads from this socket, so the first message keeps the connection busy.
+    // No process reads from this socket, so the first message keeps the connection busy.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let one = one_with_two_at(silent.local_addr().unwrap());
     let (one, _inbox) = PeerServer::start(one).unwrap();
     one.send(NodeId(2), pre_vote(0));
-    wait_until("the first to leave", || one.counters().sent == 1).await;
+    wait_until("the first message to be sent", || one.counters().sent == 1).await;
     for round in 1..=100 {
         one.send(NodeId(2), pre_vote(round));
     }
@@ -317,7 +317,7 @@ async fn an_address_in_use_is_an_error_that_names_it() {
 }
 
 #[test]
-fn settings_that_must_be_alike_are_in_the_fingerprint() {
+fn settings_that_must_be_the_same_are_in_the_fingerprint() {
     assert_eq!(fingerprint(1), fingerprint(2));
     let of = |priorities: [u32; 3], guarantee| {
         let members = (1..).zip(priorities).map(|(id, priority)| Member {

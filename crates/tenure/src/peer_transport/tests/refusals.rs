@@ -1,11 +1,11 @@
-//! Every refusal: its status and code, that it is counted, and that it changes nothing.
+//! Every refusal: its status and code, its counter, and that it changes no state.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::peer_transport::mac::MAC_HEADER;
 
-/// A caller with the key that writes to member 2 by hand.
+/// A caller that has the key and sends requests to member 2 without the client.
 pub(super) struct Writer {
     http: reqwest::Client,
     pub(super) url: String,
@@ -49,7 +49,7 @@ impl Writer {
         self.post(body, &[&mac]).await
     }
 
-    /// A message of member 1 that is good for some seconds.
+    /// Returns a message of member 1 that is valid for some seconds.
     pub(super) async fn good(&self) -> Value {
         let mut message = json!({
             "version": 1, "cluster": "billing", "config": fingerprint(1).hash,
@@ -139,11 +139,11 @@ async fn each_refusal_has_its_code_is_counted_and_changes_nothing() {
         );
         assert_eq!(problem["status"], status);
         assert_eq!(problem["type"], format!("urn:tenure:problem:{code}"));
-        // It is counted once, and nothing else is.
+        // The refusal is counted once, and no other counter changes.
         *before.refused.entry(code.into()).or_default() += 1;
         assert_eq!(two.counters(), before, "{message}");
     }
-    // None of them was admitted, and none of them gets in the way of a good one.
+    // None of the messages was admitted, and none of them prevents the admission of a valid one.
     let idle = tokio::time::timeout(Duration::from_millis(50), inbox.recv()).await;
     assert!(idle.is_err(), "{idle:?}");
     let taken = async {
@@ -156,7 +156,7 @@ async fn each_refusal_has_its_code_is_counted_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_message_is_taken_once_and_none_older_than_it() {
+async fn a_message_is_accepted_once_and_older_ones_are_refused() {
     let (two, mut inbox) = PeerServer::start(setup(2)).unwrap();
     let driver = tokio::spawn(async move {
         let mut taken = Vec::new();
@@ -179,11 +179,11 @@ async fn a_message_is_taken_once_and_none_older_than_it() {
         (numbered(3, 6), None),
         (numbered(2, 7), Some("older_start")),
         (with(&numbered(3, 8), "/instance", 78), Some("runs_twice")),
-        // A start begins to count anew, and the one before it is over.
+        // A new start begins to count again, and ends the previous start.
         (with(&numbered(4, 1), "/instance", 79), None),
         (numbered(3, 9), Some("older_start")),
         (with(&numbered(4, 1), "/instance", 79), Some("replayed")),
-        // Other members count by themselves.
+        // Other members have their own numbers.
         (with(&numbered(1, 1), "/from", 3), None),
     ] {
         let (_, answer) = writer.send(&message).await;
@@ -211,7 +211,7 @@ async fn a_message_over_the_limit_is_refused_and_one_at_it_is_read() {
     let writer = Writer::to(&two);
     let good = writer.good().await.to_string();
     for (bytes, code) in [(16 * 1024, "unauthenticated"), (16 * 1024 + 1, "too_large")] {
-        // Blanks after JSON are JSON.
+        // Spaces after JSON are allowed.
         let body = format!("{good:bytes$}").into_bytes();
         assert_eq!(body.len(), bytes);
         let (_, problem) = writer.post(body, &["0"]).await;
@@ -221,7 +221,7 @@ async fn a_message_over_the_limit_is_refused_and_one_at_it_is_read() {
 }
 
 #[tokio::test]
-async fn a_message_that_the_driver_can_t_take_is_refused_and_may_come_again() {
+async fn a_message_that_the_driver_can_t_accept_is_refused_and_can_be_sent_again() {
     let (two, inbox) = PeerServer::start(setup(2)).unwrap();
     let writer = Writer::to(&two);
     let good = writer.good().await;
@@ -231,7 +231,7 @@ async fn a_message_that_the_driver_can_t_take_is_refused_and_may_come_again() {
     let (_, problem) = writer.send(&good).await;
     assert_eq!(
         problem["code"], "unavailable",
-        "it was not taken the first time"
+        "it was not accepted the first time"
     );
     assert_eq!(two.counters().taken, 0);
 }

@@ -9,27 +9,27 @@ use tenure_core::{CandidateId, Instant, NodeId};
 
 use crate::random::OsRandom;
 
-/// A machine that takes part in an election among peers, alone or together with a lease.
+/// A machine for an election among peers, either alone or together with a lease.
 pub(crate) trait PeerMachine: ElectionMachine + Send {
-    /// The member, or the half that is one.
+    /// Returns the member, or the half of the machine that is a member.
     fn node(&self) -> &PeerCandidate;
 
-    /// Input from the other members, the failure detector or the disk.
+    /// Handles input from the other members, the failure detector or the disk.
     fn handle_peer_input(&mut self, now: Instant, input: PeerInput);
 
-    /// The half that executes this effect.
+    /// Returns the effect with the half of the machine that executes it.
     fn half(effect: Self::Effect) -> JointEffect;
 
-    /// The machine's name for this candidate.
+    /// Returns the name that the machine uses for this candidate.
     fn peer(node: NodeId, candidate: CandidateId) -> Self::Peer;
 
-    /// An answer of the lease service.
+    /// Handles an answer of the lease service, if the machine needs a lease.
     fn handle_answer(&mut self, _now: Instant, _attempt: u64, _answer: Answer) {}
 
     /// Sends the next renewal of the lease now, if it is due soon.
     fn renew_early(&mut self, _now: Instant) {}
 
-    /// The lease id of the current term.
+    /// Returns the lease id of the current term.
     fn lease_id(&self) -> Option<LeaseId> {
         None
     }

@@ -1,4 +1,4 @@
-//! The metadata of the leader, and how observers see it.
+//! The metadata of the leader, and the state that observers see.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use crate::peer_transport::LeaderMetadata;
 pub(super) struct Metadata {
     me: NodeId,
     configured: BTreeMap<String, String>,
-    /// The metadata that this member has proclaimed in its term, in place of the configured one.
+    /// The metadata that this member has proclaimed in its term. They replace the configured
+    /// metadata.
     pub(super) proclaimed: Option<BTreeMap<String, String>>,
     /// The last metadata that another member has sent.
     pub(super) received: Option<(NodeId, LeaderMetadata)>,
@@ -21,7 +22,7 @@ pub(super) struct Metadata {
 
 impl Metadata {
     pub(super) fn new(me: NodeId, configured: BTreeMap<String, String>) -> Self {
-        let unknown = Observed::Unknown("no leader was heard of yet".into());
+        let unknown = Observed::Unknown("no leader is known yet".into());
         Self {
             me,
             configured,
@@ -31,19 +32,20 @@ impl Metadata {
         }
     }
 
-    /// The metadata of this member while it leads.
+    /// Returns the metadata of this member while it leads.
     fn own(&self) -> &BTreeMap<String, String> {
         self.proclaimed.as_ref().unwrap_or(&self.configured)
     }
 
-    /// The message about this leader for its followers, unless there is nothing to say.
+    /// Returns the message with this leader's metadata for its followers, or `None` if it has
+    /// neither configured nor proclaimed metadata.
     pub(super) fn message(&self, epoch: Epoch) -> Option<LeaderMetadata> {
         let metadata = self.own().clone();
         (!metadata.is_empty() || self.proclaimed.is_some())
             .then_some(LeaderMetadata { epoch, metadata })
     }
 
-    /// The metadata of the leader that observers see.
+    /// Returns the metadata of the leader, as observers see them.
     pub(super) fn of_leader(&self) -> BTreeMap<String, String> {
         match &*self.observed.borrow() {
             Observed::Leader { metadata, .. } => metadata.clone(),
@@ -51,7 +53,7 @@ impl Metadata {
         }
     }
 
-    /// Shows the leader to observers.
+    /// Publishes the leader to observers.
     pub(super) fn show(&self, leader: Option<(NodeId, Epoch)>) {
         let observed = leader.map_or(Observed::NoLeader, |(leader, epoch)| Observed::Leader {
             candidate: leader.into(),

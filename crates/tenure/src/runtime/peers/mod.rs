@@ -1,4 +1,4 @@
-//! Electing among peers.
+//! Election among peers.
 
 mod machine;
 mod metadata;
@@ -41,15 +41,15 @@ pub(crate) use persistence::Disk;
 use persistence::Persistence;
 use replies::Replies;
 
-/// How often to check whether the last messages of a term have left.
+/// The interval of the check whether the last messages of a term have been sent.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A member's machine and failure detector, with its connections to the other members and to the disk.
+/// A member's machine and failure detector, with its transport and its disk.
 pub(crate) struct Peers<M = PeerCandidate> {
     me: NodeId,
     clock: Clock,
     machine: M,
-    /// The requests to the lease service, if the machine needs a lease, too.
+    /// The channel to the lease service, if the machine also needs a lease.
     lease: Option<LeaseChannel>,
     detector: Box<dyn Detector + Send>,
     candidacy: Candidacy,
@@ -57,13 +57,13 @@ pub(crate) struct Peers<M = PeerCandidate> {
     persistence: Persistence,
     replies: Replies,
     metadata: Metadata,
-    /// The status as it was last published.
+    /// The last published status.
     status: Status,
-    /// When each of the other members sent its last message.
+    /// The time of the last message of each other member.
     heard: BTreeMap<NodeId, Instant>,
-    /// A term that is over, until its last messages have left.
+    /// A term that is over, but whose last messages are still being sent.
     ended: Option<Ended>,
-    /// Why this member may not take part any more.
+    /// The reason why this member may not take part any more.
     banned: Option<String>,
 }
 
@@ -72,23 +72,23 @@ pub(crate) struct Parts<M = PeerCandidate> {
     pub(crate) machine: M,
     pub(crate) detector: Box<dyn Detector + Send>,
     pub(crate) transport: PeerTransport,
-    /// `None` for a member that has nothing to remember.
+    /// The disk; `None` for a member that has no state to store.
     pub(crate) disk: Option<Disk>,
 }
 
-/// A term that is over, while its last messages are under way.
+/// A term that is over while its last messages are being sent.
 #[derive(Clone, Copy)]
 struct Ended {
     epoch: Epoch,
     reason: EndReason,
-    /// When to check whether they have left.
+    /// The time of the next check whether the messages have been sent.
     check_at: Instant,
-    /// When they have left or are lost for sure.
+    /// The time at which all messages have been sent or are certainly lost.
     until: Instant,
 }
 
 impl<M: PeerMachine> Peers<M> {
-    /// The member, and the leader that it sees.
+    /// Creates a member. Returns it with a receiver of the leader that it sees.
     pub(crate) fn new(
         config: &Config,
         clock: Clock,
@@ -140,7 +140,8 @@ impl<M: PeerMachine> Peers<M> {
         let (from, incarnation) = (incoming.from, incoming.incarnation);
         if let Some(reply) = incoming.reply {
             let of_election = matches!(incoming.payload, Payload::Election(_));
-            // Half of the time that is left, so that the response arrives while its sender waits.
+            // Half of the remaining time, so that the response arrives while the sender of the
+            // request still waits.
             let wait_until = now + incoming.good_until.since(now) / 2;
             self.replies
                 .open(from, reply, of_election.then_some(wait_until));
@@ -165,8 +166,8 @@ impl<M: PeerMachine> Peers<M> {
         self.detect(now, heard);
     }
 
-    /// Another process takes part under this member's number. Two processes that vote under one
-    /// number break every majority, so this one sends nothing from here on.
+    /// Excludes this member, because another process takes part with the same number. Two votes
+    /// with one number make every majority invalid, so this process sends nothing any more.
     fn ban(&mut self, now: Instant, why: String) {
         error!(node = %self.me, error = why, "this member takes no part any more");
         self.transport = PeerTransport::Silent;
@@ -192,11 +193,12 @@ impl<M: PeerMachine> Peers<M> {
                     Output::Effect(effect) => match (M::half(effect), &mut self.lease) {
                         (JointEffect::Peers(effect), _) => self.execute(now, effect),
                         (JointEffect::Store(effect), Some(lease)) => lease.execute(effect),
-                        // Only a machine that needs a lease makes requests for one.
+                        // Only a machine that needs a lease creates requests to the lease service.
                         (JointEffect::Store(_), None) => {}
                     },
-                    // The other members learn of it first, so that the next one leads at once: this
-                    // process may end when its task's end is known.
+                    // This process may end as soon as its caller knows that the task has ended. So
+                    // the other members receive the end of the term first, and the next leader can
+                    // lead at once.
                     Output::Term(TermEvent::Ended(epoch, reason)) => {
                         self.metadata.proclaimed = None;
                         let timings = self.machine.node().settings().timings();
@@ -216,7 +218,7 @@ impl<M: PeerMachine> Peers<M> {
         }
     }
 
-    /// Ends a turn: the replies leave, and observers and the status route see all changes.
+    /// Ends a turn: sends the replies, and publishes all changes to observers and the status route.
     fn end_turn(&mut self, now: Instant) {
         let node = self.machine.node();
         self.replies
@@ -225,7 +227,7 @@ impl<M: PeerMachine> Peers<M> {
         self.publish_status(now);
     }
 
-    /// The end of a term whose last messages have left.
+    /// Returns the end of a term whose last messages have been sent.
     fn poll_ended(&mut self, now: Instant) -> Option<TermEvent> {
         let ended = self.ended.as_mut()?;
         if now < ended.until && !self.transport.is_idle() {
@@ -240,7 +242,8 @@ impl<M: PeerMachine> Peers<M> {
         match effect {
             PeerEffect::Send { to, message } => {
                 self.send(to, Payload::Election(message));
-                // Metadata go with the renewals, so that they need no delivery of their own.
+                // Metadata are sent with the renewals, so they need no delivery guarantee of their
+                // own.
                 if let Some(epoch) = renewed(&message) {
                     self.send_metadata(to, epoch);
                 }
@@ -262,7 +265,7 @@ impl<M: PeerMachine> Peers<M> {
         self.detector.handle_input(now, input);
     }
 
-    /// Executes an output of the detector; whether there was one.
+    /// Executes an output of the detector. Returns whether there was one.
     fn execute_detector(&mut self, now: Instant) -> bool {
         let candidacy = if self.machine.node().is_candidate(now) {
             Candidacy::Candidate
@@ -291,7 +294,7 @@ impl<M: PeerMachine> Peers<M> {
             }),
             DetectorOutput::Suspected(node) => handle(PeerInput::Suspected(node)),
             DetectorOutput::Trusted(node) => handle(PeerInput::Alive(node)),
-            // Its earlier start is gone, and its new one is there.
+            // The earlier process of the member has ended, and a new one has started.
             DetectorOutput::Restarted(node, _) => {
                 handle(PeerInput::Suspected(node));
                 handle(PeerInput::Alive(node));
@@ -376,7 +379,7 @@ impl<M: PeerMachine> StrategyIo for Peers<M> {
     fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: Proclaimer) {
         let node = self.machine.node();
         let leader = node.leader();
-        // If another member leads the term is over, and dropping `done` says so.
+        // If another member leads, this member's term is over. Dropping `done` reports that.
         let Some((_, epoch)) = leader.filter(|(leader, _)| *leader == self.me) else {
             return;
         };
@@ -396,7 +399,7 @@ impl<M: PeerMachine> StrategyIo for Peers<M> {
     }
 }
 
-/// The term that this message renews or announces.
+/// Returns the epoch of the term that this message renews or announces.
 const fn renewed(message: &PeerMessage) -> Option<Epoch> {
     match message {
         PeerMessage::Quorum(QuorumMessage::Renew { epoch, .. })

@@ -1,4 +1,4 @@
-//! Writing a member's hard state to its disk.
+//! Writes a member's hard state to its disk.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use tracing::error;
 
 use crate::peer_transport::StateFile;
 
-/// How long to wait before a record that could not be written is written again.
+/// The pause before a record that could not be written is written again.
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
 
 /// A member's state file.
@@ -19,15 +19,15 @@ pub(crate) type Disk = Arc<Mutex<StateFile>>;
 
 /// Writes records to the disk, one write at a time.
 pub(super) struct Persistence {
-    /// `None` for a member that has nothing to remember.
+    /// The disk; `None` for a member that has no state to store.
     disk: Option<Disk>,
     /// The newest record.
     record: HardState,
-    /// How many records no write stands for yet.
+    /// The number of records that no write includes yet.
     unwritten: usize,
-    /// The write under way.
+    /// The current write.
     writing: JoinSet<io::Result<()>>,
-    /// How many records that write stands for.
+    /// The number of records that the current write includes.
     covers: usize,
 }
 
@@ -42,8 +42,8 @@ impl Persistence {
         }
     }
 
-    /// Begins to write a record. Returns whether it counts as written at once, because the member has
-    /// nothing to remember.
+    /// Starts to write a record. Returns true if the member has no disk, so that the record counts
+    /// as written at once.
     pub(super) fn persist(&mut self, record: HardState) -> bool {
         if self.disk.is_none() {
             return true;
@@ -54,8 +54,8 @@ impl Persistence {
         false
     }
 
-    /// Writes the newest record, unless a write is under way. It contains the promises of all older
-    /// records.
+    /// Writes the newest record, unless a write is in progress. It contains the promises of all
+    /// older records.
     fn write(&mut self, after: Duration) {
         let Some(disk) = self.disk.clone() else {
             return;
@@ -76,7 +76,7 @@ impl Persistence {
         });
     }
 
-    /// Waits for the end of a write. May be dropped while it waits; nothing is lost then.
+    /// Waits for the end of a write. This method is cancel safe: no result is lost.
     pub(super) async fn next_written(&mut self) -> io::Result<()> {
         match self.writing.join_next().await {
             Some(written) => written.unwrap_or_else(|error| Err(io::Error::other(error))),
@@ -84,7 +84,7 @@ impl Persistence {
         }
     }
 
-    /// A write has ended. Returns how many records are on disk now that were not before.
+    /// Handles the end of a write. Returns the number of records that are newly on disk.
     pub(super) fn handle_written(&mut self, me: NodeId, written: io::Result<()>) -> usize {
         let covered = std::mem::take(&mut self.covers);
         match written {
@@ -94,7 +94,7 @@ impl Persistence {
             }
             Err(error) => {
                 // The member sends nothing until the record is written, so it can't break its
-                // promises; a leader loses its term meanwhile.
+                // promises. A leader loses its term if this takes too long.
                 error!(node = %me, %error, "can't write the state of this member, trying again");
                 self.unwritten += covered;
                 self.write(WRITE_AGAIN);

@@ -1,4 +1,4 @@
-//! Replies to the requests of other members, in the responses to those requests.
+//! Replies to the requests of other members, which are sent in the responses to those requests.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,25 @@ use tenure_core::{Instant, NodeId};
 
 use crate::peer_transport::{Payload, PeerTransport, Reply};
 
-/// Replies that have not left, one for each member.
+/// Replies that have not been sent, one for each member.
 ///
-/// A request is answered at the end of the turn that handles it. The reply waits longer if the machine
-/// holds an answer back until a record is on disk: a vote then leaves in the response to the request
-/// for it, not in a request of its own.
+/// A request gets its reply at the end of the turn that handles it. The reply waits longer if the
+/// machine delays an answer until a record is on disk. So a vote is sent in the response to its
+/// request, and not in a separate request.
 #[derive(Default)]
 pub(super) struct Replies(BTreeMap<NodeId, OpenReply>);
 
 struct OpenReply {
     reply: Reply,
     payloads: Vec<Payload>,
-    /// How long it may wait for the disk; `None` if the request needs no durable answer.
+    /// The time until which the reply may wait for the disk; `None` if the request needs no durable
+    /// answer.
     wait_until: Option<Instant>,
 }
 
 impl Replies {
-    /// Opens the reply to a request of this member. It takes the place of the reply to an earlier
-    /// request, which the member has given up: it has one request under way at a time.
+    /// Opens the reply to a request of this member. It replaces the reply to an earlier request,
+    /// which the member has given up, because a member has one request in flight at a time.
     pub(super) fn open(&mut self, to: NodeId, reply: Reply, wait_until: Option<Instant>) {
         let open = OpenReply {
             reply,
@@ -33,7 +34,7 @@ impl Replies {
         self.0.insert(to, open);
     }
 
-    /// Sends this to a member: in the reply to it if one is open, else in a request.
+    /// Sends a payload to a member, in the open reply if there is one, and otherwise in a request.
     pub(super) fn send(&mut self, transport: &PeerTransport, to: NodeId, payload: Payload) {
         match self.0.get_mut(&to) {
             Some(open) => open.payloads.push(payload),
@@ -41,7 +42,7 @@ impl Replies {
         }
     }
 
-    /// Ends a turn: all replies leave, except those that wait for the disk.
+    /// Ends a turn: sends all replies except those that wait for the disk.
     pub(super) fn flush(
         &mut self,
         now: Instant,
@@ -56,7 +57,7 @@ impl Replies {
             if stays(to, &open) {
                 self.0.insert(to, open);
             } else {
-                // The request may have been given up meanwhile: then this goes in a request.
+                // If the request was given up meanwhile, the payloads are sent in a request.
                 let unsent = open.reply.send(open.payloads).err();
                 for payload in unsent.into_iter().flatten() {
                     transport.send(to, payload);
@@ -65,12 +66,12 @@ impl Replies {
         }
     }
 
-    /// When to flush at the latest.
+    /// Returns the latest time of the next flush.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.0.values().filter_map(|open| open.wait_until).min()
     }
 
-    /// Drops all replies: nothing may be sent any more.
+    /// Drops all replies, because nothing may be sent any more.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

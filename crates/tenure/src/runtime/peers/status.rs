@@ -7,14 +7,15 @@ use super::{PeerMachine, Peers};
 use crate::peer_transport::Status;
 
 impl<M: PeerMachine> Peers<M> {
-    /// Publishes the status, if it has changed.
+    /// Publishes the status if it has changed.
     pub(super) fn publish_status(&mut self, now: Instant) {
         let node = self.machine.node();
-        // The standing of the whole machine comes first; `node` may be one half of it.
+        // The standing of the whole machine has priority, because `node` may be only one half of
+        // the machine.
         let role = match (self.machine.standing(now), node.standing(now)) {
             (Standing::Leading { .. }, _) => "leading",
             (Standing::Ending, _) | (_, Standing::Ending) => "ending",
-            // It leads among the peers, and does not have the lease yet.
+            // The member leads among the peers, and does not have the lease yet.
             (_, Standing::Leading { .. }) => "elected",
             _ => node.role(),
         };
@@ -34,8 +35,8 @@ impl<M: PeerMachine> Peers<M> {
         }
     }
 
-    /// The members that it takes for down: a leader those that have been silent for too long, another
-    /// member the one that it watches.
+    /// Returns the members that this member suspects: a leader suspects members that have been
+    /// silent for too long, and another member suspects the member that it watches.
     fn suspects(&self, now: Instant) -> Vec<NodeId> {
         let node = self.machine.node();
         let longest = node.longest_silence();

@@ -30,10 +30,11 @@ use crate::server::headers::{invalid, metadata, text};
 use crate::server::xml::Xml;
 use tenure_server::AccessEffect;
 
-/// Most bytes of a block list: enough for the most ids of the greatest length.
+/// The greatest number of bytes in a block list, which is enough for the greatest number of ids
+/// with the greatest length.
 const MAX_LIST_BYTES: usize = MAX_BLOCKS * 128;
 
-/// Most bytes of a block's id before base64.
+/// The greatest number of bytes in a block's id, before base64.
 const MAX_ID: usize = 64;
 
 /// The document of a block list: `<BlockList><Latest>ID</Latest>...</BlockList>`.
@@ -45,16 +46,16 @@ enum Document {
     },
 }
 
-/// The id of a block, and the place where it is.
+/// The id of a block, and the place to search for the block.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 enum Listed {
     Committed(String),
     Uncommitted(String),
-    /// Among the uncommitted blocks, then among the committed ones.
+    /// Search the uncommitted blocks, then the committed blocks.
     Latest(String),
 }
 
-/// "Put Block". The blob does not change.
+/// "Put Block". It does not change the blob.
 pub(in crate::server) async fn put_block(call: Call, body: Stream) -> Result<Response> {
     let id = block_id(&call)?;
     if Conditions::of(&call.headers)? != Conditions::default() {
@@ -65,7 +66,7 @@ pub(in crate::server) async fn put_block(call: Call, body: Stream) -> Result<Res
         return Err(invalid("content-length", "a block has at least one byte"));
     }
     check_md5(text(&call.headers, "content-md5")?, &sent)?;
-    // Under the lock: a block of an old holder never replaces one of a new holder.
+    // The lock ensures that a block of a former holder never replaces a block of the new holder.
     let blobs = &call.service.blobs;
     let _lock = blobs.write_lock().await;
     check_type(call.known()?.as_deref())?;
@@ -78,13 +79,13 @@ pub(in crate::server) async fn put_block(call: Call, body: Stream) -> Result<Res
     Ok(response)
 }
 
-/// "Put Block List": makes the blob from blocks.
+/// "Put Block List": creates the blob from blocks.
 pub(in crate::server) async fn put_block_list(call: Call, body: Stream) -> Result<Response> {
     let headers = &call.headers;
     let conditions = Conditions::of(headers)?;
     let blob = Item {
         metadata: metadata(headers)?,
-        // The other content headers are those of the list.
+        // The other content headers describe the body of the list.
         content: content_headers(headers)?,
         ..Item::default()
     };
@@ -159,7 +160,7 @@ pub(in crate::server) async fn block_list(call: Call, _: Stream) -> Result<Respo
     Ok(response)
 }
 
-/// The id in the query, which is base64.
+/// Reads the id in the query, which is base64.
 fn block_id(call: &Call) -> Result<String> {
     let name = "blockid";
     let missing = || MISSING_REQUIRED_QUERY_PARAMETER.of_parameter(name, "", "it is missing");
@@ -183,7 +184,7 @@ fn check_type(known: Option<&Item>) -> Result<()> {
     }
 }
 
-/// The blocks that a blob was made of, by id.
+/// Returns the blocks of which a blob was created, by their ids.
 fn committed(blob: &Item) -> BTreeMap<&str, Bytes> {
     let Body::Block(bytes) = &blob.body else {
         return BTreeMap::new();
@@ -191,7 +192,7 @@ fn committed(blob: &Item) -> BTreeMap<&str, Bytes> {
     let mut first = 0;
     let mut found = BTreeMap::new();
     for block in blob.blocks.iter() {
-        // Only a block list makes such a body, so the lengths match.
+        // Only a block list creates such a body, so the lengths match.
         let range = first..first + block.len;
         first = range.end;
         found.insert(block.id.as_str(), bytes.slice(range));
@@ -218,7 +219,7 @@ fn assemble(
         let bytes = bytes.ok_or_else(|| {
             INVALID_BLOCK_LIST.because(format!("there is no block {id:.100} to take"))
         })?;
-        // Before the copy: a block may be in the list more than once.
+        // This check is before the copy, because the list may contain a block more than once.
         len += bytes.len();
         if len > most {
             return Err(too_large(format!("more than {most}"), most));
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_taken_from_where_the_list_says_and_never_more_than_fit() {
+    fn a_block_list_selects_the_source_of_each_block_within_the_size_limit() {
         let committed = BTreeMap::from([("a", Bytes::from("old")), ("b", Bytes::from("b"))]);
         let staged = BTreeMap::from([("a".to_owned(), Bytes::from("new"))]);
         let of = |list: &[Listed], most| {

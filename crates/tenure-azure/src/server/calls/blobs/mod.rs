@@ -24,7 +24,7 @@ pub(in crate::server) use self::blocks::{block_list, put_block, put_block_list};
 pub(in crate::server) use self::read::{get, properties};
 pub(in crate::server) use self::write::{delete, put, set_metadata, set_properties};
 
-/// The content headers of responses. Requests set them with the prefix `x-ms-blob-`.
+/// The names of the content headers in responses. Requests set them with the prefix `x-ms-blob-`.
 const CONTENT: [&str; 6] = [
     "content-type",
     "content-encoding",
@@ -34,7 +34,7 @@ const CONTENT: [&str; 6] = [
     "cache-control",
 ];
 
-/// The content headers in `x-ms-blob-*`.
+/// Reads the content headers `x-ms-blob-*`.
 fn content_headers(headers: &HeaderMap) -> Result<BTreeMap<String, String>> {
     let mut content = BTreeMap::new();
     for name in CONTENT {
@@ -51,7 +51,7 @@ fn too_large(size: impl std::fmt::Display, most: usize) -> Error {
     ))
 }
 
-/// Checks the body against the hash of the client, if there is one.
+/// Checks the body against the client's hash, if the request has one.
 fn check_md5(said: Option<&str>, body: &Bytes) -> Result<()> {
     let Some(said) = said else {
         return Ok(());
@@ -63,7 +63,7 @@ fn check_md5(said: Option<&str>, body: &Bytes) -> Result<()> {
     }
 }
 
-/// Reads the whole body, if it is small enough and comes in time.
+/// Reads the complete body if it is small enough and arrives in time.
 pub(in crate::server) async fn read(call: &Call, body: Stream, most: usize) -> Result<Bytes> {
     let size = body.size_hint();
     if size.exact().is_none() {
@@ -83,7 +83,7 @@ pub(in crate::server) async fn read(call: &Call, body: Stream, most: usize) -> R
         {
             Err(too_large(format!("more than {most}"), most))
         }
-        // The client probably does not get this response.
+        // The client probably does not receive this response.
         Ok(Err(_)) | Err(_) => Err(OPERATION_TIMED_OUT.into()),
     }
 }

@@ -22,7 +22,7 @@ use tenure_server::{AccessEffect, LeaseSnapshot};
 
 const HASHED: &str = "x-ms-range-get-content-md5";
 
-/// Most bytes of a range with a hash: the service's limit.
+/// The greatest size of a range with a hash, in bytes, which is the service's limit.
 const MAX_HASHED: u64 = 4 << 20;
 
 /// The parameters of a service SAS that override content headers.
@@ -64,7 +64,7 @@ pub(in crate::server) async fn get(call: Call, _: Stream) -> Result<Response> {
             "content-range",
             format_args!("bytes {first}-{last}/{len}"),
         );
-        // The hash of the blob is not that of the range.
+        // The hash of the complete blob is not the hash of the range.
         if let Some(md5) = headers.remove("content-md5") {
             headers.insert("x-ms-blob-content-md5", md5);
         }
@@ -96,7 +96,7 @@ async fn read_blob(call: &Call) -> Result<(Arc<Item>, LeaseSnapshot)> {
     Ok((blob, access.await?))
 }
 
-/// All headers that describe the blob.
+/// Returns a response with all headers that describe the blob.
 fn described(call: &Call, blob: &Item, snapshot: LeaseSnapshot) -> Response {
     let mut response = answer(StatusCode::OK, blob);
     let headers = response.headers_mut();
@@ -106,7 +106,7 @@ fn described(call: &Call, blob: &Item, snapshot: LeaseSnapshot) -> Response {
         }
     }
     if matches!(call.grant, Grant::Service { .. }) {
-        // They are part of the signature.
+        // These parameters are part of the signature.
         for (parameter, name) in OVERRIDES {
             if let Some(value) = call.query.get(parameter) {
                 set(headers, name, value);
@@ -119,14 +119,14 @@ fn described(call: &Call, blob: &Item, snapshot: LeaseSnapshot) -> Response {
     if matches!(blob.body, Body::Page(_)) {
         set(headers, "x-ms-blob-sequence-number", 0);
     }
-    // The store encrypts nothing.
+    // The store encrypts no data.
     set(headers, "x-ms-server-encrypted", false);
     set_metadata(headers, &blob.metadata);
     set_lease(headers, snapshot);
     response
 }
 
-/// Whether the response must have the MD5 hash of the range.
+/// Returns whether the response must contain the MD5 hash of the range.
 fn asks_for_hash(headers: &HeaderMap) -> Result<bool> {
     let other = "x-ms-range-get-content-crc64";
     if headers.contains_key(other) {
@@ -140,7 +140,7 @@ fn asks_for_hash(headers: &HeaderMap) -> Result<bool> {
     }
 }
 
-/// `bytes=FIRST-LAST` or `bytes=FIRST-`.
+/// Parses the header `bytes=FIRST-LAST` or `bytes=FIRST-`.
 fn range(headers: &HeaderMap) -> Result<Option<(u64, Option<u64>)>> {
     let name = ["x-ms-range", "range"]
         .into_iter()
@@ -156,7 +156,7 @@ fn range(headers: &HeaderMap) -> Result<Option<(u64, Option<u64>)>> {
             "" => None,
             last => Some(last.parse::<u64>().ok().filter(|last| *last >= first)?),
         };
-        // The end is one more and must not overflow.
+        // The end of the range is this number plus 1, which must not overflow.
         Some((first, last.map(|last| last.min(u64::MAX - 1))))
     };
     match parsed() {

@@ -17,7 +17,7 @@ use crate::server::error::{BLOB_ALREADY_EXISTS, Result, UNSUPPORTED_HEADER};
 use crate::server::headers::{given, invalid, metadata, required, text};
 use tenure_server::AccessEffect;
 
-/// The header that says whether the service encrypted a write.
+/// The header that shows whether the service encrypted a write.
 pub(super) const WRITTEN: &str = "x-ms-request-server-encrypted";
 
 const DEFAULT_TYPE: &str = "application/octet-stream";
@@ -32,7 +32,7 @@ pub(in crate::server) async fn put(call: Call, body: Stream) -> Result<Response>
         ..Item::default()
     };
     for name in CONTENT {
-        // A content header of the request counts if there is none of the blob.
+        // A content header of the request counts only if the blob's content header is absent.
         if let (false, Some(value)) = (blob.content.contains_key(name), text(headers, name)?) {
             blob.content.insert(name.into(), value.into());
         }
@@ -40,9 +40,9 @@ pub(in crate::server) async fn put(call: Call, body: Stream) -> Result<Response>
     let kind = required(headers, BLOB_TYPE)?;
     let sent = read(&call, body, call.service.max_blob_bytes).await?;
     let md5 = match kind {
-        // A content header of the blob has precedence over one of the request.
+        // The content header of the blob has precedence over the header of the request.
         "BlockBlob" => blob.content.get("content-md5").map(String::as_str),
-        // A page blob is created without a body: the headers describe later writes.
+        // A page blob is created without a body, and the headers describe later writes.
         _ => text(headers, "content-md5")?,
     };
     check_md5(md5, &sent)?;
@@ -60,8 +60,8 @@ pub(in crate::server) async fn put(call: Call, body: Stream) -> Result<Response>
     commit(&call, conditions, blob, |_, _| Ok(())).await
 }
 
-/// Writes the whole blob, for "Put Blob" and "Put Block List". After all checks `fill` may fill it
-/// from the existing blob.
+/// Writes the complete blob, for "Put Blob" and "Put Block List". After all checks, `fill` may add
+/// data from the existing blob.
 pub(super) async fn commit(
     call: &Call,
     mut conditions: Conditions,
@@ -79,8 +79,8 @@ pub(super) async fn commit(
         Some(known) => conditions.check_write(known)?,
         None => conditions.check_absent()?,
     }
-    // The service checks the lease before it checks that the blob is new, and the holder of the
-    // lease may write an existing blob.
+    // The service checks the lease before the condition that the blob does not exist, and the
+    // holder of the lease may write an existing blob.
     call.check_access(BlobAccess::Write, AccessEffect::Keep)
         .await?;
     if known.is_some() {
@@ -93,7 +93,8 @@ pub(super) async fn commit(
     }
     let known = known.as_deref();
     fill(&mut blob, known)?;
-    // Only now: after a refused write the last holder can still renew an expired lease.
+    // This must come after the checks: if the write is refused, the last holder can still renew an
+    // expired lease.
     call.check_access(BlobAccess::Write, AccessEffect::EndIfOver)
         .await?;
     blob.created_ms = known.map_or_else(clock::unix_ms, |known| known.created_ms);
@@ -104,7 +105,7 @@ pub(super) async fn commit(
     Ok(response)
 }
 
-/// "Set Blob Metadata": replaces all of them.
+/// "Set Blob Metadata": replaces all metadata.
 pub(in crate::server) async fn set_metadata(call: Call, _: Stream) -> Result<Response> {
     let metadata = metadata(&call.headers)?;
     let mut response = alter(&call, |blob| blob.metadata = metadata).await?;
@@ -136,8 +137,8 @@ async fn alter(call: &Call, change: impl FnOnce(&mut Item)) -> Result<Response> 
     Ok(answer(StatusCode::OK, &blob))
 }
 
-/// "Delete Blob". Its lease is deleted first: if the process of the store ends in between, there is
-/// a blob without a lease, but no lease without a blob.
+/// "Delete Blob". Its lease is deleted first: if the store's process ends between the two
+/// deletions, a blob without a lease remains, and never a lease without a blob.
 pub(in crate::server) async fn delete(call: Call, _: Stream) -> Result<Response> {
     let conditions = Conditions::of(&call.headers)?;
     if text(&call.headers, "x-ms-delete-snapshots")? == Some("only") {
@@ -157,7 +158,7 @@ pub(in crate::server) async fn delete(call: Call, _: Stream) -> Result<Response>
     Ok(response)
 }
 
-/// The length of a page blob, which has no body.
+/// Returns the length of a page blob, which has no body.
 fn page_length(call: &Call, body: &Bytes) -> Result<u64> {
     let name = "x-ms-blob-content-length";
     let most = call.service.max_blob_bytes;

@@ -1,5 +1,5 @@
-//! Strategies under comparison: a configuration, except for the settings that differ between
-//! candidates.
+//! Strategies under comparison. A strategy is a configuration without the settings that differ
+//! between candidates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ fn of_file(file: &Path) -> anyhow::Result<LiveContestant> {
     let why = match strategy {
         Strategy::Lease | Strategy::Bully(_) | Strategy::Both(_) => None,
         Strategy::Static => Some("it has no election"),
-        // A comparison must not touch a service that the user works with.
+        // A comparison must not use a service of the user.
         _ => Some(
             "its lease is in another service, which a comparison must not use; compare \"lease\"",
         ),
@@ -174,7 +174,7 @@ impl LiveContestant {
             priorities,
             settings,
         };
-        // As the first of three candidates reads it.
+        // The configuration of the first of three candidates.
         let folder = tempfile::tempdir()?;
         let network = Network::start(&[STORE, 1, 2, 3])?;
         let config = Config::load(contestant.write(folder.path(), 1, &network)?)?;
@@ -183,8 +183,7 @@ impl LiveContestant {
         Ok((contestant, config))
     }
 
-    /// This many candidates, best first: by their priorities, and by their numbers if those are
-    /// equal.
+    /// This many candidates, best first: in the order of their priorities, then of their numbers.
     pub(super) fn best_first(&self, candidates: u32) -> Vec<u32> {
         let mut all: Vec<u32> = (1..=candidates).collect();
         if self.is_peers {
@@ -208,8 +207,8 @@ impl LiveContestant {
     ) -> anyhow::Result<PathBuf> {
         let mut settings = self.settings.clone();
         settings.insert("candidate".into(), candidate.to_string().into());
-        // The first candidate goes first in the waiting queue as well, unless the user's settings
-        // say otherwise.
+        // The first candidate is also first in the waiting queue, unless the user's settings have a
+        // priority.
         let priority = settings.entry("priority");
         priority.or_insert_with(|| i64::from(candidate).into());
         if self.needs_store {
@@ -285,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strategy_of_two_members_has_no_quorum_among_five_either() {
+    fn a_strategy_of_two_members_has_no_quorum_among_five_candidates() {
         let contestant = of(r#"
             election = "a/b"
             strategy = "bully"
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn waiters_go_by_their_numbers_unless_the_users_file_has_a_priority() {
+    fn waiters_are_ordered_by_number_unless_the_users_file_has_a_priority() {
         for (line, priority) in [("", 2), ("priority = 7", 7)] {
             let contestant = of(&format!("election = \"a/b\"\n{line}"));
             assert_eq!(as_read(&contestant).priority, priority);

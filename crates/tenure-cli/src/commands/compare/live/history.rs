@@ -13,7 +13,7 @@ use super::receiver::Write;
 /// milliseconds. Only a longer pause counts as a time without a leader.
 pub(super) const MAX_PAUSE: Duration = Duration::from_millis(100);
 
-/// When a run began, when it had settled and its scenario began, and when it ended.
+/// The times at which a run began, its scenario began, and the run ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunTimes {
     pub(super) begun: Duration,
@@ -21,7 +21,8 @@ pub(super) struct RunTimes {
     pub(super) ended: Duration,
 }
 
-/// The history of a run: starts and ends of processes, faults, and writes. A candidate acts while it sends writes without a pause, and leads while its writes are accepted.
+/// The history of a run: starts and ends of processes, faults, and writes. A candidate acts while
+/// it sends writes without a pause, and leads while the receiver accepts its writes.
 pub(super) fn history(
     run: &RunTimes,
     writes: &[Write],
@@ -32,8 +33,8 @@ pub(super) fn history(
     for &at in faults {
         events.push((at, 0, HistoryEventKind::Fault(String::new())));
     }
-    // The times of the senders, so that a write that was under way when its leader was frozen does
-    // not count as an act after the freeze.
+    // These are the times of the senders. A write that was under way when its leader was frozen
+    // does not count as an act after the freeze.
     let mut sent: BTreeMap<(u32, u64), Vec<Duration>> = BTreeMap::new();
     for write in writes {
         let taken = write.accepted;
@@ -160,7 +161,7 @@ mod tests {
         let late = term(1, 1, 2_500, 2_520, false);
         let found = read(&[old.clone(), new.clone(), late], 3_000);
         assert_eq!((found.overlap, found.writes.1), (MS * 20, 5));
-        // Under one epoch, as without a quorum, nothing is refused.
+        // If both leaders have one epoch, as without a quorum, the receiver refuses no write.
         let second = term(3, 2, 2_900, 3_000, true);
         assert_eq!(read(&[old, new, second], 3_000).overlap, MS * 100);
     }

@@ -57,7 +57,7 @@ pub(super) struct LiveComparison {
 }
 
 impl LiveComparison {
-    /// Runs all, and writes the page.
+    /// Runs all strategies in all scenarios, and writes the page.
     pub(super) fn run(&self, page: Option<Page<'_>>) -> anyhow::Result<Vec<Measurement>> {
         adopt_orphans()?;
         let interrupt = Interrupt::handle(SecondSignal::Ignored)?;
@@ -124,9 +124,9 @@ impl LiveComparison {
     pub(super) fn legend(&self, wide: bool) -> String {
         let mut text = format!(
             "{} candidates as real processes, {} run(s) each.\n{}\nProxies between the processes cut links, and \
-             count requests and responses, and bytes with headers. Figures at rest are of 3 quiet \
-             seconds.\nCPU AT REST: all processes without the leader's task, in percent of one processor. Times of \
-             scenarios are\nin proportion to the lease:",
+             count requests and responses, and bytes with headers. Figures at rest are of 3 seconds \
+             without faults.\nCPU AT REST: all processes without the leader's task, in percent of one \
+             processor. Times of scenarios are\nin proportion to the lease:",
             self.candidates,
             self.runs,
             table::legend(wide),

@@ -24,7 +24,7 @@ pub(super) struct LiveProcesses<'a> {
     pub(super) seen: Vec<(Duration, u32, HistoryEventKind)>,
     /// All candidates, best first.
     best_first: Vec<u32>,
-    /// How many processes have ended.
+    /// The number of processes that have ended.
     ended: &'a mut usize,
 }
 
@@ -120,7 +120,7 @@ impl<'a> LiveProcesses<'a> {
         self.signal(number, Signal::SIGTERM)
     }
 
-    /// Removes processes that have ended, some time after they were stopped.
+    /// Removes the stopped processes that have ended meanwhile.
     pub(super) fn collect(&mut self) -> anyhow::Result<()> {
         for number in self.set.numbers() {
             if !self.set.is_running(number)? {
@@ -130,7 +130,7 @@ impl<'a> LiveProcesses<'a> {
         Ok(())
     }
 
-    /// Freezes a process with its watchdogs and its command, as if its machine stood still.
+    /// Freezes a process with its watchdogs and its command, as if its machine were suspended.
     pub(super) fn freeze(&mut self, number: u32) -> anyhow::Result<()> {
         if self.frozen.insert(number) {
             self.signal_all(number, Signal::SIGSTOP)?;

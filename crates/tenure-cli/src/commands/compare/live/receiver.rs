@@ -29,8 +29,8 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Starts a receiver in threads that end with this process. Candidates reach it whatever is cut,
-    /// and its traffic is not counted.
+    /// Starts a receiver in threads that end with this process. Cuts of the network do not affect
+    /// its connections, and its traffic is not counted.
     pub(super) fn start() -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;

@@ -18,7 +18,7 @@ use super::script;
 use super::traffic_log::TrafficLog;
 use crate::processes::{Interrupt, STORE, now};
 
-/// How long processes may take to start on a busy machine, beside an election.
+/// The time that processes may need to start on a busy machine, in addition to an election.
 const START: Duration = Duration::from_secs(20);
 
 /// The time from the first leader to the measurement at rest, and the duration of that measurement.
@@ -151,8 +151,8 @@ impl<'a> LiveRunner<'a> {
     /// whether that was necessary.
     fn make_best_lead(&mut self) -> anyhow::Result<bool> {
         let best = self.processes.of_rank(1);
-        // With equal priorities chance decides, so this may take more attempts than there are
-        // others.
+        // With equal priorities the next leader is random, so this may take more attempts than
+        // there are other candidates.
         for stopped in 0..4 * self.candidates {
             self.wait(SETTLE)?;
             let Some(leader) = self.leader().filter(|_| self.leader() != best) else {
@@ -250,7 +250,7 @@ impl<'a> LiveRunner<'a> {
         })
     }
 
-    /// Executes a step; returns the step that follows, and after how long.
+    /// Executes a step. Returns the step that follows, and the time until then.
     fn execute(&mut self, step: Step) -> anyhow::Result<Option<(Duration, Step)>> {
         let fault = match step {
             Step::Inject(fault) => fault,

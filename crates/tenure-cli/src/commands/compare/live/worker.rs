@@ -28,8 +28,8 @@ impl CompareWorker {
         let mut responses = BufReader::new(stream.try_clone()?);
         let mut response = String::new();
         loop {
-            // The leader may be frozen after this line: then it acted now, and the write arrives
-            // late.
+            // The leader may be frozen after this line. Then its write arrives late, and counts as
+            // an act at this time.
             let sent = now().as_nanos();
             stream.write_all(format!("{candidate} {epoch} {sent}\n").as_bytes())?;
             response.clear();

@@ -1,8 +1,9 @@
-//! From which states can a leader still be elected?
+//! Finds the states from which no leader can be elected any more.
 //!
-//! The checker's own "eventually" does not see states that go round in a circle, so this walks the
-//! same model: forward over everything that can happen, then back from every state with an elected
-//! leader over what happens by itself. Whatever is not met on the way back hangs for ever.
+//! The checker's own "eventually" property ignores states on a cycle. So this module explores the
+//! same model forward over all actions, and then backward from every state with an elected leader
+//! over the actions that need no fault. A state that the backward search does not reach hangs for
+//! ever.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,18 +19,19 @@ use super::*;
 
 pub(super) struct Report {
     pub(super) states: usize,
-    /// How many states break the agreement, and the shortest way to one.
+    /// The number of states that violate agreement, and the shortest path to one.
     pub(super) disagreeing: usize,
     pub(super) to_disagreement: Option<String>,
-    /// In how many states more than one member leads, and the shortest way to one.
+    /// The number of states in which more than one member leads, and the shortest path to one.
     pub(super) doubled: usize,
     pub(super) to_double: Option<String>,
-    /// From how many states no leader can be elected any more.
+    /// The number of states from which no leader can be elected any more, and the shortest path to
+    /// one.
     pub(super) hanging: usize,
     pub(super) to_hang: Option<String>,
 }
 
-/// Where a state was come to from, and how.
+/// The state before a state, and the action that led from the one to the other.
 type Origin = Option<(u32, Action)>;
 
 pub(super) fn explore(environment: &Environment) -> Report {
@@ -39,7 +41,7 @@ pub(super) fn explore(environment: &Environment) -> Report {
     let mut origins: Vec<Origin> = alloc::vec![None];
     let mut elected = alloc::vec![first.elected()];
     let (mut disagreeing, mut doubled) = (Vec::new(), Vec::new());
-    // Steps that need no fault, backwards.
+    // Steps that need no fault, backwards: from the later state to the earlier one.
     let mut back: Vec<(u32, u32)> = Vec::new();
     let mut open = VecDeque::from([(0_u32, first)]);
     let mut actions = Vec::new();
@@ -111,7 +113,7 @@ fn hanging(mut good: Vec<bool>, back: &mut [(u32, u32)]) -> Vec<u32> {
     numbers.filter(|&state| !good[state as usize]).collect()
 }
 
-/// The shortest way to a state, in words.
+/// Returns the shortest path to a state as text.
 fn replay(environment: &Environment, origins: &[Origin], state: u32) -> String {
     let mut actions = Vec::new();
     let mut at = state;
@@ -124,7 +126,7 @@ fn replay(environment: &Environment, origins: &[Origin], state: u32) -> String {
     for action in actions.into_iter().rev() {
         state = environment
             .next_state(&state, action)
-            .expect("it was a step before");
+            .expect("the step was possible before");
         steps.push(alloc::format!("{action}: {state}"));
     }
     in_words(steps)

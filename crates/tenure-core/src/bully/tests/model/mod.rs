@@ -1,8 +1,8 @@
-//! Model checking of this very code: every order of events that there is, within small bounds.
+//! Model checking of the production code: every order of events within small bounds.
 //!
-//! Time is abstract. Where a safety argument does not rest on time, every timer is always due, and
-//! the model says when it fires; where it does, the clock has a handful of ticks, and one tick is all
-//! that passes between any two things.
+//! Time is abstract. If a safety argument does not depend on time, every timer is always due, and
+//! the model decides when it fires. Otherwise the clock has a few ticks, and advances by one tick
+//! at a time.
 
 extern crate std;
 
@@ -18,7 +18,7 @@ use core::fmt;
 
 use super::*;
 
-/// No chance: the model has every case anyway.
+/// Returns a constant: the model explores every case anyway.
 struct Constant;
 
 impl Random for Constant {
@@ -27,7 +27,7 @@ impl Random for Constant {
     }
 }
 
-/// A trace in words: one line for each step.
+/// Formats a trace as text with one line for each step.
 fn in_words<A: fmt::Display>(steps: impl IntoIterator<Item = A>) -> String {
     let mut words = String::new();
     for (number, step) in steps.into_iter().enumerate() {

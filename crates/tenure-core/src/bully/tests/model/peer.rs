@@ -1,4 +1,4 @@
-//! One member without a quorum, as the model drives it.
+//! A member without a quorum, driven by the model.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use crate::bully::node::Machine;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Peer(pub(super) PeerCandidate);
 
-/// All timers are always due, so time need not move.
+/// Returns a constant time: all timers are always due, so time need not advance.
 pub(super) fn now() -> Instant {
     Instant::default() + Duration::from_secs(1)
 }
@@ -18,7 +18,8 @@ fn nothing() -> Epoch {
     Epoch::new(0).unwrap()
 }
 
-/// Epochs count up for ever, and nothing is decided by them here.
+/// Replaces the epoch of a message: epochs increase without limit, and this model does not depend
+/// on them.
 pub(super) fn without_epoch(message: PeerMessage) -> PeerMessage {
     let epoch = nothing();
     match message {
@@ -40,8 +41,8 @@ impl PeerCandidate {
         }
     }
 
-    /// Executes its outputs: the disk writes at once, a task ends at once, and it campaigns for
-    /// ever. True if it asks the detector anew.
+    /// Executes the member's outputs: a write and a task end at once, and the member campaigns
+    /// again at once. Returns whether the member asks the detector a new question.
     pub(super) fn execute(
         &mut self,
         durable: &mut HardState,

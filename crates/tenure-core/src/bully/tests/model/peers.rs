@@ -1,4 +1,4 @@
-//! Members without a quorum, in an environment that does all that it may.
+//! Members without a quorum, with every fault that the environment allows.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -9,16 +9,17 @@ use super::peer::{Peer, now, without_epoch};
 use super::*;
 use crate::bully::best_effort::Status;
 
-/// When a failure detector may report a member down that is down.
+/// The earliest time at which a failure detector may report a failed member as down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detection {
-    /// When no message is under way anywhere: the papers' assumption, T_o much longer than T_m.
+    /// When no message is under way between any members. This is the papers' assumption: T_o is
+    /// much longer than T_m.
     WhenQuiet,
     /// When no message *of that member* is under way.
     AfterItsMessages,
 }
 
-/// The faults, and how often they happen.
+/// The faults, and their largest numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Environment {
     pub(super) members: u32,
@@ -26,19 +27,19 @@ pub(super) struct Environment {
     pub(super) without: &'static [DisabledRule],
     pub(super) crashes: u8,
     pub(super) restarts: u8,
-    /// Messages that are lost, and those that come twice.
+    /// The number of messages that may be lost. The next field is the number that may arrive twice.
     pub(super) losses: u8,
     pub(super) repeats: u8,
-    /// How often a detector reports a member down that is up.
+    /// The number of times that a detector may report a running member as down.
     pub(super) mistakes: u8,
-    /// Whether messages of one member to another one keep their order.
+    /// Whether the messages from one member to another stay in order.
     pub(super) fifo: bool,
     pub(super) detection: Detection,
-    /// Whether a verdict may arrive long after it was made.
+    /// Whether a verdict may arrive long after the detector made it.
     pub(super) lag: bool,
-    /// Whether timers fire while the messages of the last time are still under way.
+    /// Whether timers may fire while messages sent before the last timer are still under way.
     pub(super) hasty: bool,
-    /// Whether all members have only just started, or follow the best one.
+    /// Whether all members have just started; otherwise all follow the best one.
     pub(super) cold: bool,
 }
 
@@ -63,7 +64,7 @@ pub(super) struct State {
     peers: Vec<Option<Peer>>,
     durable: Vec<HardState>,
     net: BTreeMap<(NodeId, NodeId), Vec<PeerMessage>>,
-    /// Verdicts under way: the asker, and the member that is down.
+    /// Verdicts under way: the member that asked, and the member that is down.
     late: BTreeSet<(NodeId, NodeId)>,
     crashes: u8,
     restarts: u8,
@@ -87,7 +88,7 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// Whether this happens by itself when nothing goes wrong any more.
+    /// Returns whether the action is a fault; other actions happen also without faults.
     pub(super) const fn is_fault(self) -> bool {
         matches!(
             self,
@@ -103,14 +104,20 @@ impl Action {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Deliver(from, to, _) => write!(f, "{to} hears of {from}"),
-            Self::Repeat(from, to, _) => write!(f, "{to} hears of {from}, and will again"),
+            Self::Deliver(from, to, _) => write!(f, "{to} receives a message of {from}"),
+            Self::Repeat(from, to, _) => write!(
+                f,
+                "{to} receives a message of {from}, which will arrive again"
+            ),
             Self::Lose(from, to, _) => write!(f, "a message from {from} to {to} is lost"),
             Self::Answer(id, of, Verdict::Down) => write!(f, "{id}'s detector says {of} is down"),
             Self::Answer(id, of, _) => write!(f, "{id}'s detector says {of} is up"),
-            Self::Evaluate(id, of) => write!(f, "{id}'s detector sees {of} down, and will say so"),
-            Self::Late(id, of) => write!(f, "{id}'s detector says {of} is down, late"),
-            Self::Mistake(id, of) => write!(f, "{id}'s detector says {of} is down: wrong"),
+            Self::Evaluate(id, of) => write!(
+                f,
+                "{id}'s detector finds {of} down, and will report it later"
+            ),
+            Self::Late(id, of) => write!(f, "{id}'s detector reports late that {of} is down"),
+            Self::Mistake(id, of) => write!(f, "{id}'s detector wrongly says {of} is down"),
             Self::Look(id) => write!(f, "{id}'s timer fires"),
             Self::Crash(id) => write!(f, "{id} crashes"),
             Self::Restart(id) => write!(f, "{id} restarts"),
@@ -118,7 +125,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// Most messages under way from one member to another one.
+/// The largest number of messages under way from one member to another.
 const CAPACITY: usize = 3;
 
 const fn place(id: NodeId) -> usize {
@@ -152,7 +159,7 @@ impl State {
         });
     }
 
-    /// Lets one peer act; its messages are under way then.
+    /// Lets one member act, and sends its messages.
     fn act(&mut self, environment: &Environment, id: NodeId, act: impl FnOnce(&mut Peer)) {
         for (to, message) in self.act_only(id, act) {
             self.send(environment, id, to, message);
@@ -173,8 +180,8 @@ impl State {
 
     fn send(&mut self, environment: &Environment, from: NodeId, to: NodeId, message: PeerMessage) {
         let way = self.net.entry((from, to)).or_default();
-        // The same message again adds nothing while the first one is under way. A full channel
-        // loses a message; it is sent again.
+        // A copy of a message that is still under way adds nothing. A full channel loses a message,
+        // and the member sends it again.
         let message = without_epoch(message);
         if !way.contains(&message) && way.len() < CAPACITY {
             way.push(message);
@@ -197,8 +204,8 @@ impl State {
         self.act(environment, to, |peer| peer.hear(from, message));
     }
 
-    /// Whether a repeated message does anything, there or by its answer. One that does not is left
-    /// out: it only makes states.
+    /// Returns whether a repeated message changes the receiver, or the answer to it changes the
+    /// sender. The model omits the other repetitions, because they only add states.
     fn matters(&self, from: NodeId, to: NodeId, message: PeerMessage) -> bool {
         let mut trial = self.clone();
         let answers = trial.act_only(to, |peer| peer.hear(from, message));
@@ -217,22 +224,22 @@ impl State {
         peers.filter_map(|(i, peer)| Some((NodeId(i as u32 + 1), peer.as_ref()?)))
     }
 
-    /// SLE1: all members that have a leader have the same one.
+    /// Returns whether all members that have a leader have the same one (SLE1 in the papers).
     pub(super) fn agrees(&self) -> bool {
         let mut leaders = self.live().filter_map(|(_, peer)| peer.leader());
         let first = leaders.next();
         leaders.all(|leader| Some(leader) == first)
     }
 
-    /// How many lead, each in its own opinion.
+    /// Returns the number of members that lead in their own opinion.
     pub(super) fn leaders(&self) -> usize {
         self.live()
             .filter(|(id, peer)| peer.leader() == Some(*id))
             .count()
     }
 
-    /// Every member that is up has a leader, which is up and knows it. Where none is up, there is
-    /// nothing to wait for.
+    /// Returns whether all members that are up follow the same leader, which is up and leads. If no
+    /// member is up, the result is true, since there is nothing to wait for.
     pub(super) fn elected(&self) -> bool {
         if self.live().next().is_none() {
             return true;
@@ -244,9 +251,10 @@ impl State {
         })
     }
 
-    /// Makes one of all states that differ only in what does not matter.
+    /// Maps all states that differ only in irrelevant details to one state.
     fn normal(mut self) -> Self {
-        // It always asks about its organiser, and it is up, so neither makes a difference.
+        // A member always asks about its organiser, and an organiser that is up answers, so open
+        // questions about it make no difference.
         let up: Vec<bool> = self.peers.iter().map(Option::is_some).collect();
         let matters = |mistakes: u8, node: NodeId| mistakes > 0 || !up[place(node)];
         for peer in self.peers.iter_mut().flatten() {
@@ -263,7 +271,7 @@ impl State {
         self.renumber()
     }
 
-    /// Numbers of elections count up for ever. Only their order matters, so they are counted anew.
+    /// Renumbers the elections. Their numbers increase without limit, and only their order matters.
     fn renumber(mut self) -> Self {
         let mut used: BTreeMap<(NodeId, u64), BTreeSet<u64>> = BTreeMap::new();
         self.elections(&mut |election| {
@@ -425,8 +433,8 @@ impl Model for Environment {
             Action::Look(id) => {
                 let said = next.act_only(id, Peer::tick);
                 for (to, message) in said {
-                    // A timer takes as long as a message lives: earlier messages have arrived, or
-                    // are lost.
+                    // A timer takes as long as a message lifetime, so earlier messages have arrived
+                    // or are lost.
                     let quiet =
                         !last.net.contains_key(&(id, to)) && !last.net.contains_key(&(to, id));
                     if (quiet || self.hasty) && next.matters(id, to, message) {
@@ -451,7 +459,7 @@ impl Model for Environment {
     fn properties(&self) -> Vec<Property<Self>> {
         alloc::vec![
             Property::always(
-                "all who have a leader have the same one",
+                "all members that have a leader have the same one",
                 |_, state: &State| { state.agrees() }
             ),
             Property::sometimes("a leader is elected", |_, state: &State| state.elected()),
@@ -460,7 +468,7 @@ impl Model for Environment {
 }
 
 impl State {
-    /// Lets the first election come to its end.
+    /// Runs until the first election has ended.
     fn warm_up(&mut self, environment: &Environment) {
         while !self.elected() {
             let mut actions = Vec::new();

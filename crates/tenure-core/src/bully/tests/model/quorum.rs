@@ -1,8 +1,10 @@
-//! A group with a quorum: one leader per epoch, one lease at a time, epochs that increase.
+//! A group with a quorum: one leader per epoch, one valid lease at a time, and epochs that
+//! increase.
 //!
-//! The pre-vote and the priorities are left out: here any member asks for votes whenever its own
-//! promise allows, so there are more elections than there ever could be. Messages stay deliverable
-//! for ever: that is loss (never), delay, reordering and repetition at once.
+//! The model omits the pre-vote and the priorities: any member asks for votes whenever its own
+//! promise allows it, so the model contains more elections than a real group has. A message stays
+//! deliverable for ever. That covers loss (the message is never delivered), delay, reordering and
+//! repetition.
 
 use std::collections::BTreeSet;
 use std::println;
@@ -19,21 +21,21 @@ use crate::bully::quorum::{Quorum, Role};
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     members: u32,
-    /// How many pre-votes succeed, in all.
+    /// The total number of successful pre-votes.
     elections: u8,
     crashes: u8,
     ticks: u8,
-    /// Rounds of renewals after the first one, in all.
+    /// The total number of rounds of renewals after the first round of each term.
     rounds: u8,
-    /// How often a term is ended by its own task.
+    /// The number of terms that the leader's own task ends.
     resignations: u8,
-    /// In ticks.
+    /// In ticks; so is `promise`.
     lease: u8,
     promise: u8,
     without: Option<DisabledRule>,
 }
 
-/// No timer is due by itself: the model decides what happens.
+/// The time of timers that never fire by themselves: the model decides when they do.
 const FAR: Instant = Instant::from_nanos(u64::MAX);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,18 +49,19 @@ struct State {
     places: Vec<Place>,
     net: BTreeSet<(NodeId, NodeId, QuorumMessage)>,
     now: u8,
-    /// The rest of the bounds.
+    /// The remaining events within the bounds.
     elections: u8,
     crashes: u8,
     rounds: u8,
     resignations: u8,
-    /// Every term that ever began.
+    /// Every term that has begun.
     terms: Vec<(Epoch, NodeId)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Action {
-    /// Knowing of its own record only, or of everybody's.
+    /// The flag tells whether the candidate knows the greatest epoch of all members, or only its
+    /// own record.
     Stand(NodeId, bool),
     Deliver(NodeId, NodeId, QuorumMessage),
     Crash(NodeId),
@@ -72,7 +75,9 @@ impl fmt::Display for Action {
         match self {
             Self::Stand(id, false) => write!(f, "{id} asks for votes"),
             Self::Stand(id, true) => write!(f, "{id} asks for votes, for the greatest epoch"),
-            Self::Deliver(from, to, message) => write!(f, "{to} hears of {from}: {message:?}"),
+            Self::Deliver(from, to, message) => {
+                write!(f, "{to} receives a message of {from}: {message:?}")
+            }
             Self::Crash(id) => write!(f, "{id} crashes and restarts"),
             Self::Renew(id) => write!(f, "{id} asks for renewals"),
             Self::TaskEnds(id) => write!(f, "{id}'s task ends"),
@@ -82,7 +87,7 @@ impl fmt::Display for Action {
 }
 
 fn tick(number: u8) -> Instant {
-    // So short that the wall clock, which numbers epochs, stands still.
+    // Ticks are so short that the wall clock, which is the source of epochs, does not advance.
     Instant::from_nanos(u64::from(number))
 }
 
@@ -116,7 +121,7 @@ impl State {
         act(&mut place.node, now);
         while let Some(output) = place.node.poll_output() {
             match output {
-                // It tells a candidate why; nothing is promised by it.
+                // A refusal informs the candidate and promises nothing, so the model omits it.
                 Output::Effect(PeerEffect::Send {
                     message: PeerMessage::Quorum(QuorumMessage::VoteRejected { .. }),
                     ..
@@ -127,9 +132,10 @@ impl State {
                 }) => {
                     self.net.insert((id, to, message));
                 }
-                // A crash before the record is on disk is the same as one before the event; a crash
-                // after it and before the messages leave is the same as one whose messages never
-                // arrive. So it is enough to check that none leaves in between.
+                // A crash before the record is on disk is equivalent to a crash before the event. A
+                // crash after that and before the messages leave is equivalent to losing the
+                // messages. So it is enough to check that no message leaves before the record is on
+                // disk.
                 Output::Effect(PeerEffect::Persist(record)) => {
                     while let Some(early) = place.node.poll_output() {
                         let leaves = matches!(
@@ -137,7 +143,7 @@ impl State {
                             Output::Effect(PeerEffect::Send { .. })
                                 | Output::Term(TermEvent::Began(_))
                         );
-                        assert!(!leaves, "{early:?} rests on a record that is not on disk");
+                        assert!(!leaves, "{early:?} depends on a record that is not on disk");
                     }
                     place.durable = record;
                     let written = PeerInput::Persisted;
@@ -152,7 +158,8 @@ impl State {
 }
 
 impl PeerCandidate {
-    /// Forgets what does not matter for safety, so that states which differ only in that are one.
+    /// Resets the state that does not affect safety, so that states which differ only in it are
+    /// equal.
     fn settle(&mut self, now: Instant) {
         if let Some(term) = &mut self.state.term {
             (term.progress, term.last_tick) = Default::default();
@@ -233,7 +240,7 @@ impl Model for Bounds {
                 .is_none_or(|to| to == id);
             let idle =
                 matches!(machine.role, Role::Following { .. }) && place.node.state.term.is_none();
-            // All are alike, so it is enough that the first one begins.
+            // All members are equivalent, so it is enough that the first one begins.
             let first = state.elections == self.elections && id != NodeId(1);
             if state.elections > 0 && idle && free && !first {
                 actions.push(Action::Stand(id, false));
@@ -350,7 +357,8 @@ const SMALL: Bounds = Bounds {
     without: None,
 };
 
-/// Checks all states within the bounds; returns a violation, and the way to it, in words.
+/// Checks all states within the bounds. Returns the number of states, or a violation and the path
+/// to it as text.
 fn check(bounds: Bounds) -> Result<usize, String> {
     let began = std::time::Instant::now();
     let search = bounds.checker().threads(2);
@@ -370,12 +378,12 @@ fn check(bounds: Bounds) -> Result<usize, String> {
     }
     assert!(
         checker.discovery("a second term").is_some(),
-        "it elects at all"
+        "the model must contain an election"
     );
     Ok(states)
 }
 
-/// With terms that end, crashes, leases of two ticks, and renewals.
+/// Bounds with terms that end, crashes, leases of two ticks, and renewals.
 const SOME: &[Bounds] = &[
     Bounds {
         ticks: 3,
@@ -399,8 +407,8 @@ const SOME: &[Bounds] = &[
     },
 ];
 
-/// Takes long: `cargo nextest run --release -p tenure-core --run-ignored only quorum
-/// --no-capture` prints how many states there were.
+/// Large bounds that take minutes. `cargo nextest run --release -p tenure-core --run-ignored only
+/// quorum --no-capture` prints the number of states.
 const MANY: &[Bounds] = &[
     Bounds {
         crashes: 1,
@@ -438,7 +446,8 @@ const MANY: &[Bounds] = &[
     },
 ];
 
-/// A majority of four leaves one out, and two of them share two.
+/// Bounds with four members: a majority of four leaves out one member, and two majorities share two
+/// members.
 const FOUR: Bounds = Bounds {
     members: 4,
     ticks: 1,
@@ -475,11 +484,11 @@ fn a_quorum_keeps_its_promises_in_many_more_orders() {
     all(MANY);
 }
 
-/// Takes one rule out of the quorum and expects the checker to find out.
+/// Checks that the checker finds a violation with one rule disabled.
 #[track_caller]
 fn breaks(bounds: Bounds) {
     let found = check(bounds);
-    let found = found.expect_err("the model finds what is wrong without this rule");
+    let found = found.expect_err("a violation without this rule");
     println!("without {:?}: {found}", bounds.without);
 }
 

@@ -1,4 +1,4 @@
-//! The repaired algorithm, and the purpose of each repair.
+//! The repaired algorithm, and the failure that each repair prevents.
 
 use std::println;
 
@@ -13,7 +13,8 @@ fn without(fixes: &[DisabledRule]) -> Environment {
     }
 }
 
-/// With a detector that makes no mistake: at most one leads, and no member waits for ever.
+/// Checks that, with a detector that makes no mistake, at most one member leads at a time and no
+/// member waits for ever.
 #[track_caller]
 fn elects_one(environment: &Environment) {
     let Report {
@@ -23,7 +24,7 @@ fn elects_one(environment: &Environment) {
     assert!(to_hang.is_none(), "{}", to_hang.unwrap());
 }
 
-/// The same with and without preemption.
+/// Checks the same with and without preemption.
 #[track_caller]
 fn elects_one_either_way(environment: &Environment) {
     for preempt in [false, true] {
@@ -46,7 +47,7 @@ const FEWER: Environment = Environment {
 };
 
 #[test]
-fn one_leads_over_crashes_and_restarts() {
+fn one_leads_after_crashes_and_restarts() {
     elects_one_either_way(&CRASHES);
     elects_one_either_way(&Environment {
         cold: true,
@@ -88,7 +89,7 @@ fn one_leads_when_the_detector_is_quick_or_slow() {
 }
 
 #[test]
-fn one_leads_when_timers_are_hasty() {
+fn one_leads_when_timers_fire_while_messages_are_under_way() {
     elects_one(&Environment {
         hasty: true,
         ..Environment {
@@ -100,7 +101,7 @@ fn one_leads_when_timers_are_hasty() {
 }
 
 #[test]
-fn one_of_four_leads() {
+fn one_member_of_four_leads() {
     let four = Environment {
         members: 4,
         ..FEWER
@@ -124,7 +125,7 @@ fn one_of_four_leads() {
 }
 
 #[test]
-fn four_that_a_mistake_has_parted_come_together_again() {
+fn four_members_with_two_leaders_after_a_mistake_merge_again() {
     let report = explore(&Environment {
         members: 4,
         mistakes: 4,
@@ -136,7 +137,7 @@ fn four_that_a_mistake_has_parted_come_together_again() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn one_leads_over_many_more_crashes_and_members() {
+fn one_leads_after_many_more_crashes_with_more_members() {
     for environment in [
         Environment {
             crashes: 3,
@@ -167,7 +168,7 @@ fn one_leads_over_many_more_crashes_and_members() {
     }
 }
 
-/// Two leaders at a time can't be helped where a detector is wrong. That they find each other can.
+/// A wrong detector can cause two leaders at a time. The leaders must always find each other again.
 #[test]
 fn members_that_a_wrong_detector_separates_always_merge_again() {
     let report = explore(&Environment {
@@ -180,8 +181,8 @@ fn members_that_a_wrong_detector_separates_always_merge_again() {
     assert!(report.to_hang.is_none(), "{}", report.to_hang.unwrap());
 }
 
-/// The first thing that goes wrong without these repairs, in words. With them nothing does, in the
-/// same environment.
+/// Returns the first violation without these repairs, as text. Checks that there is none with the
+/// repairs in the same environment.
 #[track_caller]
 fn ill_without(fixes: &[DisabledRule], environment: &Environment) -> String {
     let wrong = |fixes: &[DisabledRule]| {
@@ -192,9 +193,9 @@ fn ill_without(fixes: &[DisabledRule], environment: &Environment) -> String {
         let disagreement = report.to_disagreement.filter(|_| environment.mistakes == 0);
         report.to_hang.or(disagreement)
     };
-    let ill = wrong(fixes).expect("the model finds what the repair is for");
+    let ill = wrong(fixes).expect("a violation without the repair");
     println!("without {fixes:?}:\n{ill}");
-    assert_eq!(wrong(&[]), None, "the repair helps");
+    assert_eq!(wrong(&[]), None, "no violation with the repair");
     ill
 }
 
@@ -250,8 +251,8 @@ fn if_a_halt_may_be_accepted_twice_a_late_one_draws_a_member_back() {
     ill_without(&[DisabledRule::ObeyOnce], &rough);
 }
 
-/// Stoller's order and the refusals each make up for the other; without both, the published hole is
-/// there again.
+/// Each of Stoller's order and the refusals prevents this failure without the other. Without both,
+/// the failure of the published algorithm is possible again.
 #[test]
 fn without_the_order_and_the_refusals_a_member_accepts_two_at_once() {
     let late = Environment { lag: true, ..FEWER };

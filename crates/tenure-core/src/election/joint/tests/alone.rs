@@ -1,4 +1,4 @@
-//! One candidate that is its own only peer, and a store that a test plays.
+//! A candidate in a group of one member, with a store that the test simulates.
 
 extern crate std;
 
@@ -9,16 +9,16 @@ use super::*;
 use crate::election::CampaignFailure;
 use crate::lease::candidate::Request;
 
-/// The only member of its group, so that the peers elect it at once, and its outputs.
+/// A candidate and its outputs. It is the only member of its group, so its peers elect it at once.
 struct Bench {
     both: Joint,
     now: u64,
     random: SplitMix64,
     /// The newest request to the store.
     request: Option<(u64, Request)>,
-    /// Its term events.
+    /// The term events of the candidate.
     said: Vec<TermEvent>,
-    /// Why the store refuses it.
+    /// The reason of the store's refusal.
     refused: Option<String>,
 }
 
@@ -33,7 +33,7 @@ impl Bench {
             said: Vec::new(),
             refused: None,
         };
-        // Its start is on disk before anything else.
+        // The member's incarnation is on disk before anything else happens.
         bench.act(|both, now, random| both.handle_timeout(now, random));
         bench.act(|both, now, random| both.campaign(now, random));
         bench
@@ -67,7 +67,7 @@ impl Bench {
         }
     }
 
-    /// The epoch that the store is asked for.
+    /// Returns the epoch in the request to the store.
     fn asked(&mut self) -> Epoch {
         match self.request {
             Some((_, Request::Acquire { min_epoch, .. })) => min_epoch.unwrap(),
@@ -92,7 +92,7 @@ fn epoch(number: u64) -> Epoch {
 }
 
 #[test]
-fn it_leads_when_the_store_grants_what_the_peers_have_elected() {
+fn a_term_begins_when_the_store_grants_the_epoch_that_the_peers_have_elected() {
     let mut bench = Bench::new(1_000);
     let elected = bench.asked();
     assert_eq!(
@@ -106,7 +106,7 @@ fn it_leads_when_the_store_grants_what_the_peers_have_elected() {
 }
 
 #[test]
-fn a_lease_that_has_had_greater_epochs_is_given_back_and_the_peers_elect_above_them() {
+fn a_lease_that_has_had_greater_epochs_is_released_and_the_peers_elect_above_them() {
     let mut bench = Bench::new(1_000);
     bench.answer(Answer::Held(epoch(7_000)));
     assert_eq!(bench.said, []);
@@ -119,11 +119,12 @@ fn a_lease_that_has_had_greater_epochs_is_given_back_and_the_peers_elect_above_t
 }
 
 #[test]
-fn while_another_one_holds_the_lease_it_waits_and_is_elected_above_it() {
+fn while_another_candidate_holds_the_lease_it_waits_and_is_elected_under_a_greater_epoch() {
     let mut bench = Bench::new(1_000);
     let held = |number| Answer::HeldByAnother(Some(("worker".parse().unwrap(), epoch(number))));
     bench.answer(held(7_000));
-    // It is elected again, above the holder, and then stays with that.
+    // The candidate is elected again, under an epoch above that of the holder, and keeps that
+    // epoch.
     while !matches!(bench.request, Some((_, Request::Acquire { .. }))) {
         if bench.request.is_some() {
             bench.answer(Answer::Released);
@@ -145,11 +146,11 @@ fn without_a_store_the_peers_half_is_released_and_the_candidate_pauses() {
     let deadline = timings().term().renew_deadline().as_millis() as u64;
     bench.go(deadline);
     assert_eq!(bench.both.node().standing(at(bench.now)), Standing::Idle);
-    // Other members learn that it is no candidate.
+    // Other members learn that this member is not a candidate.
     assert!(!bench.both.node().is_candidate(at(bench.now)));
     bench.go(2_000);
     assert!(!bench.both.node().is_candidate(at(bench.now)));
-    // It comes again.
+    // The candidate competes again.
     bench.request = None;
     while bench.request.is_none() {
         bench.go(10);
@@ -165,9 +166,9 @@ fn a_term_ends_with_the_half_that_ends_first_and_both_are_given_back_after_the_t
     let led = bench.asked();
     bench.answer(Answer::Held(led));
     bench.said.clear();
-    // The peers' half is renewed by its only member, the store's is not.
+    // The peers' half is renewed by its only member; the store's half is not renewed.
     let Standing::Leading { until, .. } = bench.standing() else {
-        panic!("it leads");
+        panic!("the candidate does not lead");
     };
     assert_eq!(until, at(0) + timings().term().renew_deadline());
     assert_eq!(
@@ -178,7 +179,7 @@ fn a_term_ends_with_the_half_that_ends_first_and_both_are_given_back_after_the_t
     let reason = EndReason::RenewDeadline;
     assert!(bench.said.contains(&TermEvent::Cancel(reason)));
     assert_eq!(bench.standing(), Standing::Ending);
-    // Until the task is gone it keeps both halves.
+    // The candidate keeps both halves until the task is gone.
     assert!(matches!(
         bench.both.node().standing(at(bench.now)),
         Standing::Leading { .. }

@@ -1,4 +1,4 @@
-//! A candidate that needs two halves. `tenure-lab` simulates groups of them.
+//! Tests of a candidate that needs both halves. `tenure-lab` simulates groups of such candidates.
 
 mod alone;
 
@@ -21,7 +21,7 @@ fn at(time: u64) -> Instant {
     Instant::default() + millis(time)
 }
 
-/// A lease of 3 s; messages live 200 ms.
+/// Returns timings with a lease of 3 s and a message lifetime of 200 ms.
 fn timings() -> GroupTimings {
     let term = Timings::new(&TimingsOptions {
         lease_duration: Some(millis(3_000)),
@@ -34,7 +34,8 @@ fn timings() -> GroupTimings {
     GroupTimings::new(term.unwrap(), &options).unwrap()
 }
 
-/// Member `me` of so many, on a machine whose wall clock shows `wall` when its other clock shows 0.
+/// Returns member `me` of a group of this size. Its wall clock shows `wall` when its monotonic
+/// clock shows 0.
 fn node(
     me: u32,
     members: u32,

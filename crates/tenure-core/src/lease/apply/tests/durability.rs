@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Whether `operation` must be on disk, if "a" holds the lease for 60 s, with metadata and a lock
-/// delay.
+/// Returns whether the store must write `operation` to disk before its answer, if "a" holds the
+/// lease for 60 s, with metadata and a lock delay.
 fn durable(operation: &Operation) -> bool {
     let mut lease = Lease::native();
     lease.accept(&Operation::Acquire(described(), UnixMillis::new(1_000)));

@@ -1,9 +1,9 @@
-//! How a term ended, and when.
+//! The ends of terms: their kinds and their times.
 
 use super::*;
 use crate::lease::TermEnd;
 
-/// How and when the operation ended the term that ran before it.
+/// Returns how and when the operation ended the term that ran before it.
 fn end_by(lease: &mut Lease, operation: &Operation) -> Option<(TermEnd, Instant)> {
     let running = lease.record.running();
     lease.accept(operation);
@@ -36,7 +36,7 @@ fn each_end_of_a_term_has_its_name_and_its_time() {
     );
 
     let mut lease = Lease::held_by_a();
-    // The expiry is noticed an hour later.
+    // The store notices the expiry an hour late.
     assert_eq!(
         end_by_time(&mut lease, 3_660),
         Some((TermEnd::Expired, at(60)))

@@ -1,4 +1,4 @@
-//! The effect of each operation on a lease, with a clock that the test sets.
+//! The effect of each operation on a lease. The test sets the clock.
 
 mod table;
 
@@ -27,12 +27,12 @@ fn fixed(secs: u64) -> LeaseDuration {
     LeaseDuration::Fixed(Duration::from_secs(secs))
 }
 
-/// The lease id with this name.
+/// Returns the lease id with this name.
 fn id(name: char) -> LeaseId {
     LeaseId::from_random_bits(0, u64::from(name))
 }
 
-/// The candidate with this name.
+/// Returns the candidate with this name.
 fn candidate(name: char) -> CandidateId {
     name.encode_utf8(&mut [0; 4]).parse().unwrap()
 }
@@ -110,7 +110,7 @@ impl Lease {
         Self::with(Rules::NATIVE)
     }
 
-    /// A native lease that "a" holds since 0 s, for 60 s.
+    /// Creates a native lease that "a" holds since 0 s, for 60 s.
     fn held_by_a() -> Self {
         let mut lease = Self::native();
         lease.accept(&acquire('a', fixed(60)));

@@ -1,4 +1,4 @@
-//! Invariants for any sequence of operations, with restarts.
+//! Invariants of all sequences of operations, with restarts.
 
 use core::cmp::Ordering;
 
@@ -11,13 +11,13 @@ use crate::lease::Stored;
 #[derive(Clone, Debug)]
 enum Step {
     Wait(Duration),
-    /// An operation by the native rules (`true`) or those of Azure.
+    /// An operation under the native rules (`true`) or the Azure rules.
     Ask(Operation, bool),
-    /// The store starts again from the record on disk.
+    /// The store restarts from the record on disk.
     Restart,
 }
 
-/// The end of the lease according to the answers to the holder.
+/// The end of the lease as the holder knows it from its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     At(Instant),
@@ -42,11 +42,11 @@ struct Known {
     duration: LeaseDuration,
 }
 
-/// A store that writes the durable changes, and the knowledge of its clients.
+/// A store that writes the changes that must be durable, and the knowledge of its clients.
 struct Model {
     lease: Lease,
     disk: Stored,
-    /// `None` once the holder has given the lease up.
+    /// `None` once the holder has released the lease.
     known: Option<Known>,
     last_epoch: Option<Epoch>,
 }
@@ -148,7 +148,7 @@ impl Model {
         self.disk = self.lease.record.store(self.lease.now);
     }
 
-    /// Checks that only the holder of the last grant is answered as the holder.
+    /// Checks that the store answers as holder only the client of the last grant.
     fn known_holder(&mut self, lease_id: LeaseId) -> &mut Known {
         let known = self.known.as_mut().expect("no client holds the lease");
         assert_eq!(known.holder, lease_id, "another client holds the lease");
@@ -171,7 +171,7 @@ impl Model {
             let known = self
                 .known
                 .as_ref()
-                .expect("a lease that was given up is held");
+                .expect("a client that released the lease still holds it");
             assert_eq!(grant.lease_id, known.holder);
             assert_eq!(Some(grant.epoch), self.last_epoch);
         } else if let Some(known) = &self.known {
@@ -225,7 +225,7 @@ fn an_operation() -> impl Strategy<Value = Operation> {
         6 => asked.prop_map(|(name, duration, delay, wall, value)| {
             let request = Acquire {
                 lock_delay: secs(delay * 5),
-                // One in five asks for an epoch.
+                // One acquire in five requests a least epoch.
                 min_epoch: Epoch::new(wall / 2).filter(|_| wall % 5 == 0),
                 metadata: if value == 0 { Metadata::new() } else { metadata("x") },
                 ..request(name, duration)
@@ -262,8 +262,8 @@ proptest! {
         let mut model = Model::new();
         let mut terms = alloc::collections::BTreeMap::new();
         for step in &steps {
-            // A change may restore an id that the holder had before, and the store may forget an id
-            // after ten minutes.
+            // A change may restore an id that the holder had before, and the store may forget a
+            // retired id after ten minutes.
             let step = match step.clone() {
                 Step::Ask(Operation::Change { .. }, _) => continue,
                 Step::Ask(operation, _) => Step::Ask(operation, true),

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The lease after a restart: its record comes from disk, and the clock starts again at 0.
+/// Returns the lease after a restart: its record comes from disk, and its clock starts again at 0.
 fn restarted(lease: &Lease) -> Lease {
     Lease {
         record: Record::restore(lease.record.store(lease.now), at(0)),
@@ -25,7 +25,7 @@ fn a_renewal_that_was_not_written_does_not_end_the_lease_early() {
     let mut lease = Lease::held_by_a();
     let on_disk = lease.record.store(lease.now);
     lease.go_to(50).accept(&renew('a'));
-    // The store starts again at 55 s. The holder knows that its lease lasts until 110 s.
+    // The store restarts at 55 s. The holder knows that its lease lasts until 110 s.
     let restored = Record::restore(on_disk, at(55));
     assert_eq!(restored.state(at(110)), State::Leased);
     assert_eq!(restored.state(at(115)), State::Expired);
@@ -92,7 +92,7 @@ fn from_its_next_grant_a_lease_has_epochs_above_the_floor() {
     let mut lease = Lease::held_by_a();
     let first = lease.record.last_epoch().unwrap();
     let floor = Epoch::new(first.get() + 1_000_000);
-    // A lower floor has no effect.
+    // A smaller floor has no effect.
     lease.record = lease
         .record
         .numbered_above(floor)

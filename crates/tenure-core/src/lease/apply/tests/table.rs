@@ -71,7 +71,7 @@ fn native_rules_differ_in_these_cells_and_in_no_others() {
     assert_eq!(differing, NATIVE_DIFFERS.len());
 }
 
-/// The table as (operation, state, cell).
+/// Returns the table as (operation, state, cell).
 fn cells() -> Vec<(&'static str, &'static str, &'static str)> {
     let mut rows = AZURE.trim_matches('\n').lines().map(|line| {
         let mut cells = line.split('|').map(str::trim);
@@ -89,7 +89,7 @@ fn cells() -> Vec<(&'static str, &'static str, &'static str)> {
     .collect()
 }
 
-/// A lease in this state, reached by real operations; the last acquire was at least 20 s ago.
+/// Creates a lease in this state by real operations. The last acquire was at least 20 s ago.
 fn reach(rules: Rules, state: &str) -> Lease {
     let mut lease = Lease::with(rules);
     if state == "new" {
@@ -129,7 +129,7 @@ fn reach(rules: Rules, state: &str) -> Lease {
     lease
 }
 
-/// The effect of `operation` in `state`, in the words of the table.
+/// Applies `operation` in `state`, and describes the result in the words of the table.
 fn outcome(rules: Rules, state: &str, operation: &str) -> String {
     let mut lease = reach(rules, state);
     let before = (lease.state(), lease.record.last_epoch());
@@ -174,7 +174,7 @@ fn outcome(rules: Rules, state: &str, operation: &str) -> String {
     }
 }
 
-/// The word, the lease id that holds the lease, and the remaining time.
+/// Formats the change, the lease id that holds the lease, and the remaining time.
 fn describe(word: &str, lease: &Lease) -> String {
     let Some(grant) = lease.record.held(lease.now) else {
         return word.to_string();

@@ -36,7 +36,7 @@ fn epochs_increase_when_the_wall_clock_goes_back() {
 }
 
 #[test]
-fn an_acquire_with_a_minimal_epoch_gets_it_or_a_greater_one_whatever_the_wall_clock() {
+fn an_acquire_with_a_minimal_epoch_gets_it_or_a_greater_one_at_any_wall_clock_time() {
     let mut lease = Lease::native();
     lease.accept(&acquire_at_wall_clock('a', 5_000));
     lease.accept(&release('a'));
@@ -88,7 +88,8 @@ fn an_epoch_too_far_ahead_is_refused_and_not_queued() {
     }
     assert_eq!(lease.accept(&asking('a', most)), Change::Granted(most));
     lease.accept(&release('a'));
-    // A grant leads no further than that, and the next epoch is not too far ahead.
+    // A grant under the greatest allowed epoch does not move the limit, except that the next epoch
+    // is always allowed.
     let change = lease.accept(&asking('c', beyond));
     assert_eq!(change, Change::Granted(beyond));
     lease.accept(&release('c'));
@@ -113,7 +114,7 @@ fn by_azure_rules_a_renewal_after_expiry_keeps_the_epoch() {
     lease.go_to(100);
     assert_eq!(lease.accept(&renew('a')), Change::Renewed(epoch));
     assert_eq!((lease.state(), lease.left()), (State::Leased, secs(60)));
-    // The id holds the lease again, so by native rules it may acquire again, too.
+    // The id holds the lease again, so under native rules it may acquire the lease again, too.
     lease.rules = Rules::NATIVE;
     let change = lease.accept(&acquire('a', fixed(60)));
     assert_eq!(change, Change::Renewed(epoch));
@@ -125,7 +126,7 @@ fn a_late_duplicate_of_an_acquire_is_refused_after_its_term() {
     lease.accept(&release('a'));
     let duplicate = acquire('a', fixed(60));
     assert_eq!(lease.reject(&duplicate), Rejection::IdRetired);
-    // The same while others hold the lease, and after them.
+    // The same request while others hold the lease, and after their terms.
     lease.grant('b');
     assert_eq!(lease.reject(&duplicate), Rejection::IdRetired);
     lease.accept(&break_within(0));
@@ -159,7 +160,7 @@ fn a_change_keeps_the_term_and_its_clock() {
 fn a_retired_id_is_remembered_for_ten_minutes() {
     let mut lease = Lease::held_by_a();
     lease.accept(&release('a'));
-    // Old ids are dropped when the next term ends.
+    // The store drops old ids when the next term ends.
     lease.go_to(599).grant('b');
     lease.accept(&release('b'));
     assert_eq!(lease.reject(&acquire('a', fixed(60))), Rejection::IdRetired);
@@ -200,7 +201,7 @@ fn a_repeated_acquire_of_the_holder_renews_and_keeps_later_changes() {
     lease.accept(&Operation::SetMetadata(id('a'), metadata("there")));
     lease.accept(&Operation::Renew(id('a'), Some(fixed(60))));
 
-    // The first request arrives again, and then another one of the same id.
+    // The first request arrives again, and then a different request with the same id.
     let bare = request('a', fixed(15));
     let bare = Operation::Acquire(bare, UnixMillis::new(90_000));
     for (at, again) in [(20, &first), (40, &bare)] {
@@ -211,7 +212,7 @@ fn a_repeated_acquire_of_the_holder_renews_and_keeps_later_changes() {
         assert_eq!((grant.lock_delay, grant.duration), (secs(5), fixed(60)));
         assert_eq!(grant.granted_at, UnixMillis::new(1_000));
     }
-    // A longer duration is granted.
+    // A longer duration is granted to the repeated acquire.
     lease.accept(&acquire('a', fixed(90)));
     assert_eq!(lease.left(), secs(90));
     lease.accept(&acquire('a', LeaseDuration::Infinite));

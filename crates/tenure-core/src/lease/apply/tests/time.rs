@@ -148,7 +148,7 @@ fn a_release_ends_the_lock_delay_even_after_an_expiry_or_a_break() {
 fn a_switch_over_breaks_the_lease_and_reserves_it_for_that_candidate() {
     let mut lease = Lease::held_by_a();
     lease.accept(&switch_over('c', 10));
-    // The holder learns of it as of a break, and stops before the time is over.
+    // The holder notices the switch-over as a break, and stops before its time is over.
     let rejection = lease.go_to(2).reject(&renew('a'));
     assert_eq!(rejection, Rejection::Broken { remaining: secs(8) });
     lease.go_to(5).accept(&release('a'));
@@ -157,7 +157,8 @@ fn a_switch_over_breaks_the_lease_and_reserves_it_for_that_candidate() {
     assert_eq!(rejection, Rejection::Reserved { to, remaining });
     lease.grant('c');
 
-    // A holder that does not stop in time loses the lease; an unclaimed reservation ends.
+    // A holder that does not stop in time loses the lease. A reservation that the candidate does
+    // not use ends.
     let mut unresponsive = Lease::held_by_a();
     unresponsive.accept(&switch_over('c', 10));
     unresponsive.go_to(12).reject(&acquire('b', fixed(60)));

@@ -1,9 +1,9 @@
-//! Competing: asking, asking again, waiting, giving up.
+//! Campaigns: requests, retries, waiting, and withdrawal.
 
 use super::*;
 
 #[test]
-fn a_free_lease_is_acquired_and_renewed_from_when_the_acquire_was_sent() {
+fn the_first_renewal_counts_from_when_the_acquire_was_sent() {
     let mut bench = Bench::campaigning();
     bench.wait_until(300);
     assert_eq!(bench.standing(), Standing::Campaigning);
@@ -27,7 +27,7 @@ fn a_free_lease_is_acquired_and_renewed_from_when_the_acquire_was_sent() {
 fn an_acquire_whose_answer_was_lost_is_sent_again_under_the_same_id_and_counts_from_then() {
     let mut bench = Bench::campaigning();
     bench.wait_until(20_300);
-    // The answer to the first one comes after all: it was given up, and is much too old.
+    // The answer to the first request arrives late: that request was given up, and is too old.
     bench.answer(1, held(7));
     assert_eq!(bench.standing(), Standing::Campaigning);
     bench.wait_until(20_400).answer(2, held(7));
@@ -71,8 +71,8 @@ fn retries_come_later_and_later_up_to_half_the_renew_interval() {
     );
 }
 
-/// Each of its requests may have reached the store, and may have kept the lease there although
-/// nobody uses it.
+/// Each of the requests may have reached the store, and may have kept the lease there although no
+/// candidate uses it.
 #[test]
 fn a_candidate_without_answers_releases_the_lease_after_a_lease_duration() {
     let lost = || Answer::Unknown("lost".to_owned());
@@ -122,10 +122,10 @@ fn answers_that_always_come_too_late_do_not_block_the_lease_for_long() {
     );
 }
 
-/// It waits for the last leader's lease to end; that it could not ask before has nothing to do with
-/// it.
+/// The candidate waits for the end of the last leader's lease. The outage before that does not
+/// count as time in doubt.
 #[test]
-fn a_long_wait_after_an_outage_of_the_store_is_no_doubt() {
+fn a_long_wait_after_an_outage_of_the_store_does_not_put_the_id_in_doubt() {
     let away = || Answer::Unknown("away".to_owned());
     let mut bench = Bench::campaigning();
     bench.wait_until(100).answer(1, away());
@@ -158,7 +158,7 @@ fn while_another_leads_the_request_waits_in_the_store() {
 }
 
 #[test]
-fn a_store_that_does_not_let_us_wait_is_asked_from_time_to_time() {
+fn a_store_that_does_not_keep_requests_waiting_is_polled() {
     let mut bench = Bench::campaigning();
     bench.wait_until(10).answer(1, held_by_b());
     bench
@@ -174,7 +174,7 @@ fn a_store_that_does_not_let_us_wait_is_asked_from_time_to_time() {
 }
 
 #[test]
-fn a_grant_after_a_long_wait_is_confirmed_by_a_young_request_before_it_leads() {
+fn a_grant_after_a_long_wait_is_confirmed_by_a_new_request_before_the_term_begins() {
     let mut bench = Bench::campaigning();
     bench.wait_until(12_000).answer(1, held(7));
     assert_eq!(bench.standing(), Standing::Campaigning);
@@ -217,11 +217,11 @@ fn a_store_that_refuses_for_good_ends_the_campaign() {
 }
 
 #[test]
-fn shut_down_while_campaigning_withdraws_and_releases_what_the_store_may_have_granted() {
+fn a_shutdown_while_campaigning_releases_a_lease_that_the_store_may_have_granted() {
     let mut bench = Bench::campaigning();
     bench.wait_until(2_000).resign(EndReason::ShutDown);
     assert_eq!(bench.standing(), Standing::Ending);
-    // The grant was on its way.
+    // The grant is under way.
     bench.wait_until(2_010).answer(1, held(7));
     bench.wait_until(2_020).answer(2, Answer::Released);
     assert_eq!(bench.standing(), Standing::Idle);
@@ -247,7 +247,7 @@ fn a_withdrawal_just_after_an_acquire_releases_again_in_case_the_acquire_came_se
          0.110 withdrawn",
     );
 
-    // It does not doubt for ever, nor once the lease was released.
+    // The candidate does not repeat the release for ever, nor after the lease was released.
     for (answer, sent_again) in [(Answer::Superseded, true), (Answer::Released, false)] {
         let mut bench = Bench::campaigning();
         bench.wait_until(5).resign(EndReason::ShutDown);
@@ -271,7 +271,7 @@ fn a_withdrawal_does_not_wait_long_for_a_store_that_does_not_answer() {
 }
 
 #[test]
-fn a_command_out_of_place_has_no_effect() {
+fn a_command_in_the_wrong_phase_has_no_effect() {
     let mut bench = Bench::leading();
     bench.campaign();
     bench

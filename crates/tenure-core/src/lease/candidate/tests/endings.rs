@@ -1,4 +1,4 @@
-//! Terms that end by the candidate's own will, and the release after them.
+//! Terms that the candidate ends by itself, and the release after them.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn a_resigned_leader_renews_while_its_task_drains_and_releases_after_it() {
     let mut bench = Bench::leading();
     bench.wait_until(4_000).resign(EndReason::Resigned);
     bench.wait_until(5_010).answer(2, held(7));
-    // It holds the lease as before: its task may finish what it has begun.
+    // The candidate holds the lease as before: its task may finish its work.
     assert!(bench.leads());
     bench.wait_until(7_000).task_ended(TaskEnd::Returned);
     assert_eq!(bench.standing(), Standing::Ending);

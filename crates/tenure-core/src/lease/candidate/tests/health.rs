@@ -1,4 +1,4 @@
-//! Tasks that hang, hand-overs, and renewals that go along with others.
+//! Tasks that hang, hand-overs, and renewals that are sent together with others.
 
 use super::*;
 
@@ -40,7 +40,7 @@ fn a_task_that_shows_progress_goes_on() {
 fn an_unhealthy_task_that_stops_releases_the_lease_and_calls_for_a_cool_down() {
     let mut bench = Bench::leading();
     bench.wait_until(1_000).resign(EndReason::Unhealthy);
-    assert!(!bench.leads(), "nobody vouches for it any more");
+    assert!(!bench.leads(), "an unhealthy task's term is not renewed");
     bench.wait_until(1_500).task_ended(TaskEnd::Returned);
     bench.wait_until(1_510).answer(2, Answer::Released);
     bench.campaign().wait_until(6_509);

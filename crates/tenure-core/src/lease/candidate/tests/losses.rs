@@ -1,4 +1,4 @@
-//! Terms that are in danger or lost: requests and answers that go astray, breaks, suspensions.
+//! Terms that are at risk or lost: lost requests and answers, breaks, and suspensions.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn the_term_is_cancelled_at_the_deadline_after_the_last_renewal_that_was_sent_wi
          19.000 abort
          19.250 overrun",
     );
-    // A task that the overrun policy left alive ends at last; the lease is long gone.
+    // The overrun policy has let the aborted task run, and it ends after the lease has expired.
     bench.task_ended(TaskEnd::Returned);
     bench.assert_trace("60.000 ended 7: renew_deadline");
     assert_eq!(bench.standing(), Standing::Idle);
@@ -72,7 +72,8 @@ fn an_answer_that_comes_after_the_deadline_does_not_save_the_term() {
     let mut bench = Bench::leading();
     bench.wait_until(9_970);
     bench.lines.clear();
-    // Sent in time, answered in the very moment of the deadline, before the timer was looked at.
+    // The renewal is sent in time, but its answer arrives exactly at the deadline, before the timer
+    // is handled.
     bench.now = at(10_000);
     assert!(!bench.leads());
     bench
@@ -197,7 +198,7 @@ fn a_superseded_leader_is_stopped_at_once_and_releases_nothing() {
 }
 
 #[test]
-fn a_leader_that_stood_still_past_its_deadline_ends_as_it_wakes() {
+fn a_leader_that_was_suspended_past_its_deadline_ends_its_term_when_it_resumes() {
     let mut bench = Bench::leading();
     bench.wait_until(2_000);
     bench.now = at(12_000);
@@ -210,13 +211,13 @@ fn a_leader_that_stood_still_past_its_deadline_ends_as_it_wakes() {
 }
 
 #[test]
-fn a_leader_that_stood_still_past_its_hard_stop_is_aborted_as_it_wakes() {
+fn a_leader_that_was_suspended_past_its_hard_stop_aborts_its_task_when_it_resumes() {
     let mut bench = Bench::leading();
     bench.wait_until(2_000).jump_to(3_600_000).assert_trace(
         "3600.000 cancel: suspended
          3600.000 abort",
     );
-    // The aborted task has its allowance all the same.
+    // The aborted task still gets its abort allowance.
     bench.wait_until(3_600_250).assert_trace("3600.250 overrun");
 }
 
@@ -232,7 +233,7 @@ fn an_answer_that_waited_through_a_suspension_does_not_save_the_term() {
 }
 
 #[test]
-fn a_leader_that_stood_still_for_less_than_its_deadline_renews_at_once() {
+fn a_leader_that_was_suspended_for_less_than_its_deadline_renews_at_once() {
     let mut bench = Bench::leading();
     bench.wait_until(2_000).jump_to(8_000);
     assert!(bench.leads());

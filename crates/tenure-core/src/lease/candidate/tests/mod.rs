@@ -1,4 +1,4 @@
-//! Traces of a candidate: every output, with its time, as a line of text.
+//! Traces of a candidate: each output and its time as a line of text.
 
 mod campaigns;
 mod endings;
@@ -34,8 +34,8 @@ fn held_by_b() -> Answer {
     Answer::HeldByAnother(Some(("b".parse().unwrap(), Epoch::new(3).unwrap())))
 }
 
-/// The middle of every range, so that a jittered time is the time that it jitters around; and
-/// another number each time, so that lease ids differ.
+/// A random source that returns numbers near the middle of the range, so that a jittered time
+/// equals the time without jitter. Each number differs from the last, so that lease ids differ.
 struct Middle(u64);
 
 impl Random for Middle {
@@ -45,15 +45,15 @@ impl Random for Middle {
     }
 }
 
-/// A candidate with the default timings and its driver: a lease of 15 s, renewed every 5 s, given up
-/// after 10 s, stopped after 14 s, and a quarter of a second for an aborted task.
+/// A candidate with the default timings and its driver: a lease of 15 s, renewed every 5 s, given
+/// up after 10 s, stopped after 14 s, and an abort allowance of 250 ms.
 ///
-/// A request that is not answered within its timeout is answered as unknown, as a driver does it.
+/// A request without an answer within its timeout is answered as unknown, as a driver does it.
 struct Bench {
     machine: LeaseCandidate,
     now: Instant,
     random: Middle,
-    /// The request in flight and when it times out.
+    /// The request in flight, and the time of its timeout.
     in_flight: Option<(u64, Instant)>,
     /// Lease ids in the order in which they were first sent.
     lease_ids: Vec<LeaseId>,
@@ -61,7 +61,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A candidate that campaigns since 0 s.
+    /// Creates a candidate that campaigns since 0 s.
     fn campaigning() -> Self {
         Self::campaigning_with(Timings::default())
     }
@@ -79,8 +79,8 @@ impl Bench {
         bench
     }
 
-    /// A candidate that leads epoch 7 since 0.01 s, by a request that was sent at 0 s. Its trace begins
-    /// after that.
+    /// Creates a candidate that leads under epoch 7 since 0.01 s, by a request that was sent at 0
+    /// s. Its trace begins after that.
     fn leading() -> Self {
         Self::leading_with(Timings::default())
     }
@@ -95,7 +95,7 @@ impl Bench {
         bench
     }
 
-    /// Lets time pass, with the candidate and the driver awake, up to `millis` after the start.
+    /// Advances time to `millis` after the start, with the candidate and the driver running.
     fn wait_until(&mut self, millis: u64) -> &mut Self {
         let end = at(millis);
         loop {
@@ -122,7 +122,7 @@ impl Bench {
         self
     }
 
-    /// The computer stands still until `millis` after the start, and the candidate ticks then.
+    /// Suspends the machine until `millis` after the start, and then ticks the candidate.
     fn jump_to(&mut self, millis: u64) -> &mut Self {
         self.now = at(millis);
         self.tick();
@@ -221,7 +221,7 @@ impl Bench {
                         )
                     }
                 };
-                // Microseconds: timeouts are thirds of the remaining time.
+                // The format shows microseconds, because timeouts are thirds of the remaining time.
                 let timeout = Duration::from_micros(timeout.as_micros() as u64);
                 format!("#{attempt} {request}, within {timeout:?}")
             }
@@ -254,7 +254,7 @@ impl Bench {
         format!("id{}", place + 1)
     }
 
-    /// The outputs since the last call are exactly these.
+    /// Checks that the outputs since the last call are exactly these.
     #[track_caller]
     fn assert_trace(&mut self, expected: &str) -> &mut Self {
         let expected: Vec<_> = expected.lines().map(str::trim).collect();

@@ -1,4 +1,4 @@
-//! Properties that hold whatever the store answers, whatever is lost, and however the clock jumps.
+//! Properties that hold for all answers of the store, all losses, and all jumps of the clock.
 
 use proptest::collection;
 use proptest::prelude::*;
@@ -7,20 +7,20 @@ use super::*;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Time passes, with the driver awake.
+    /// Time passes while the driver runs.
     Wait(Duration),
-    /// Time passes, with the computer standing still.
+    /// Time passes while the machine is suspended.
     Jump(Duration),
     /// The request in flight is answered.
     Answer(Answer),
-    /// A request that was given up is answered, so many attempts ago.
+    /// A request that was given up is answered; the number counts attempts backward.
     Stale(u64, Answer),
     Campaign,
     Resign(EndReason),
     TaskEnded(TaskEnd),
 }
 
-/// The stages that a term has passed.
+/// The stages that a term has reached.
 #[derive(Debug, Default)]
 struct Life {
     cancelled: Option<EndReason>,
@@ -29,16 +29,16 @@ struct Life {
     task_ended: bool,
 }
 
-/// A candidate under watch.
+/// A candidate, and the checks of its outputs.
 struct Watch {
     machine: LeaseCandidate,
     timings: Timings,
     now: Instant,
     random: Middle,
     attempts: u64,
-    /// The newest request, until it is answered.
+    /// The newest request, until its answer.
     in_flight: Option<(u64, Instant, Request)>,
-    /// When the newest request that was answered with success was sent.
+    /// The time at which the newest request that succeeded was sent.
     renewed: Option<Instant>,
     /// The term, from `Began` to `Ended`.
     term: Option<Life>,
@@ -105,7 +105,10 @@ impl Watch {
         self.check_standing();
         self.check_step_down();
         let next = self.machine.poll_timeout();
-        assert!(next.is_none_or(|next| next > self.now), "the machine spins");
+        assert!(
+            next.is_none_or(|next| next > self.now),
+            "the next timer must be in the future"
+        );
     }
 
     fn answer(&mut self, answer: Answer) {
@@ -172,7 +175,7 @@ impl Watch {
             }
             Output::Term(TermEvent::Ended(_, reason)) => {
                 let term = self.term.take().expect("nothing to end");
-                assert!(term.task_ended, "ended while the task was going");
+                assert!(term.task_ended, "the term ended while its task ran");
                 assert_eq!(term.cancelled, Some(reason));
                 self.renewed = None;
             }
@@ -189,8 +192,11 @@ impl Watch {
         let Standing::Leading { until, .. } = self.machine.standing(self.now) else {
             return;
         };
-        let term = self.term.as_ref().expect("it leads without a term");
-        let renewed = self.renewed.expect("it leads without a grant");
+        let term = self
+            .term
+            .as_ref()
+            .expect("the candidate leads without a term");
+        let renewed = self.renewed.expect("the candidate leads without a grant");
         assert!(self.now < renewed + self.timings.renew_deadline());
         assert!(self.now < until && until <= renewed + self.timings.renew_deadline());
         let lost = matches!(
@@ -202,10 +208,10 @@ impl Watch {
                     | EndReason::Superseded
             )
         );
-        assert!(!lost, "it leads after the term was lost");
+        assert!(!lost, "the candidate leads after the term was lost");
     }
 
-    /// After a tick the step-down has the stage that the time demands.
+    /// Checks that after a tick the step-down has reached the stage that the time requires.
     fn check_step_down(&self) {
         if let (Some(term), Some(renewed)) = (&self.term, self.renewed)
             && !term.task_ended
@@ -257,7 +263,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn a_candidate_leads_only_while_its_last_renewal_is_young_and_steps_down_in_order(
+    fn a_candidate_leads_only_until_its_renew_deadline_and_steps_down_in_order(
         steps in collection::vec(a_step(), 1..80),
     ) {
         let mut watch = Watch::new();

@@ -46,7 +46,7 @@ fn poll(lease: &mut Lease<()>, now: Instant) -> Option<Due<()>> {
     lease.poll(now, UnixMillis::new(0), &Rules::NATIVE, |()| false)
 }
 
-/// Client 1 holds the lease, and clients 2 and 3 wait with requests of these numbers.
+/// Creates a lease that client 1 holds, while clients 2 and 3 wait with these request numbers.
 fn contended() -> Lease<()> {
     let mut lease = Lease::default();
     lease.apply(&acquire(1), at(0), &Rules::NATIVE).unwrap();
@@ -55,7 +55,7 @@ fn contended() -> Lease<()> {
     lease
 }
 
-/// The first term expires, and request 20 is granted the second one.
+/// Lets the first term expire, so that request 20 gets the second term.
 fn granted_to_20() -> Lease<()> {
     let mut lease = contended();
     assert!(matches!(
@@ -93,7 +93,7 @@ fn polling_is_due_at_the_end_of_a_term_and_while_requests_wait_for_a_free_lease(
 }
 
 #[test]
-fn a_grant_without_a_reader_is_given_back_and_goes_to_the_next_request() {
+fn a_grant_to_a_disconnected_client_is_given_back_and_goes_to_the_next_request() {
     let mut lease = granted_to_20();
     let released = lease.give_back(20, at(3)).unwrap();
     assert_eq!(

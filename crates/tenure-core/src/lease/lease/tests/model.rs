@@ -1,6 +1,6 @@
-//! Every order of events for a server and two clients that give up requests and acquire again with
-//! the same lease id over another connection. The server notices a closed connection only when it
-//! runs the request's task.
+//! Every order of events for a server and two clients. The clients give up requests and acquire
+//! again with the same lease id over another connection. The server notices a closed connection
+//! only when it runs the task of the request.
 
 extern crate std;
 
@@ -22,8 +22,8 @@ type Client = u64;
 
 /// The clients and the server.
 struct Connections {
-    /// The bug: the server takes back a grant whose answer was not sent, without checking for
-    /// changes of the lease since.
+    /// Enables the bug: the server takes back a grant whose answer was not sent, and does not check
+    /// for changes of the lease since.
     unchecked: bool,
 }
 
@@ -31,9 +31,9 @@ struct Connections {
 struct State {
     now: u64,
     lease: Lease<()>,
-    /// The requests, each on a connection of its own. A request's number is its index.
+    /// The requests, each on its own connection. The number of a request is its index.
     requests: Vec<Request>,
-    /// The end of each client's lease according to its answers; `None` if it has no grant.
+    /// The end of each client's lease according to its answers; `None` if the client has no grant.
     known: [Option<u64>; 2],
     /// Whether a grant was given back.
     given_back: bool,
@@ -144,7 +144,7 @@ impl State {
         self.serve();
     }
 
-    /// Whether each client that has an answer with a grant holds the lease.
+    /// Returns whether each client with an answer that grants the lease still holds it.
     fn keeps_leases(&self) -> bool {
         let holder = holder(&self.lease, at(self.now));
         let known = (1..).zip(self.known);

@@ -1,9 +1,9 @@
-//! Checkpoints change nothing that a start finds.
+//! Checkpoints do not change the state that a start loads.
 
 use super::*;
 
-/// All that a store knows of three leases after these batches, if checkpoints follow these of them, and the
-/// store is closed or killed.
+/// Returns everything that a store knows of three leases after these batches. A checkpoint follows
+/// some of the batches. Then the store is closed or killed.
 fn known_after(
     batches: &[Vec<ChangeSet>],
     checkpoint_after: impl Fn(usize) -> bool,
@@ -30,7 +30,7 @@ fn known_after(
     (in_order(loaded.leases), loaded.floor, told, left)
 }
 
-/// Whether the batch has a change with a delta of the retired ids.
+/// Returns whether the batch has a change with a delta of the retired ids.
 fn has_delta(sets: &[ChangeSet]) -> bool {
     let mut batch = Batch::default();
     batch.encode(0, sets);
@@ -39,7 +39,7 @@ fn has_delta(sets: &[ChangeSet]) -> bool {
 }
 
 #[test]
-fn it_makes_no_difference_when_checkpoints_are_made() {
+fn the_times_of_checkpoints_do_not_change_the_loaded_state() {
     let (batches, retired) = batches(3, 10..70);
     let never = known_after(&batches, |_| false, false);
     assert!(!never.0.is_empty() && never.1.is_some() && !never.3.is_empty());
@@ -115,7 +115,7 @@ fn a_backup_that_leaves_no_epochs_is_not_restored() {
     );
     assert!(error.to_string().contains(&last.to_string()), "{error}");
     let left: Vec<_> = at("restored").read_dir().unwrap().collect();
-    assert_eq!(left.len(), 1, "but for the lock: {left:?}");
+    assert_eq!(left.len(), 1, "only the lock may be left: {left:?}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn documents_survive_a_restart_and_their_batches_do_not_pile_up() {
     assert_eq!(batch_count(&engine), 4);
     engine.checkpoint(Load::Idle).unwrap();
     assert_eq!(batch_count(&engine), 0);
-    // While the tables lack a change of a lease, its batch stays.
+    // While the tables lack a change of a lease, the batch of that change stays.
     commit(&mut engine, &[write(6, 10)]).unwrap();
     put_document(&mut engine, "c", Some(""), 7);
     assert_eq!(batch_count(&engine), 2);

@@ -21,10 +21,10 @@ use crate::model::{
     Cause, DELETED_LIMIT, Deleted, LeaseChange, LeaseKey, LeaseVersion, TermRecord,
 };
 
-/// Terms of a lease that the store remembers.
+/// The number of terms of a lease that the store remembers.
 const MOST: usize = 3;
 
-/// Opens the database. Its revisions are small, and its tables are as old as a test wants.
+/// Opens the database. Its revisions are small, and the test decides when the tables are updated.
 fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embedded), OpenError> {
     let mut log = super::open(data_dir, max_history)?;
     let loaded = engine::begin(&mut log, 0)?;
@@ -73,7 +73,7 @@ fn delete(revision: u64, of: u64, epoch: u64) -> LeaseChange {
     change(of, revision, Content::Deleted(deleted))
 }
 
-/// The end of the term `epoch` of the lease of `write(1, _)`.
+/// Returns the end of the term `epoch` of the lease of `write(1, _)`.
 fn end(revision: u64, epoch: u64) -> LeaseChange {
     let term = TermRecord {
         epoch: Epoch::new(epoch).unwrap(),
@@ -89,7 +89,7 @@ fn end(revision: u64, epoch: u64) -> LeaseChange {
     }
 }
 
-/// A change alone, which has all retired ids.
+/// Returns a set with a single change, which has all retired ids.
 fn alone(change: LeaseChange) -> ChangeSet {
     let before = LeaseVersion {
         record: Record::default(),
@@ -115,21 +115,21 @@ fn commit_sets(engine: &mut Embedded, sets: &[ChangeSet]) -> Result<(), AppendEr
     engine.append(&batch, sets)
 }
 
-/// How many batches the log has.
+/// Returns the number of batches in the log.
 fn batch_count(engine: &Embedded) -> u32 {
     let count = "SELECT count(*) FROM batches";
     let count = engine.connection.query_row(count, [], |row| row.get(0));
     count.unwrap()
 }
 
-/// The epochs of the terms of that lease.
+/// Returns the epochs of the terms of the lease of `write(1, _)`.
 fn epochs(engine: &Embedded) -> Vec<u64> {
     let terms = engine.terms();
     let terms = terms.terms(&LeaseKey::of_text("ns/job-1"), Epoch::MAX, 1_000);
     terms.unwrap().iter().map(|term| term.epoch.get()).collect()
 }
 
-/// A start finds leases in any order.
+/// Sorts the loaded leases, because a start loads them in any order.
 fn in_order(
     leases: impl IntoIterator<Item = (LeaseKey, Stored, u64)>,
 ) -> Vec<(LeaseKey, Stored, u64)> {
@@ -138,7 +138,7 @@ fn in_order(
     leases
 }
 
-/// Leases, the floor, the terms of each lease, and what is left of those that were deleted.
+/// The leases, the floor, the terms of each lease, and the retired ids of deleted leases.
 type Known = (
     Vec<(LeaseKey, Stored, u64)>,
     Option<Epoch>,
@@ -146,7 +146,7 @@ type Known = (
     Vec<(LeaseKey, Vec<LeaseId>)>,
 );
 
-/// The terms of the first so many leases.
+/// Returns the terms of the first `leases` leases.
 fn terms(engine: &Embedded, leases: u64) -> Vec<Vec<TermRecord>> {
     let terms_of = |of: u64| {
         let key = LeaseKey::of_text(&format!("ns/job-{of}"));
@@ -155,7 +155,8 @@ fn terms(engine: &Embedded, leases: u64) -> Vec<Vec<TermRecord>> {
     (1..=leases).map(terms_of).collect()
 }
 
-/// The retired ids of deleted leases by name: those of the last deletion, unless the lease exists again.
+/// Returns the retired ids of deleted leases by name. For each name these are the ids of the last
+/// deletion, unless the lease exists again.
 fn left(loaded: &Loaded) -> Vec<(LeaseKey, Vec<LeaseId>)> {
     let mut left: BTreeMap<_, _> = loaded.deleted.iter().cloned().collect();
     for (key, ..) in &loaded.leases {
@@ -164,8 +165,8 @@ fn left(loaded: &Loaded) -> Vec<(LeaseKey, Vec<LeaseId>)> {
     left.into_iter().collect()
 }
 
-/// Batches of some leases that change, end terms, are deleted and made again, in some order; and the ids
-/// that are retired of each at the end.
+/// Returns batches in which some leases change, end terms, are deleted and are created again, in
+/// some order; and the retired ids of each lease at the end.
 fn batches(
     leases: u64,
     revisions: std::ops::Range<u64>,
@@ -196,7 +197,7 @@ fn batches(
         match &mut change.content {
             Content::Deleted(deleted) => deleted.retired = std::mem::take(list),
             Content::Lease(stored) => {
-                // Each change adds an id to those that are retired, and forgets some.
+                // Each change adds an id to the retired ones, and forgets some.
                 list.retain(|_| next(8) > 0);
                 list.push(LeaseId::from_random_bits(0, revision));
                 let stored = Arc::make_mut(stored);

@@ -1,14 +1,14 @@
-//! Checkpoints are made in slices, whatever happens between and after them.
+//! Slices of a checkpoint lose nothing, whatever happens between and after them.
 
 use super::super::backlog::{CHANGES_PER_SLICE, SLICE};
 use super::super::{Existing, backup, restore};
 use super::*;
 
-/// So many that putting them in their places takes several slices.
+/// The number of leases: enough that a checkpoint of them takes several slices.
 const LEASES: u64 = 60;
 
-/// Opens the database and lets commits wait for no disk: what counts is what is written, and all of it is
-/// read by processes of this machine.
+/// Opens the database without waits for the disk. That is enough for these tests, because only
+/// processes of this machine read what was written.
 fn open_quick(folder: &Path, max_history: usize) -> Embedded {
     let (_, engine) = open(folder, max_history).unwrap();
     let off = engine.connection.execute_batch("PRAGMA synchronous = OFF");
@@ -16,7 +16,7 @@ fn open_quick(folder: &Path, max_history: usize) -> Embedded {
     engine
 }
 
-/// A copy of the folder as it is now: what a kill leaves.
+/// Copies the folder as it is now, as a kill would leave it.
 fn killed(folder: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     for name in ["FORMAT", "RUNNING", "leases.db", "leases.db-wal"] {
@@ -25,7 +25,8 @@ fn killed(folder: &Path) -> tempfile::TempDir {
     copy
 }
 
-/// Leases, the floor and terms that a start finds there; it goes on with one more batch.
+/// Returns the leases, the floor and the terms that a start loads there. The store then commits one
+/// more batch.
 fn known(folder: &Path, more: &[LeaseChange]) -> Known {
     let (loaded, mut engine) = open(folder, MOST).unwrap();
     let told = terms(&engine, LEASES);
@@ -40,7 +41,7 @@ fn known(folder: &Path, more: &[LeaseChange]) -> Known {
     (in_order(loaded.leases), loaded.floor, told, left)
 }
 
-/// How many leases are in their places.
+/// Returns the number of leases in the table.
 fn placed(engine: &Embedded) -> usize {
     let count = "SELECT count(*) FROM lease_rows";
     let count = engine.connection.query_row(count, [], |row| row.get(0));
@@ -49,7 +50,7 @@ fn placed(engine: &Embedded) -> usize {
 
 #[test]
 fn a_kill_after_any_slice_or_between_two_loses_nothing_and_a_start_goes_on() {
-    // The same batches are committed to two stores. One of them puts nothing in its place.
+    // The same batches are committed to two stores. One of them writes nothing to its tables.
     let [folder, plain] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let mut engine = open_quick(folder.path(), MOST);
     let mut never = open_quick(plain.path(), MOST);
@@ -71,7 +72,7 @@ fn a_kill_after_any_slice_or_between_two_loses_nothing_and_a_start_goes_on() {
         assert_eq!(expected.2, told);
         let found = known(killed(folder.path()).path(), &more);
         assert_eq!(found, expected, "after slice {slices}");
-        // And while more is committed, before the next slice.
+        // The same holds if more is committed before the next slice.
         for batch in batch {
             commit_sets(&mut engine, batch).unwrap();
             commit_sets(&mut never, batch).unwrap();
@@ -91,7 +92,7 @@ fn a_kill_after_any_slice_or_between_two_loses_nothing_and_a_start_goes_on() {
 }
 
 #[test]
-fn a_backup_in_the_middle_of_slices_has_everything() {
+fn a_backup_between_two_slices_is_complete() {
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| place.path().join(name);
     let mut engine = open_quick(&at("store"), MOST);
@@ -112,19 +113,20 @@ fn a_backup_in_the_middle_of_slices_has_everything() {
     }
 }
 
-/// How many rows one transaction changes at most: rows of leases and terms, those of its last lease, batches, and
-/// the row about the whole.
+/// The maximum number of rows that one transaction changes: rows of leases and terms, those of its
+/// last lease, batches, and the row with the totals.
 const MOST_ROWS: u64 = 2 * SLICE as u64 + 32 + 1;
 
-/// A change of this lease that ends a term, with much to write.
+/// Returns a change of this lease that ends a term and has much to write.
 fn term_of(revision: u64, lease: u64) -> LeaseChange {
     let mut write = end(revision, revision);
     write.key = LeaseKey::of_text(&format!("ns/job-{lease}"));
     write
 }
 
-/// Commits so many changes at a time of these leases, in this order, without an end of it. No slice
-/// changes more rows than it may, and what is in batches only is bounded.
+/// Commits `changes_at_once` changes at a time of these leases, in this order, without a pause.
+/// Checks that no slice changes more rows than allowed, and that the number of changes that are
+/// only in batches is bounded.
 fn load(changes_at_once: u64, commits: u64, lease: impl Fn(u64) -> u64) {
     let folder = tempfile::tempdir().unwrap();
     let mut engine = open_quick(folder.path(), 100);
@@ -153,22 +155,22 @@ fn load(changes_at_once: u64, commits: u64, lease: impl Fn(u64) -> u64) {
 
 #[test]
 fn under_endless_load_slices_stay_small_and_batches_stay_bounded() {
-    // The same leases again and again, as clients in a closed loop do it.
+    // The same leases change again and again, as with clients in a closed loop.
     load(32, 300, |at| at % 64);
     load(1, 6_000, |at| at % 64);
-    // Always another lease.
+    // Each change is of another lease.
     load(33, 400, |at| at % 10_000);
     load(500, 24, |at| at);
-    // Many leases once, and then one without end.
+    // Many leases change once, and then one lease changes repeatedly.
     load(32, 400, |at| at.min(4_000));
     load(200, 60, |at| at.min(4_000));
 }
 
 #[test]
-fn what_has_fallen_far_behind_is_caught_up_with_before_the_next_commit() {
+fn tables_far_behind_the_log_catch_up_before_the_next_commit() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    // As if each of these had needed many rows.
+    // This simulates changes that each needed many rows.
     for first in (10..12_010).step_by(500) {
         let batch: Vec<LeaseChange> = (first..first + 500).map(|at| term_of(at, at)).collect();
         commit(&mut engine, &batch).unwrap();
@@ -180,11 +182,11 @@ fn what_has_fallen_far_behind_is_caught_up_with_before_the_next_commit() {
 }
 
 #[test]
-fn what_a_start_could_not_put_in_its_place_is_not_lost_to_slices() {
+fn slices_keep_batches_that_a_start_could_not_write_to_the_tables() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     commit(&mut engine, &[write(1, 10)]).unwrap();
-    // As after a start on a full disk: there are batches that this process has not committed.
+    // This simulates a start on a full disk: there are batches that this process has not committed.
     engine.is_marked = true;
     engine.load().unwrap();
     engine.backlog.max_age = Duration::MAX;
@@ -198,7 +200,7 @@ fn what_a_start_could_not_put_in_its_place_is_not_lost_to_slices() {
 }
 
 #[test]
-fn after_a_slice_that_failed_the_next_one_waits_for_as_much_again() {
+fn a_failed_slice_delays_the_next_one_until_as_many_changes_again() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     let limit = |engine: &Embedded, pages: u32| {
@@ -215,7 +217,7 @@ fn after_a_slice_that_failed_the_next_one_waits_for_as_much_again() {
         }
     };
     until(&mut engine, BEGIN_AT.changes);
-    // The database may not grow, as on a disk without space.
+    // The database may not grow, as on a full disk.
     limit(&engine, 1);
     assert_eq!(engine.checkpoint(Load::Idle).unwrap(), Progress::Done);
     engine.checkpoint(Load::Busy).unwrap();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// How many rows have terms in their places.
+/// Returns the number of rows in the table of terms.
 fn segments(engine: &Embedded) -> usize {
     let count = "SELECT count(*) FROM term_rows";
     let count = engine.connection.query_row(count, [], |row| row.get(0));
@@ -22,7 +22,7 @@ fn old_terms_are_forgotten_when_newer_ones_are_written() {
     commit(&mut engine, &[end(9_000, 9_000)]).unwrap();
     engine.close().unwrap();
     drop(engine);
-    // All of it fits its checksums.
+    // All rows match their checksums.
     let (_, engine) = open(folder.path(), MOST).unwrap();
     assert_eq!(epochs(&engine)[0], 9_000);
 }
@@ -39,7 +39,8 @@ fn as_many_segments_are_kept_as_have_the_last_terms() {
         let newest = (1..=epoch).rev().take(40);
         assert!(told.iter().copied().take(40).eq(newest), "{told:?}");
     }
-    // More than are remembered, from a store that remembered more: the first chance is taken.
+    // The directory has more terms than the store remembers, written by a store that remembered
+    // more. The first slice deletes the surplus.
     drop(engine);
     for (most, kept) in [(40, 5), (17, 3), (9, 2), (8, 1), (1, 1)] {
         let (_, engine) = open(folder.path(), most).unwrap();
@@ -87,7 +88,7 @@ fn a_record_of_a_term_counts_the_same_before_and_after_a_checkpoint() {
         term.ended = term.ended.filter(|_| has_ended);
         write
     };
-    // Somebody says why it is to end; then it ends, and another reason is given.
+    // One request gives a reason for the end. Then the term ends, and another reason is given.
     let first = note(2, 7, Some("broken"), false);
     commit(&mut engine, &[write(1, 10), first]).unwrap();
     assert_eq!(told(&engine)[0].ended, None);
@@ -97,7 +98,7 @@ fn a_record_of_a_term_counts_the_same_before_and_after_a_checkpoint() {
     };
     drop(engine);
     for is_put_in_place in [false, true] {
-        // A start puts it in its place.
+        // A start writes the record to the table.
         let folder = tempfile::tempdir().unwrap();
         let (_, mut engine) = open(folder.path(), MOST).unwrap();
         let first = note(2, 7, Some("broken"), false);

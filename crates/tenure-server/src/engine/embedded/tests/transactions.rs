@@ -1,4 +1,4 @@
-//! A batch is committed, or nothing has changed.
+//! A batch is either committed, or changes nothing.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn a_start_loads_what_was_committed() {
     commit(&mut engine, &[delete(5, 77, 12)]).unwrap();
     drop(engine);
     let (loaded, _) = open(folder.path(), MOST).unwrap();
-    // The start took one.
+    // The start took one revision.
     assert_eq!((loaded.revision, loaded.floor), (6, Epoch::new(99)));
     let expected = [(2, stored(20)), (4, stored(5))];
     let expected = expected.map(|(revision, stored)| {
@@ -26,7 +26,7 @@ fn a_full_disk_undoes_the_batch_and_later_ones_succeed() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     commit(&mut engine, &[write(1, 10)]).unwrap();
-    // The database may not grow, as on a disk without space.
+    // The database may not grow, as on a full disk.
     let limit = |engine: &Embedded, pages: u32| {
         engine
             .connection
@@ -35,7 +35,7 @@ fn a_full_disk_undoes_the_batch_and_later_ones_succeed() {
     };
     limit(&engine, 1);
     let batch: Vec<LeaseChange> = (3..20).map(|revision| write(revision, 4_000)).collect();
-    // The end of a term is undone with all that was to be committed with it.
+    // The end of a term is undone with everything that was to be committed with it.
     let batch: Vec<LeaseChange> = [end(2, 7)].into_iter().chain(batch).collect();
     for _ in 0..3 {
         let error = commit(&mut engine, &batch).unwrap_err();
@@ -58,7 +58,7 @@ fn frames_of_a_failed_transaction_are_removed_before_others_are_written_behind_t
     let timeout = Duration::from_millis(10);
     engine.connection.busy_timeout(timeout).unwrap();
     commit(&mut engine, &[write(1, 10)]).unwrap();
-    // A backup reads what is in the log.
+    // A backup is reading the content of the log.
     let backup = Connection::open(folder.path().join("leases.db")).unwrap();
     backup.execute_batch("BEGIN; SELECT * FROM meta").unwrap();
     engine.has_leftovers = true;
@@ -125,7 +125,7 @@ fn the_write_ahead_log_is_moved_into_the_database_from_time_to_time() {
         engine.checkpoint(Load::Busy).unwrap();
         most = most.max(log());
     }
-    // Several times as much goes through it.
+    // Several times this amount goes through the log.
     assert!(most < 30_000_000, "{most}");
     engine.close().unwrap();
     assert_eq!(log(), 0);
@@ -147,13 +147,16 @@ fn a_lost_write_ahead_log_is_noticed_also_after_one_was_moved_into_the_database(
         commit(&mut engine, &batch).unwrap();
         engine.checkpoint(Load::Busy).unwrap();
         revision += 200;
-        assert!(revision < 100_000, "the log is not moved");
+        assert!(
+            revision < 100_000,
+            "the log was never moved into the database"
+        );
     }
-    // The folder as it is if the store is killed now, and its log lost.
+    // Copies the folder as it would be if the store were killed now and its write-ahead log lost.
     let lost = || {
         let lost = tempfile::tempdir().unwrap();
         for name in ["FORMAT", "RUNNING", "leases.db"] {
-            // One of them goes with an end in order.
+            // One of these files does not exist after a clean close.
             let _ = std::fs::copy(folder.path().join(name), lost.path().join(name));
         }
         lost
@@ -163,7 +166,7 @@ fn a_lost_write_ahead_log_is_noticed_also_after_one_was_moved_into_the_database(
         Err(OpenError::Damaged { path, .. }) => assert!(path.ends_with("leases.db-wal")),
         other => panic!("{other:?}"),
     }
-    // After an end in order there is nothing to lose.
+    // After a clean close there is nothing to lose.
     engine.close().unwrap();
     assert!(open(lost().path(), MOST).is_ok());
 }
@@ -188,7 +191,7 @@ fn while_another_program_reads_nothing_is_written_before_frames_of_a_failed_tran
         let error = commit(&mut engine, &[write(2, 10)]).unwrap_err();
         assert!(matches!(error, AppendError::Busy(_)), "{error}");
     }
-    // Nor is the folder said to be closed in order while the log is needed.
+    // While the write-ahead log is needed, the folder is not marked as closed either.
     engine.close().unwrap();
     assert!(folder.path().join("RUNNING").exists());
     read("COMMIT");
@@ -209,7 +212,7 @@ fn readers_and_commits_do_not_wait_for_each_other() {
     let seen: u32 = other.query_row(count, [], |row| row.get(0)).unwrap();
     commit(&mut engine, &[end(3, 8)]).unwrap();
     assert_eq!((seen, epochs(&engine)), (1, vec![8, 7]));
-    // And while a transaction writes, what was committed is read.
+    // Committed terms are also readable while a transaction writes.
     let transaction = engine.connection.unchecked_transaction().unwrap();
     transaction.execute("DELETE FROM batches", []).unwrap();
     assert_eq!(epochs(&engine), [8, 7]);
@@ -256,7 +259,7 @@ fn a_batch_stays_in_the_log_if_the_tables_can_not_grow_and_is_applied_later() {
     };
     let batch: Vec<LeaseChange> = (1..60).map(|revision| write(revision, 900)).collect();
     commit(&mut engine, &batch).unwrap();
-    // The database may not grow, as on a disk without space.
+    // The database may not grow, as on a full disk.
     limit(&engine, 1);
     engine.checkpoint(Load::Idle).unwrap();
     assert_eq!(batch_count(&engine), 1);
@@ -275,7 +278,7 @@ fn a_log_that_another_store_has_appended_to_is_not_appended_to() {
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
     commit(&mut engine, &[write(2, 10)]).unwrap();
     for load in [Load::Busy, Load::Idle] {
-        // If all batches are in the tables, `meta` has the last revision.
+        // If the tables contain all batches, `meta` has the last revision.
         engine.checkpoint(load).unwrap();
         let mut batch = Batch::default();
         batch.encode(1, &[alone(write(9, 10))]);

@@ -10,7 +10,7 @@ use tenure_core::election::ElectionMachine as _;
 use super::*;
 use crate::config::{Bully, Peer};
 
-/// Member 1 of two without a quorum. The other one sends nothing by itself.
+/// Member 1 of two members without a quorum. The other member sends no messages by itself.
 fn one_of_two(now: Instant) -> Peers {
     let peer = |node| Peer::new(NodeId(node), "http://127.0.0.1:1").unwrap();
     let bully = Bully::new(NodeId(1), [1, 2].map(peer));
@@ -43,7 +43,7 @@ fn the_status_of_a_leader_shows_silent_members() {
     peers.machine.campaign(at(0), &mut OsRandom);
     run(&mut peers, 0, 5_000);
     assert_eq!(peers.status.role, "leading");
-    assert_eq!(peers.status.suspects, [NodeId(2)], "it was never heard");
+    assert_eq!(peers.status.suspects, [NodeId(2)], "it sent nothing");
     let message = IncomingMessage {
         from: NodeId(2),
         incarnation: Incarnation(1),
@@ -54,7 +54,7 @@ fn the_status_of_a_leader_shows_silent_members() {
     peers.handle_event(at(5_000), PeerEvent::Message(message));
     // Two renew intervals and the lifetime of a message.
     run(&mut peers, 5_000, 15_500);
-    assert_eq!(peers.status.suspects, [], "it was heard a moment ago");
+    assert_eq!(peers.status.suspects, [], "it has just sent a message");
     run(&mut peers, 15_500, 15_800);
     assert_eq!(peers.status.suspects, [NodeId(2)]);
 }

@@ -19,22 +19,22 @@ use crate::config::Strategy;
 use crate::peer_transport::{Fingerprint, Mac, PeerServer, Setup, StateFile};
 use crate::{Timings, TimingsOptions};
 
-/// Longer than any of these tests may take.
+/// A time that is longer than any of these tests may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A request about the election that a member has taken.
+/// A request about the election that a member has accepted.
 #[derive(Clone, Debug, PartialEq)]
 struct Exchange {
     from: u64,
     to: u32,
     request: String,
-    /// The messages in the response; `None` until it has left.
+    /// The messages in the response; `None` until it was sent.
     response: Option<Vec<String>>,
 }
 
 type Exchanges = Arc<Mutex<Vec<Exchange>>>;
 
-/// Three members over HTTP; the first one is the best.
+/// Three members over HTTP. The first one has the best priority.
 struct Group {
     candidates: Vec<Candidate>,
     disks: Vec<Disk>,
@@ -43,7 +43,7 @@ struct Group {
     _folders: Vec<TempDir>,
 }
 
-/// The name of a message about the election, as it stands in JSON; `None` for other messages.
+/// Returns the name of a message about the election, as in JSON, or `None` for other messages.
 fn name(payload: &Value) -> Option<String> {
     let message = payload.get("election")?.get("quorum")?.as_object()?;
     message.keys().next().cloned()
@@ -76,7 +76,8 @@ async fn record(
         let answer: Value = serde_json::from_slice(&body).unwrap();
         let messages = match answer["payloads"].as_array() {
             Some(payloads) => payloads.iter().filter_map(name).collect(),
-            // The first request to a process teaches its sender the time there, and is sent again.
+            // The first request to a process teaches the sender the time of that process, and is
+            // sent again.
             None => vec![answer["code"].as_str().unwrap().to_owned()],
         };
         exchanges.lock().unwrap()[place].response = Some(messages);
@@ -170,7 +171,7 @@ impl Group {
         self._folders.push(folder);
     }
 
-    /// All exchanges of messages of this name that were taken.
+    /// Returns all exchanges whose request had this name and was accepted.
     fn of(&self, request: &str) -> Vec<Exchange> {
         let exchanges = self.exchanges.lock().unwrap();
         let late = Some(vec!["late".to_owned()]);
@@ -189,13 +190,13 @@ impl Group {
         let waited = tokio::time::timeout(PATIENCE, wait).await;
         assert!(
             waited.is_ok(),
-            "waited in vain for {what}: {:#?}",
+            "timed out while waiting for {what}: {:#?}",
             self.exchanges
         );
     }
 
-    /// Waits until both followers have answered the first renewal, and checks what was exchanged: the
-    /// leader has sent each follower three requests, and each was answered in its response.
+    /// Waits until both followers have answered the first renewal, and checks the exchanges: the
+    /// leader has sent each follower three requests, and each response contained the answer.
     async fn check_exchanges(&self) {
         let answered = |it: &Exchange| it.response.is_some();
         self.wait_until("two renewals", |group| {
@@ -223,7 +224,7 @@ impl Group {
     }
 }
 
-/// The disks of both followers, blocked for all writes.
+/// The disks of both followers, which block all writes.
 struct BusyDisks {
     release: mpsc::Sender<()>,
     holder: JoinHandle<()>,
@@ -259,7 +260,7 @@ async fn an_election_of_three_takes_three_requests_to_each_follower() {
 }
 
 #[tokio::test]
-async fn a_vote_that_waits_for_a_slow_disk_leaves_in_the_response_to_its_request() {
+async fn a_vote_that_waits_for_a_slow_disk_is_sent_in_the_response_to_its_request() {
     let group = Group::start(Duration::from_secs(4)).await;
     let votes = async {
         let disks = BusyDisks::of(&group).await;
@@ -268,7 +269,7 @@ async fn a_vote_that_waits_for_a_slow_disk_leaves_in_the_response_to_its_request
                 group.of("request_vote").len() == 2
             })
             .await;
-        // The disks are busy, so no promise is durable yet.
+        // The disks are busy, so no vote is durable yet.
         tokio::time::sleep(Duration::from_millis(200)).await;
         for exchange in group.of("request_vote") {
             assert_eq!(exchange.response, None);
@@ -282,7 +283,7 @@ async fn a_vote_that_waits_for_a_slow_disk_leaves_in_the_response_to_its_request
 }
 
 #[tokio::test]
-async fn a_vote_that_is_too_late_for_its_response_comes_in_a_request_of_its_own() {
+async fn a_vote_that_is_too_late_for_its_response_is_sent_in_a_separate_request() {
     let group = Group::start(Duration::from_millis(800)).await;
     let votes = async {
         let disks = BusyDisks::of(&group).await;
