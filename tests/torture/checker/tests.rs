@@ -18,25 +18,17 @@ const fn id(number: u64) -> LeaseId {
 /// means that it is free.
 fn view(epoch: u64, left: u64, revision: u64) -> LeaseView {
     let is_held = epoch > 0;
-    LeaseView {
-        namespace: "a".into(),
-        lease: "b".into(),
-        state: if is_held {
-            State::Leased
-        } else {
-            State::Available
-        },
-        holder: is_held.then(|| format!("c{epoch}")),
-        owner: None,
-        epoch: is_held.then_some(epoch),
-        duration_ms: None,
-        remaining_ms: is_held.then_some(left),
-        granted_at: None,
-        metadata: None,
-        waiters: 0,
-        revision,
-        lease_id: None,
-    }
+    let state = if is_held {
+        State::Leased
+    } else {
+        State::Available
+    };
+    let mut view = LeaseView::new("a", "b", state);
+    view.holder = is_held.then(|| format!("c{epoch}"));
+    view.epoch = is_held.then_some(epoch);
+    view.remaining_ms = is_held.then_some(left);
+    view.revision = revision;
+    view
 }
 
 fn op(holder: Option<u64>, ask: Ask, sent: u64, outcome: Outcome) -> Op {
@@ -106,15 +98,10 @@ fn read(sent: u64, ms: u64, view: LeaseView) -> Op {
 }
 
 fn term(epoch: u64, end: Option<TermEnd>, ended_at: u64) -> TermView {
-    TermView {
-        epoch,
-        holder: format!("c{epoch}"),
-        owner: None,
-        began_at: None,
-        ended_at: end.map(|_| ended_at.to_string()),
-        end,
-        reason: None,
-    }
+    let mut term = TermView::new(epoch, format!("c{epoch}"));
+    term.ended_at = end.map(|_| ended_at.to_string());
+    term.end = end;
+    term
 }
 
 fn terms(sent: u64, ms: u64, terms: &[TermView]) -> Op {
@@ -130,11 +117,7 @@ fn event(kind: EventKind, epoch: u64, revision: u64) -> Received {
     Received::Event {
         kind,
         id: Some(revision),
-        event: Box::new(LeaseEvent {
-            view: view(epoch, 1_000, revision),
-            term: None,
-            reason: None,
-        }),
+        event: Box::new(LeaseEvent::new(view(epoch, 1_000, revision))),
         has_lease_id: false,
     }
 }

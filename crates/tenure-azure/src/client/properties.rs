@@ -71,21 +71,13 @@ impl Properties {
         let is_held = matches!(state, State::Leased | State::Breaking);
         let leader = self.leader().filter(|_| is_held);
         let is_infinite = self.text(LEASE_DURATION) == Some("infinite");
-        LeaseView {
-            namespace: election.namespace.to_string(),
-            lease: election.name.to_string(),
-            state,
-            holder: leader.as_ref().map(|(holder, _)| holder.to_string()),
-            owner: None,
-            epoch: leader.map(|(_, epoch)| epoch.get()),
-            duration_ms: (is_held && is_infinite).then_some(DurationMs::Infinite),
-            remaining_ms: None,
-            granted_at: None,
-            metadata: is_held.then(|| self.metadata()),
-            waiters: 0,
-            revision: 0,
-            lease_id: None,
-        }
+        let (namespace, name) = (election.namespace.to_string(), election.name.to_string());
+        let mut view = LeaseView::new(namespace, name, state);
+        view.holder = leader.as_ref().map(|(holder, _)| holder.to_string());
+        view.epoch = leader.map(|(_, epoch)| epoch.get());
+        view.duration_ms = (is_held && is_infinite).then_some(DurationMs::Infinite);
+        view.metadata = is_held.then(|| self.metadata());
+        view
     }
 
     /// Returns the metadata of the last leader.

@@ -150,12 +150,7 @@ impl Watcher {
         let deleted = before.into_values().map(deleted);
         changes.extend(deleted.map(|view| (Some(EventKind::Deleted), view)));
         for (kind, view) in changes {
-            let change = LeaseEvent {
-                view,
-                term: None,
-                reason: None,
-            };
-            self.print(kind, &change)?;
+            self.print(kind, &LeaseEvent::new(view))?;
         }
         Ok(())
     }
@@ -223,18 +218,9 @@ fn text(kind: Option<EventKind>, change: &LeaseEvent) -> String {
 
 /// The view of a deleted lease.
 fn deleted(last: LeaseView) -> LeaseView {
-    LeaseView {
-        state: State::Available,
-        holder: None,
-        owner: None,
-        epoch: None,
-        duration_ms: None,
-        remaining_ms: None,
-        granted_at: None,
-        metadata: None,
-        waiters: 0,
-        ..last
-    }
+    let mut view = LeaseView::new(last.namespace, last.lease, State::Available);
+    view.revision = last.revision;
+    view
 }
 
 /// Whether nothing but times has changed. Another store may report the same state with another

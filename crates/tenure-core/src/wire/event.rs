@@ -53,6 +53,7 @@ impl fmt::Display for EventKind {
 
 /// The data of every event except `reset`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LeaseEvent {
     /// The lease right after the event, with the remaining time at that moment and without a lease
     /// id.
@@ -66,13 +67,37 @@ pub struct LeaseEvent {
     pub reason: Option<String>,
 }
 
+impl LeaseEvent {
+    /// Creates the event of this view, without a term that ended and without a reason.
+    #[must_use]
+    pub const fn new(view: LeaseView) -> Self {
+        Self {
+            view,
+            term: None,
+            reason: None,
+        }
+    }
+}
+
 /// A term that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PastTerm {
     /// The epoch of the term.
     pub epoch: u64,
     /// The holder of the lease.
     pub holder: String,
+}
+
+impl PastTerm {
+    /// Creates the term with this epoch and this holder.
+    #[must_use]
+    pub fn new(epoch: u64, holder: impl Into<String>) -> Self {
+        Self {
+            epoch,
+            holder: holder.into(),
+        }
+    }
 }
 
 /// The data of a `reset`.

@@ -13,6 +13,7 @@ use crate::time::millis;
 
 /// One lease, as the store reports it. Fields that do not apply to its state are null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LeaseView {
     /// The namespace of the lease.
     pub namespace: String,
@@ -45,25 +46,39 @@ pub struct LeaseView {
 }
 
 impl LeaseView {
+    /// Creates the view of a lease in this state. All other fields are null or zero.
+    #[must_use]
+    pub fn new(namespace: impl Into<String>, lease: impl Into<String>, state: State) -> Self {
+        Self {
+            namespace: namespace.into(),
+            lease: lease.into(),
+            state,
+            holder: None,
+            owner: None,
+            epoch: None,
+            duration_ms: None,
+            remaining_ms: None,
+            granted_at: None,
+            metadata: None,
+            waiters: 0,
+            revision: 0,
+            lease_id: None,
+        }
+    }
+
     /// Returns the view of `record` at `now`. The caller sets `granted_at`, which needs a wall
     /// clock.
     #[must_use]
     pub fn of(namespace: &str, lease: &str, record: &Record, now: Instant) -> Self {
         let (held, remaining) = (record.held(now), record.remaining(now));
         Self {
-            namespace: namespace.to_string(),
-            lease: lease.to_string(),
-            state: record.state(now),
             holder: held.map(|grant| grant.holder.as_str().into()),
             owner: held.and_then(|grant| Some(grant.owner.as_ref()?.as_str().into())),
             epoch: held.map(|grant| grant.epoch.get()),
             duration_ms: held.map(|grant| grant.duration.into()),
             remaining_ms: remaining.and_then(LeaseDuration::fixed).map(millis),
-            granted_at: None,
             metadata: held.map(|_| record.metadata(now).cloned().unwrap_or_default()),
-            waiters: 0,
-            revision: 0,
-            lease_id: None,
+            ..Self::new(namespace, lease, record.state(now))
         }
     }
 
@@ -95,6 +110,7 @@ pub struct History {
 
 /// One term of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TermView {
     /// The term's number.
     pub epoch: u64,
@@ -111,4 +127,20 @@ pub struct TermView {
     pub end: Option<TermEnd>,
     /// The reason for the end, if a client gave one.
     pub reason: Option<String>,
+}
+
+impl TermView {
+    /// Creates the view of a term that has not ended. Its beginning and its owner are null.
+    #[must_use]
+    pub fn new(epoch: u64, holder: impl Into<String>) -> Self {
+        Self {
+            epoch,
+            holder: holder.into(),
+            owner: None,
+            began_at: None,
+            ended_at: None,
+            end: None,
+            reason: None,
+        }
+    }
 }

@@ -161,23 +161,17 @@ async fn serve_bare() {
         Json(request): Json<RenewRequest>,
     ) -> Json<LeaseView> {
         std::hint::black_box(request);
-        Json(LeaseView {
-            namespace,
-            lease,
-            state: tenure_core::lease::State::Leased,
-            holder: Some("worker-0000001".into()),
-            owner: None,
-            epoch: Some(1_795_230_310_385),
-            duration_ms: Some(tenure_core::wire::DurationMs::from(
-                tenure_core::lease::LeaseDuration::Fixed(Duration::from_secs(86_400)),
-            )),
-            remaining_ms: Some(86_400_000),
-            granted_at: Some("2026-11-21T02:05:10.385Z".into()),
-            metadata: Some(std::collections::BTreeMap::new()),
-            waiters: 0,
-            revision: 1_000_000,
-            lease_id: None,
-        })
+        let mut view = LeaseView::new(namespace, lease, tenure_core::lease::State::Leased);
+        view.holder = Some("worker-0000001".into());
+        view.epoch = Some(1_795_230_310_385);
+        view.duration_ms = Some(tenure_core::wire::DurationMs::from(
+            tenure_core::lease::LeaseDuration::Fixed(Duration::from_secs(86_400)),
+        ));
+        view.remaining_ms = Some(86_400_000);
+        view.granted_at = Some("2026-11-21T02:05:10.385Z".into());
+        view.metadata = Some(std::collections::BTreeMap::new());
+        view.revision = 1_000_000;
+        Json(view)
     }
     let route = "/v1/namespaces/{namespace}/leases/{lease}/renew";
     let listener = TcpListener::bind(any_port()).expect("a listener");

@@ -58,11 +58,9 @@ impl PublishedEvent {
     /// Returns the data: a [`LeaseEvent`] in JSON.
     pub(crate) fn data(&self) -> &str {
         self.data.get_or_init(|| {
-            let event = LeaseEvent {
-                view: self.view(),
-                term: self.past_term(),
-                reason: self.change.cause.reason().map(Into::into),
-            };
+            let mut event = LeaseEvent::new(self.view());
+            event.term = self.past_term();
+            event.reason = self.change.cause.reason().map(Into::into);
             // Serialization cannot fail: all keys are text, and every value has a form in JSON.
             let text = serde_json::to_string(&event).unwrap_or_default();
             text.into()
@@ -84,13 +82,12 @@ impl PublishedEvent {
             Record::restore(stored.clone(), now)
         });
         let grant = record.held(now);
-        LeaseView {
-            remaining_ms: *remaining_ms,
-            granted_at: grant.and_then(|grant| clock::rfc3339(grant.granted_at)),
-            waiters: *waiters,
-            revision: *revision,
-            ..LeaseView::of(key.namespace(), key.lease(), &record, now)
-        }
+        let mut view = LeaseView::of(key.namespace(), key.lease(), &record, now);
+        view.remaining_ms = *remaining_ms;
+        view.granted_at = grant.and_then(|grant| clock::rfc3339(grant.granted_at));
+        view.waiters = *waiters;
+        view.revision = *revision;
+        view
     }
 
     fn past_term(&self) -> Option<PastTerm> {
@@ -102,10 +99,7 @@ impl PublishedEvent {
             return None;
         }
         let grant = self.change.stored()?.grant.as_ref()?;
-        Some(PastTerm {
-            epoch: grant.epoch.get(),
-            holder: grant.holder.as_str().into(),
-        })
+        Some(PastTerm::new(grant.epoch.get(), grant.holder.as_str()))
     }
 
     pub(super) const fn bytes(&self) -> usize {

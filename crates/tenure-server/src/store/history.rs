@@ -75,13 +75,11 @@ fn add_running(terms: &mut Vec<TermRecord>, running: TermRecord) {
 }
 
 fn view(term: TermRecord) -> TermView {
-    TermView {
-        epoch: term.epoch.get(),
-        holder: term.holder.to_string(),
-        owner: term.owner.map(|owner| owner.as_str().to_owned()),
-        began_at: clock::rfc3339(term.began_at),
-        ended_at: term.ended.and_then(|(_, at)| clock::rfc3339(at)),
-        end: term.ended.map(|(end, _)| end),
-        reason: term.reason.map(Into::into),
-    }
+    let mut view = TermView::new(term.epoch.get(), term.holder.to_string());
+    view.owner = term.owner.map(|owner| owner.as_str().to_owned());
+    view.began_at = clock::rfc3339(term.began_at);
+    view.ended_at = term.ended.and_then(|(_, at)| clock::rfc3339(at));
+    view.end = term.ended.map(|(end, _)| end);
+    view.reason = term.reason.map(Into::into);
+    view
 }

@@ -55,11 +55,9 @@ impl<T> Observation<T> {
 impl Observation<Result<LeaseView, Problem>> {
     /// Returns the view of a lease that must exist, with its revision.
     pub(super) fn into_view(self, key: &LeaseKey) -> Result<LeaseView, Problem> {
-        let view = self.value.ok_or_else(|| unknown(key))??;
-        Ok(LeaseView {
-            revision: self.revision,
-            ..view
-        })
+        let mut view = self.value.ok_or_else(|| unknown(key))??;
+        view.revision = self.revision;
+        Ok(view)
     }
 }
 

@@ -54,10 +54,10 @@ impl Store {
             };
             let seen = self.execute(key, IfMissing::Create, acquire).await?;
             let view = match seen.value.ok_or_else(stopping)?? {
-                Attempt::Granted(view) => LeaseView {
-                    revision: seen.revision,
-                    ..view
-                },
+                Attempt::Granted(mut view) => {
+                    view.revision = seen.revision;
+                    view
+                }
                 Attempt::Waiting(mut waiter) => match waiter.wait(queued.wait).await {
                     Some(outcome) => (*outcome)?,
                     None if self.inner.stopping.is_cancelled() => return Err(stopping()),

@@ -524,21 +524,15 @@ mod tests {
         let bytes: usize = metadata.keys().map(String::len).sum();
         let rest = "\u{1}".repeat(MAX_METADATA_BYTES - bytes - 1);
         metadata.insert("k".into(), rest);
-        let view = LeaseView {
-            namespace: "n".repeat(128),
-            lease: "l".repeat(128),
-            state: State::Breaking,
-            holder: Some("\"".repeat(256)),
-            owner: Some("\"".repeat(128)),
-            epoch: Some(u64::MAX),
-            duration_ms: None,
-            remaining_ms: Some(u64::MAX),
-            granted_at: Some("2026-11-21T03:05:09.701Z".into()),
-            metadata: Some(metadata),
-            waiters: u64::MAX,
-            revision: u64::MAX,
-            lease_id: None,
-        };
+        let mut view = LeaseView::new("n".repeat(128), "l".repeat(128), State::Breaking);
+        view.holder = Some("\"".repeat(256));
+        view.owner = Some("\"".repeat(128));
+        view.epoch = Some(u64::MAX);
+        view.remaining_ms = Some(u64::MAX);
+        view.granted_at = Some("2026-11-21T03:05:09.701Z".into());
+        view.metadata = Some(metadata);
+        view.waiters = u64::MAX;
+        view.revision = u64::MAX;
         let bytes = serde_json::to_vec(&view).unwrap().len();
         assert!(bytes * MAX_RENEWALS < MAX_ANSWER_BYTES, "{bytes}");
     }

@@ -133,9 +133,11 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
 fn rows(settings: &Settings, mut values: BTreeMap<String, Value>) -> Vec<SettingRow> {
     let row = |key| {
         let origin = settings.origin(key);
-        let value = values.remove(key).unwrap_or_else(|| match origin {
+        // An empty text is the same as no value.
+        let set = Some(settings.list(key)).filter(|items| origin.is_some() && *items != [""]);
+        let value = values.remove(key).unwrap_or_else(|| match set {
             Some(_) if is_secret(key) => "(secret)".into(),
-            Some(_) => settings.list(key).into(),
+            Some(items) => items.into(),
             None => Value::Null,
         });
         SettingRow::new(key, value, origin)

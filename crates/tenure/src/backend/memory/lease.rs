@@ -65,15 +65,9 @@ impl MemoryLease {
     }
 
     fn note_grant(&mut self, request: &Acquire, epoch: Epoch, began: UnixMillis) {
-        self.terms.push(TermView {
-            epoch: epoch.get(),
-            holder: request.holder.to_string(),
-            owner: None,
-            began_at: Some(rfc3339(began)),
-            ended_at: None,
-            end: None,
-            reason: None,
-        });
+        let mut term = TermView::new(epoch.get(), request.holder.to_string());
+        term.began_at = Some(rfc3339(began));
+        self.terms.push(term);
     }
 
     /// Records the end of the term that ran before the last step, if that step ended it.

@@ -87,11 +87,10 @@ impl MemoryStore {
         let state = self.lock();
         let lease = state.leases.get(election)?;
         let record = lease.lease.record();
-        Some(LeaseView {
-            waiters: lease.lease.waiting() as u64,
-            revision: lease.revision,
-            ..LeaseView::of(namespace.as_str(), name.as_str(), record, self.clock.now())
-        })
+        let mut view = LeaseView::of(namespace.as_str(), name.as_str(), record, self.clock.now());
+        view.waiters = lease.lease.waiting() as u64;
+        view.revision = lease.revision;
+        Some(view)
     }
 
     /// Returns the terms of a lease, newest first.
