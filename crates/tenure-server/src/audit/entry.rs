@@ -112,7 +112,7 @@ impl AuditEntry {
         }
     }
 
-    /// The lease after the act.
+    /// The lease before the act.
     pub(crate) fn of_lease(self, view: &LeaseView) -> Self {
         Self {
             epoch: view.epoch,

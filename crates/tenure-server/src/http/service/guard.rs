@@ -1,4 +1,4 @@
-//! The guard in front of all handlers: where a request comes from, and who sends it.
+//! The guard in front of all handlers: it checks the origin of a request and finds its sender.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::audit::Audit;
 use crate::http::origin::check_origin;
 use crate::http::routes;
 
-/// The caller of a request of the native API, if the request may go on.
+/// Returns the caller of a request of the native API, unless the request is refused here.
 pub(super) fn admit(
     access: &Access,
     audit: &Audit,
@@ -39,7 +39,7 @@ pub(super) fn admit_foreign(access: &Access, head: &Parts) -> Result<(), Problem
     check_host(access, head)
 }
 
-/// While nobody has to sign in, refuses a request whose host could be a name of somebody else.
+/// Without access control, refuses a request for a host name that is not the store's.
 fn check_host(access: &Access, head: &Parts) -> Result<(), Problem> {
     let Some(hosts) = access.hosts() else {
         return Ok(());
