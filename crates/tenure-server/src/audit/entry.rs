@@ -112,7 +112,7 @@ impl AuditEntry {
         }
     }
 
-    /// The lease before the act.
+    /// The lease after the act.
     pub(crate) fn of_lease(self, view: &LeaseView) -> Self {
         Self {
             epoch: view.epoch,

@@ -16,7 +16,7 @@ use crate::model::LeaseKey;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientAddress(pub(super) Option<IpAddr>);
 
-/// Records the changes of a caller that acts as an operator.
+/// Records what a caller does as an operator.
 #[derive(Debug)]
 pub(super) struct Auditor {
     audit: Audit,
@@ -25,7 +25,7 @@ pub(super) struct Auditor {
 }
 
 impl Auditor {
-    /// Makes an operator's change, and returns when its line is written.
+    /// Does an operator's change, and answers when its line is written.
     pub(super) async fn record<T>(
         &self,
         kind: AuditKind,

@@ -179,9 +179,8 @@ impl LeaseBackend for HttpStore {
 }
 
 impl HttpStore {
-    /// Adds the origin of the token to a refusal of a candidate that the store has never let in. A
-    /// refusal of a candidate that was let in before may pass, so it ends neither a campaign nor a
-    /// term.
+    /// A candidate that was never let in is told so, with the origin of its token. Later the same
+    /// answer may pass: it must not end a campaign, and never a term.
     fn settle(&self, answer: Answer) -> Answer {
         match answer {
             Answer::Denied(why) => {

@@ -12,7 +12,7 @@ use crate::audit::Audit;
 use crate::http::origin::check_origin;
 use crate::http::routes;
 
-/// Returns the caller of a request of the native API, unless the request is refused here.
+/// The caller of a request of the native API, if the request may go on.
 pub(super) fn admit(
     access: &Access,
     audit: &Audit,
