@@ -1,5 +1,5 @@
-//! Access control with real processes: what a store refuses to start with, the first minute, tokens
-//! that are rotated and revoked under a leader, and candidates that are never let in.
+//! Access control with real processes: starts that a store refuses, the first minute, tokens that
+//! are rotated and revoked under a leader, and candidates that the store never lets in.
 
 mod first_minute;
 mod starts;
