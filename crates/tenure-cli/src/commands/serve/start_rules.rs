@@ -59,7 +59,8 @@ pub(super) fn open_access(
             );
         } else {
             warn!(
-                %listen, "--allow-anonymous: every client that reaches this address can take and break every lease"
+                %listen, "--allow-anonymous: every client that reaches this address can take and break every lease; \
+                clients name the store by an IP address, localhost, or a name in access.hosts"
             );
         }
         return Ok(Access::anonymous_at(settings.hosts));
