@@ -34,6 +34,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::audit::Audit;
 use crate::clock::{self, Clock};
 use crate::commit_queue::{CommitQueue, Durability};
 use crate::config::{Limits, StoreConfig};
@@ -43,6 +44,7 @@ use crate::scans::Scans;
 use crate::table;
 use crate::timer::Timer;
 
+use subscribers::Subscribers;
 use threads::Threads;
 use wait::OutcomeSender;
 
@@ -64,6 +66,8 @@ struct Inner {
     table: Table,
     commit_queue: CommitQueue,
     events: Arc<Events>,
+    /// The log that has the grants and ends of terms.
+    audit: Arc<OnceLock<Audit>>,
     timer: Timer,
     scans: Scans,
     clock: Clock,
@@ -116,7 +120,11 @@ impl Store {
             None => Durability::InMemory,
         };
         let events = Arc::new(Events::after(loaded.revision));
-        let subscriber = Box::new(Arc::clone(&events));
+        let audit = Arc::<OnceLock<Audit>>::default();
+        let subscriber = Box::new(Subscribers {
+            events: Arc::clone(&events),
+            audit: Arc::clone(&audit),
+        });
         let deleted = std::mem::take(&mut loaded.deleted);
         let (floor, now) = (loaded.floor, clock.now());
         // A restored backup's floor stands for grants that this store does not know of, so leases
@@ -133,6 +141,7 @@ impl Store {
         let inner = Arc::new(Inner {
             commit_queue: CommitQueue::new(loaded.revision, durability, subscriber),
             events,
+            audit,
             documents: Mutex::new(loaded.documents),
             floor: AtomicU64::new(floor.map_or(0, |floor| floor.get() + 1)),
             table: Table::new(entries),
@@ -161,6 +170,14 @@ impl Store {
     /// Answers all requests that wait, and takes only renewals and releases from now on.
     pub(crate) fn stop(&self) {
         self.inner.stopping.cancel();
+    }
+
+    /// From now on the grants and ends of terms are recorded in this log, if it has changes. The first
+    /// log stays.
+    pub(crate) fn record_changes(&self, audit: &Audit) {
+        if audit.has_changes() {
+            let _ = self.inner.audit.set(audit.clone());
+        }
     }
 
     /// Cancelled when the store stops.

@@ -150,6 +150,17 @@ impl Folder {
         write().map_err(OpenError::io(&marker))
     }
 
+    /// Notes that the store of this folder comes from a backup, for the audit log of its next start.
+    pub(super) fn note_restore(&self, text: &str) -> Result<(), OpenError> {
+        let note = restore_note(&self.path);
+        let write = || {
+            let mut file = private().truncate(true).open(&note)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        };
+        write().map_err(OpenError::io(&note))
+    }
+
     /// The least revision of a database that was not closed; `None` if it was closed.
     pub(super) fn began(&self) -> Result<Option<u64>, OpenError> {
         let path = running::path_in(&self.path);
@@ -260,6 +271,11 @@ fn read_if_exists(path: &Path) -> Result<Option<String>, OpenError> {
 /// Of a number as text.
 pub(super) fn checksum(number: &str) -> String {
     format!("{:08x}", crc32fast::hash(number.as_bytes()))
+}
+
+/// The file that says that a store comes from a backup, until the audit log has said so.
+pub(super) fn restore_note(data_dir: &Path) -> PathBuf {
+    data_dir.join("RESTORED")
 }
 
 /// For a file that is made if it is missing, and that only its owner can read.

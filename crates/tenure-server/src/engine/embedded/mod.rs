@@ -12,6 +12,7 @@
 //!                       of these
 //!   leases.db-wal       SQLite's write-ahead log: what was committed and is not in leases.db yet
 //!   leases.db.restoring while a backup is restored: until it is complete and gets the name leases.db
+//!   RESTORED            when the backup was restored and from where, until the audit log has it
 //! ```
 //!
 //! An append is one transaction with one fsync (`synchronous=FULL`), which writes one row with the whole
@@ -54,7 +55,7 @@ use super::{AppendError, Batch, Load, Loaded, Log, OpenError, Progress, TermHist
 use crate::model::{ChangeSet, Content};
 
 pub use backup::{BackupError, Contents, Existing, backup};
-pub use restore::{RestoreError, Restored, restore};
+pub use restore::{RestoreError, Restored, forget_restore, restore, restore_note};
 
 /// After so many pages the write-ahead log is moved into the database: it stays at some 10 or 20 MB, and a
 /// start has little to read. A page that was written several times meanwhile is moved once.
