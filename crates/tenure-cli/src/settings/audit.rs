@@ -7,24 +7,25 @@ use tenure_server::audit::{Audit, AuditConfig, AuditLevel, AuditTarget};
 /// The file that stands for standard error.
 const STDERR: &str = "stderr";
 
-/// The levels by their names.
-const LEVELS: [(&str, AuditLevel); 2] = [
-    ("operators", AuditLevel::Operators),
-    ("changes", AuditLevel::Changes),
-];
+/// The names of the levels.
+const OPERATORS: &str = "operators";
+const CHANGES: &str = "changes";
 
 /// Opens the audit log, if one is set.
 pub(crate) fn open(settings: &Settings) -> Result<Audit, ConfigError> {
     let (name, is_required) = (level(settings)?, is_required(settings)?);
+    let level = match name {
+        CHANGES => AuditLevel::Changes,
+        _ => AuditLevel::Operators,
+    };
     let target = match settings.text("audit.file")? {
         None | Some("") => return Ok(Audit::none()),
         Some(STDERR) => AuditTarget::Stderr,
         Some(path) => AuditTarget::File(path.into()),
     };
-    let level = LEVELS.iter().find(|(known, _)| *known == name);
     let config = AuditConfig {
         target,
-        level: level.map_or_else(AuditLevel::default, |(_, level)| *level),
+        level,
         is_required,
     };
     Audit::open(config).map_err(|error| settings.invalid("audit.file", error.to_string()))
@@ -33,11 +34,12 @@ pub(crate) fn open(settings: &Settings) -> Result<Audit, ConfigError> {
 /// The name of the level in effect.
 pub(crate) fn level(settings: &Settings) -> Result<&'static str, ConfigError> {
     let level = settings.with("audit.level", |text| {
-        let known = LEVELS.iter().map(|(name, _)| *name);
+        let known = [OPERATORS, CHANGES].into_iter();
         let mut found = known.filter(|name| *name == text.trim());
-        found.next().ok_or_else(|| "must be \"operators\" or \"changes\"".into())
+        let right = || format!("must be {OPERATORS:?} or {CHANGES:?}");
+        found.next().ok_or_else(right)
     })?;
-    Ok(level.unwrap_or(LEVELS[0].0))
+    Ok(level.unwrap_or(OPERATORS))
 }
 
 pub(crate) fn is_required(settings: &Settings) -> Result<bool, ConfigError> {

@@ -53,10 +53,9 @@ pub enum AuditTarget {
 }
 
 /// The acts that have lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditLevel {
     /// Operators' changes, refused credentials, reloads, starts, stops and restores.
-    #[default]
     Operators,
     /// All of those, and the grants and ends of all terms.
     Changes,
@@ -72,6 +71,18 @@ pub struct AuditConfig {
     /// Whether operators' changes are refused while lines can't be written. Elections go on in any
     /// case.
     pub is_required: bool,
+}
+
+impl AuditConfig {
+    /// Lines of operators go here, and are not required.
+    #[must_use]
+    pub const fn new(target: AuditTarget) -> Self {
+        Self {
+            target,
+            level: AuditLevel::Operators,
+            is_required: false,
+        }
+    }
 }
 
 /// An audit log. Clones are handles to the same one.
