@@ -57,7 +57,9 @@ impl Verify {
                 lost,
                 cut,
             } = verified.unwrap_or_default();
-            let cut = cut.iter().map(|CutLine { path, line }| json!({"file": path, "line": line}));
+            let cut = cut
+                .iter()
+                .map(|CutLine { path, line }| json!({"file": path, "line": line}));
             let cut: Vec<_> = cut.collect();
             return output::json(&json!({"first": first, "last": last, "lost": lost, "cut": cut}));
         }

@@ -65,7 +65,9 @@ fn network(text: &str) -> Result<IpNet, String> {
 
 /// An address, which some proxies write with the port.
 fn address(text: &str) -> Option<IpAddr> {
-    let unbracketed = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let unbracketed = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
     let address = unbracketed.unwrap_or(text).parse();
     address
         .or_else(|_| text.parse().map(|address: SocketAddr| address.ip()))
@@ -97,8 +99,16 @@ mod tests {
             ("2001:db8::8", &["198.51.100.1"], "2001:db8::8"),
             // What the client wrote itself is not believed.
             ("10.0.0.1", &["203.0.113.5, 198.51.100.1"], "198.51.100.1"),
-            ("10.0.0.1", &["203.0.113.5", "198.51.100.1,10.2.3.4"], "198.51.100.1"),
-            ("10.0.0.1", &["10.1.1.1, 203.0.113.5, 10.2.3.4"], "203.0.113.5"),
+            (
+                "10.0.0.1",
+                &["203.0.113.5", "198.51.100.1,10.2.3.4"],
+                "198.51.100.1",
+            ),
+            (
+                "10.0.0.1",
+                &["10.1.1.1, 203.0.113.5, 10.2.3.4"],
+                "203.0.113.5",
+            ),
             // All of them are proxies: the one that is the farthest.
             ("10.0.0.1", &["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
             ("10.0.0.1", &["198.51.100.1:1234"], "198.51.100.1"),
@@ -115,7 +125,13 @@ mod tests {
 
     #[test]
     fn a_proxy_is_an_address_or_a_network() {
-        for right in ["10.0.0.9", "10.0.0.0/8", "::1", "2001:db8::/32", "0.0.0.0/0"] {
+        for right in [
+            "10.0.0.9",
+            "10.0.0.0/8",
+            "::1",
+            "2001:db8::/32",
+            "0.0.0.0/0",
+        ] {
             assert!(TrustedProxies::new([right]).is_ok(), "{right}");
         }
         for wrong in ["proxy.lan", "10.0.0.0/33", "10.0.0", "10.0.0.1:80", "*", ""] {

@@ -191,7 +191,9 @@ impl Audit {
             Ok(Err(_)) => false,
             Err(_) => {
                 shared.state.is_failing.store(true, Ordering::Relaxed);
-                error!("the audit log takes longer than {WRITE_TIME:?} for a line; elections go on");
+                error!(
+                    "the audit log takes longer than {WRITE_TIME:?} for a line; elections go on"
+                );
                 false
             }
         }

@@ -139,7 +139,10 @@ async fn a_line_that_was_changed_removed_or_moved_is_found_with_its_number() {
     let cut = wrong(&|lines| lines[9].truncate(20));
     assert!(cut.contains(":10: this is not an audit line"), "{cut}");
     let unreadable = wrong(&|lines| lines[4].truncate(20));
-    assert!(unreadable.contains(":5: this is not an audit line"), "{unreadable}");
+    assert!(
+        unreadable.contains(":5: this is not an audit line"),
+        "{unreadable}"
+    );
     let first = wrong(&|lines| lines[0].truncate(20));
     assert!(first.contains(":1: this is not an audit line"), "{first}");
     let feed = wrong(&|lines| lines[4].push('\r'));
@@ -159,7 +162,11 @@ async fn every_changed_byte_is_found_in_its_line_or_by_the_next_one() {
             let mut bytes = whole.clone();
             bytes[position] ^= bit;
             fs::write(fixture.path(), &bytes).unwrap();
-            let line = whole[..position].iter().filter(|byte| **byte == b'\n').count() + 1;
+            let line = whole[..position]
+                .iter()
+                .filter(|byte| **byte == b'\n')
+                .count()
+                + 1;
             let wrong = fixture.wrong();
             let is_found = [line, line + 1]
                 .iter()

@@ -62,11 +62,15 @@ impl Writer {
             let synced = self.log.sync();
             if synced.is_err() {
                 self.state.lost.fetch_add(unsynced, Ordering::Relaxed);
-                waiting.iter_mut().for_each(|(_, is_written)| *is_written = false);
+                waiting
+                    .iter_mut()
+                    .for_each(|(_, is_written)| *is_written = false);
             }
             result = result.and(synced);
         }
-        self.state.is_failing.store(result.is_err(), Ordering::Relaxed);
+        self.state
+            .is_failing
+            .store(result.is_err(), Ordering::Relaxed);
         if let (Err(error), false) = (&result, self.was_failing) {
             error!(%error, "can't write the audit log: lines are lost; elections go on");
         }
@@ -86,7 +90,10 @@ impl Writer {
             self.state.lost.fetch_add(1, Ordering::Relaxed);
         } else if unreported > 0 {
             self.reported = lost;
-            warn!(lost = unreported, "the audit log is written again; lines were lost");
+            warn!(
+                lost = unreported,
+                "the audit log is written again; lines were lost"
+            );
         }
         appended
     }
