@@ -291,8 +291,8 @@ async fn a_refusal_has_the_id_of_its_request_on_every_way() {
             id.map(|id| id.to_str().unwrap().to_owned())
         };
         let origin = (ORIGIN, "https://elsewhere.example");
-        let with_id = way.send(&[origin.clone(), (given.clone(), "r-1")], proof());
-        let with_id = id(&with_id.await);
+        let with_id = [origin.clone(), (given.clone(), "r-1")];
+        let with_id = id(&way.send(&with_id, proof()).await);
         // Another protocol has ids of its own.
         assert_eq!(with_id, way.is_native.then(|| "r-1".into()), "{}", way.name);
         let without = id(&way.send(&[origin], proof()).await);
