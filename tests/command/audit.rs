@@ -268,7 +268,7 @@ fn elections_go_on_while_the_disk_of_the_audit_log_is_full() {
     let renewed = ask(audited.address, "POST", "a/leases/other/renew", &renew);
     assert_eq!(renewed.0, 200, "{renewed:?}");
     let refused = break_lease("a/other");
-    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert_eq!(refused.status.code(), Some(69), "{refused:?}");
     assert!(
         stderr(&refused).contains("audit log"),
         "{}",
