@@ -176,7 +176,12 @@ impl LogFile {
 
     /// The chain up to the last line.
     fn chain(&mut self) -> io::Result<Chain> {
-        let start = self.file.metadata()?.len().saturating_sub(TAIL);
+        let wrong = |reason| Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        let metadata = self.file.metadata()?;
+        if !metadata.is_file() {
+            return wrong("it must be a regular file, or \"stderr\"");
+        }
+        let start = metadata.len().saturating_sub(TAIL);
         self.file.seek(SeekFrom::Start(start))?;
         let mut tail = Vec::new();
         (&self.file).take(TAIL).read_to_end(&mut tail)?;
@@ -185,10 +190,7 @@ impl LogFile {
         match last {
             Some((line, link)) => Ok(Chain::up_to(line, &link)),
             None if tail.trim_ascii().is_empty() => Ok(Chain::default()),
-            None => {
-                let reason = "its end has no audit line; name another file";
-                Err(io::Error::new(io::ErrorKind::InvalidData, reason))
-            }
+            None => wrong("its end has no audit line; name another file"),
         }
     }
 }

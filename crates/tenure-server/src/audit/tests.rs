@@ -90,6 +90,12 @@ impl Fixture {
         symlink("/dev/full", self.path()).unwrap();
     }
 
+    /// From now on writes succeed, and a sync fails.
+    fn fail_syncs(&self) {
+        fs::rename(self.path(), self.at("before")).unwrap();
+        symlink("/dev/null", self.path()).unwrap();
+    }
+
     /// Writes succeed again, in the file from before.
     fn free_disk(&self) {
         fs::rename(self.at("before"), self.path()).unwrap();
@@ -268,6 +274,17 @@ async fn lines_that_found_a_full_disk_are_counted_in_the_next_one_that_is_writte
 }
 
 #[tokio::test]
+async fn an_answer_waits_until_its_line_is_synced() {
+    let fixture = Fixture::new();
+    let audit = fixture.open();
+    assert!(audit.record_now(entry("on disk")).await);
+    fixture.fail_syncs();
+    assert!(!audit.record_now(entry("not on disk")).await);
+    assert_eq!(audit.lost(), 1);
+    assert!(audit.check().is_err());
+}
+
+#[tokio::test]
 async fn operators_are_refused_while_a_required_log_can_not_be_written() {
     for is_required in [true, false] {
         let fixture = Fixture::new();
@@ -335,6 +352,8 @@ async fn an_answer_waits_a_limited_time_for_a_disk_that_hangs() {
 fn a_file_that_is_no_audit_log_is_refused() {
     let fixture = Fixture::new();
     fs::write(fixture.path(), "something else\n").unwrap();
-    let target = AuditTarget::File(fixture.path());
-    assert!(Audit::open(AuditConfig::new(target)).is_err());
+    for path in [fixture.path(), "/dev/null".into(), "/dev/full".into()] {
+        let target = AuditTarget::File(path);
+        assert!(Audit::open(AuditConfig::new(target)).is_err());
+    }
 }
