@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_tests::needs::SmallDisk;
-use tenure_tests::process::{Process, command, run, stdout};
+use tenure_tests::process::{Process, command, full_pipe, run, stdout};
 use tenure_tests::wait_for;
 
 use super::{address_of, ask, stderr};
@@ -233,6 +233,39 @@ fn a_kill_at_any_moment_leaves_a_chain_that_goes_on() {
     assert_eq!(verified["cut"][0]["line"], count + 1);
     let text = stdout(&run(&["audit", "verify", path(&audited.log)]));
     assert!(text.contains("this line was cut short"), "{text}");
+}
+
+#[test]
+fn elections_go_on_while_a_write_to_the_audit_log_hangs() {
+    let (_reader, writer) = full_pipe();
+    let listen = ["--listen", "127.0.0.1:0", "--engine", "memory"];
+    let mut command = command(&[&["serve"], &listen[..]].concat());
+    command.env("TENURE_AUDIT_FILE", "stderr");
+    command.env("TENURE_AUDIT_LEVEL", "changes");
+    command.env("TENURE_AUDIT_REQUIRED", "true");
+    let mut store = Process::spawn_unread(&mut command, writer);
+    let address = address_of(&mut store);
+    let url = format!("http://{address}");
+    let break_lease = || run(&["break", "a/job", "--server", &url]).status.code();
+    let acquire = |number| {
+        let body = json!({"holder": "c1", "duration_ms": 60_000, "lease_id": id(number)});
+        ask(address, "POST", "a/leases/job/acquire", &body).0
+    };
+    let release = |number| {
+        let body = json!({"lease_id": id(number)});
+        ask(address, "POST", "a/leases/job/release", &body).0
+    };
+    for number in 1..20 {
+        assert_eq!((acquire(number), release(number)), (200, 200));
+    }
+    // The first change waits for its line, but not for ever, and those after it are refused.
+    assert_eq!(break_lease(), Some(0));
+    assert_eq!(break_lease(), Some(69));
+    for number in 21..40 {
+        assert_eq!((acquire(number), release(number)), (200, 200));
+    }
+    store.signal(Signal::SIGTERM);
+    store.wait();
 }
 
 #[test]
