@@ -88,8 +88,8 @@ impl Server {
     }
 
     /// The same behind these proxies. The audit log and the limit of wrong credentials then use the
-    /// addresses of the clients that the proxies name, and the connections of a proxy are not limited
-    /// by address.
+    /// addresses of the clients that the proxies name, and the connections of a proxy are not
+    /// limited by address.
     #[must_use]
     pub fn with_trusted_proxies(mut self, proxies: TrustedProxies) -> Self {
         self.proxies = proxies;

@@ -1,4 +1,5 @@
-//! The audit log of a store over HTTP: all kinds of acts, with the fields that `docs/audit.md` lists.
+//! The audit log of a store over HTTP: all kinds of acts, with the fields that `docs/audit.md`
+//! lists.
 
 mod common;
 

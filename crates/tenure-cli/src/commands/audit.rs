@@ -25,8 +25,8 @@ enum Command {
 /// Name the files in the order in which they were written. The first line that is wrong is reported
 /// with its number, and the exit code is then 65. A line that a crash or a full disk cut short is
 /// reported, too; the exit code is 0 if the chain goes on after it. This proves nothing against
-/// somebody who could write the rest of the log anew: for that, ship its lines to another machine as
-/// they are written.
+/// somebody who could write the rest of the log anew: for that, ship its lines to another machine
+/// as they are written.
 #[derive(Debug, Args)]
 struct Verify {
     /// Audit logs, oldest first

@@ -1,11 +1,11 @@
 //! The audit log: the acts of operators and administrators, as JSON lines in a file or on stderr.
 //!
-//! It has operators' changes, refused credentials, reloads, starts, stops and restores, and if asked
-//! for the grants and ends of all terms. It never stops elections: a line that can't be written is
-//! counted and lost. `docs/audit.md` describes the fields.
+//! It has operators' changes, refused credentials, reloads, starts, stops and restores, and if
+//! asked for the grants and ends of all terms. It never stops elections: a line that can't be
+//! written is counted and lost. `docs/audit.md` describes the fields.
 //!
 //! ```text
-//! requests, commit thread --> queue (bounded) --> writer (a thread) --> log (file, chain of hashes)
+//! requests, commit thread --> bounded queue --> writer (a thread) --> log (file, chain of hashes)
 //! ```
 
 mod entry;
@@ -40,8 +40,9 @@ pub use self::verify::{CutLine, Verified, VerifyError, verify};
 /// that come faster than the disk writes therefore cost no line of an operator.
 const QUEUE: usize = 4096;
 
-/// How long an answer waits for its line. A disk that takes longer does not work.
-const WRITE_TIME: Duration = Duration::from_secs(5);
+/// How long an answer waits for its line. A disk that takes longer does not work. The command waits
+/// five seconds for an answer, so it still learns that the change is done.
+const WRITE_TIME: Duration = Duration::from_secs(3);
 
 /// Where audit lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,7 +179,7 @@ impl Audit {
         }
     }
 
-    /// Writes a line, and waits until it is on disk or lost, for five seconds at most. Returns
+    /// Writes a line, and waits until it is on disk or lost, for three seconds at most. Returns
     /// whether it is on disk.
     pub async fn record_now(&self, entry: AuditEntry) -> bool {
         let Some(shared) = &self.0 else {
@@ -214,8 +215,8 @@ impl Audit {
         }
     }
 
-    /// Records refused credentials of an address: one line a minute, with their number. `request` is
-    /// the id of the last of them.
+    /// Records refused credentials of an address: one line a minute, with their number. `request`
+    /// is the id of the last of them.
     pub(crate) fn record_refusal(
         &self,
         address: Option<IpAddr>,

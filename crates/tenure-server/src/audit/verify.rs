@@ -70,7 +70,8 @@ pub enum VerifyError {
 ///
 /// It finds lines that were edited, lost or moved, and files that were cut in the middle. It proves
 /// nothing against somebody who can write all of the rest anew: ship lines elsewhere for that. The
-/// last line of all has no successor yet, so a change of it is found only if it is no line any more.
+/// last line of all has no successor yet, so a change of it is found only if it is no line any
+/// more.
 ///
 /// # Errors
 ///

@@ -43,8 +43,8 @@ impl Writer {
         }
     }
 
-    /// Writes lines. They are synced if an answer waits for one of them: a sync for every grant would
-    /// slow the commits of a store on the same disk.
+    /// Writes lines. They are synced if an answer waits for one of them: a sync for every grant
+    /// would slow the commits of a store on the same disk.
     fn write(&mut self, batch: Vec<Line>) {
         let mut waiting = Vec::new();
         let (mut result, mut unsynced) = (Ok(()), 0);

@@ -28,8 +28,8 @@ pub(super) struct Auditor {
 
 impl Auditor {
     /// Does an operator's change, and answers when its line is written. If the log is required and
-    /// can't be written, the change is refused. The refusal has a line, too: if that can be written,
-    /// the next change is done.
+    /// can't be written, the change is refused. The refusal has a line, too: if that can be
+    /// written, the next change is done.
     pub(super) async fn record<T>(
         &self,
         kind: AuditKind,

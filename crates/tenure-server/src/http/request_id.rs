@@ -1,5 +1,5 @@
-//! Ids of requests. A refusal and a change are answered with the id, and the audit log and the store's
-//! log name the request by it.
+//! Ids of requests. A refusal and a change are answered with the id, and the audit log and the
+//! store's log name the request by it.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -10,8 +10,8 @@ use axum::response::Response;
 /// The header of an answer.
 const ANSWERED: HeaderName = HeaderName::from_static("tenure-request-id");
 
-/// The header of a request, as proxies set it. Its id is used, so that one id stands for the request
-/// in all logs.
+/// The header of a request, as proxies set it. Its id is used, so that one id stands for the
+/// request in all logs.
 const GIVEN: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Most characters of an id that is given: as many as a UUID or a trace id needs, and some.
@@ -55,7 +55,8 @@ impl LazyRequestId {
 }
 
 impl RequestId {
-    /// It names a request and is no secret, so it may be a bad one if the system has no random bits.
+    /// It names a request and is no secret, so it may be a bad one if the system has no random
+    /// bits.
     fn random() -> Self {
         let id = format!("{:016x}", getrandom::u64().unwrap_or_default());
         Self(HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("unknown")))

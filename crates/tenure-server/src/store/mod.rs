@@ -172,8 +172,8 @@ impl Store {
         self.inner.stopping.cancel();
     }
 
-    /// From now on the grants and ends of terms are recorded in this log, if it has changes. The first
-    /// log stays.
+    /// From now on the grants and ends of terms are recorded in this log, if it has changes. The
+    /// first log stays.
     pub(crate) fn record_changes(&self, audit: &Audit) {
         if audit.has_changes() {
             let _ = self.inner.audit.set(audit.clone());

@@ -144,10 +144,10 @@ impl HttpService {
             let request = Request::from_parts(head, Body::new(body));
             return protocol.serve(request, source.client).await;
         }
-        // The limit of wrong credentials counts the client and not its proxy. Otherwise one client with
-        // a wrong token would use up the failures of all clients of the proxy, and a valid web token
-        // that the store does not know yet would wait for its check. The price: a proxy that does not
-        // replace or extend the header lets its clients choose their addresses.
+        // The limit of wrong credentials counts the client and not its proxy. Otherwise one client
+        // with a wrong token would use up the failures of all clients of the proxy, and a valid web
+        // token that the store does not know yet would wait for its check. The price: a proxy that
+        // does not replace or extend the header lets its clients choose their addresses.
         let client = source
             .client
             .map(|peer| self.proxies.client(peer, &head.headers));
