@@ -259,8 +259,10 @@ fn elections_go_on_while_a_write_to_the_audit_log_hangs() {
         assert_eq!((acquire(number), release(number)), (200, 200));
     }
     // The first change waits for its line, but not for ever, and those after it are refused.
+    assert_eq!(acquire(20), 200);
     assert_eq!(break_lease(), Some(0));
     assert_eq!(break_lease(), Some(69));
+    assert_eq!(release(20), 200);
     for number in 21..40 {
         assert_eq!((acquire(number), release(number)), (200, 200));
     }
