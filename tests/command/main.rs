@@ -1,5 +1,6 @@
 //! The command as processes: serving a store, and reading its leases.
 
+mod audit;
 mod backup;
 mod clock;
 mod damage;

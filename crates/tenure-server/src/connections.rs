@@ -65,7 +65,10 @@ impl Connections {
         if self.prepare(&stream).is_err() {
             return;
         }
-        let counted = match self.per_address.is_limited() {
+        // A trusted proxy has the connections of many clients, and those of one client are not
+        // known before its requests are. The proxy must limit them.
+        let is_proxy = self.http.is_trusted_proxy(client.ip());
+        let counted = match self.per_address.is_limited() && !is_proxy {
             true => self.per_address.count(client.ip()).map(Some),
             false => Some(None),
         };

@@ -66,7 +66,7 @@ mod timer;
 pub use clock::WrongClock;
 pub use config::{LimitError, LimitSetting, Limits, StoreConfig};
 pub use engine::{BackupError, Contents, Document, Existing, OpenError, RestoreError, Restored};
-pub use engine::{backup, restore};
+pub use engine::{backup, forget_restore, restore, restore_note};
 pub use http::{Protocol, Route, router, routes};
 pub use model::LeaseKey;
 pub use server::{ServeError, Server};

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use tracing::info;
 
 use crate::Store;
-use crate::access::Access;
+use crate::access::{Access, TrustedProxies};
 use crate::audit::Audit;
 use crate::connections::Connections;
 use crate::http::{HttpService, Protocol};
@@ -30,6 +30,7 @@ pub struct Server {
     store: Store,
     access: Access,
     audit: Audit,
+    proxies: TrustedProxies,
     protocol: Option<Arc<dyn Protocol>>,
     tls: Option<Tls>,
     listener: std::net::TcpListener,
@@ -64,6 +65,7 @@ impl Server {
             store,
             access: Access::anonymous_at([]),
             audit: Audit::none(),
+            proxies: TrustedProxies::default(),
             protocol: None,
             tls: None,
             listener,
@@ -77,10 +79,19 @@ impl Server {
         self
     }
 
-    /// Sets the audit log.
+    /// Sets the audit log. The changes of the leases are in the log of the first server of a store.
     #[must_use]
     pub fn with_audit(mut self, audit: Audit) -> Self {
         self.audit = audit;
+        self
+    }
+
+    /// Sets the proxies that the server trusts. The audit log and the limit of wrong credentials
+    /// then use the addresses of the clients that the proxies name, and the connections of a proxy
+    /// are not limited by address.
+    #[must_use]
+    pub fn with_trusted_proxies(mut self, proxies: TrustedProxies) -> Self {
+        self.proxies = proxies;
         self
     }
 
@@ -129,7 +140,9 @@ impl Server {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason).into());
         }
         let (store, listener) = (self.store, TcpListener::from_std(self.listener)?);
-        let http = HttpService::new(store.clone(), self.access, self.audit, self.protocol);
+        store.record_changes(&self.audit);
+        let http = HttpService::new(store.clone(), self.access, self.audit, self.protocol)
+            .with_trusted_proxies(self.proxies);
         let server = Arc::new(Connections::new(http, self.tls));
         let mut connections = JoinSet::new();
         tokio::pin!(shutdown);

@@ -14,7 +14,7 @@ use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_server::access::{Access, Secret};
-use tenure_server::audit::{Audit, AuditTarget, verify};
+use tenure_server::audit::{Audit, AuditConfig, AuditTarget, verify};
 use tenure_server::{Route, Server, Store, StoreConfig, routes};
 
 /// A server with an access file.
@@ -745,7 +745,7 @@ async fn a_lease_of_an_open_store_stays_with_its_lease_id_until_its_term_ends() 
 async fn operators_changes_and_refused_credentials_are_in_the_audit_log() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("audit.jsonl");
-    let audit = Audit::open(AuditTarget::File(path.clone()), false).unwrap();
+    let audit = Audit::open(AuditConfig::new(AuditTarget::File(path.clone()))).unwrap();
     let principals = [
         ("worker", grant("candidate", "a", "")),
         ("ada", grant("operator", "a", "")),
@@ -842,7 +842,7 @@ async fn a_flood_of_wrong_tokens_costs_the_leaders_of_its_address_nothing() {
     const LEADERS: u32 = 50;
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("audit.jsonl");
-    let audit = Audit::open(AuditTarget::File(path.clone()), false).unwrap();
+    let audit = Audit::open(AuditConfig::new(AuditTarget::File(path.clone()))).unwrap();
     let worker = grant("candidate", "a", "");
     let guarded = Guarded::start_audited(audit, &[("worker", &worker)]);
     let lease = |number: u32| format!("/v1/namespaces/a/leases/job-{number}");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use tenure_server::audit::{self, VerifyError};
+use tenure_server::audit::{self, CutLine, Verified, VerifyError};
 
 use crate::{exit, output};
 
@@ -23,8 +23,10 @@ enum Command {
 /// Check that no line was edited, lost or moved
 ///
 /// Name the files in the order in which they were written. The first line that is wrong is reported
-/// with its number, and the exit code is then 65. This proves nothing against somebody who could
-/// write the rest of the log anew: for that, ship its lines to another machine as they are written.
+/// with its number, and the exit code is then 65. A line that a crash or a full disk cut short is
+/// reported, too; the exit code is 0 if the chain goes on after it. This proves nothing against
+/// somebody who could write the rest of the log anew: for that, ship its lines to another machine
+/// as they are written.
 #[derive(Debug, Args)]
 struct Verify {
     /// Audit logs, oldest first
@@ -48,16 +50,39 @@ impl Verify {
             VerifyError::Unreadable { .. } => exit::error(exit::BAD_CONFIGURATION, error),
             error => exit::error(exit::BAD_DATA, error),
         })?;
-        let (first, last) = verified.map_or((0, 0), |verified| (verified.first, verified.last));
         if self.json {
-            return output::json(&json!({"first": first, "last": last}));
+            let Verified {
+                first,
+                last,
+                lost,
+                cut,
+            } = verified.unwrap_or_default();
+            let cut = cut
+                .iter()
+                .map(|CutLine { path, line }| json!({"file": path, "line": line}));
+            let cut: Vec<_> = cut.collect();
+            return output::json(&json!({"first": first, "last": last, "lost": lost, "cut": cut}));
         }
-        match verified {
-            Some(_) => output::line(format_args!(
-                "lines {first} to {last} are a chain without a gap"
-            ))?,
-            None => output::line("there are no lines")?,
+        let Some(verified) = verified else {
+            output::line("there are no lines")?;
+            return Ok(());
+        };
+        for CutLine { path, line } in &verified.cut {
+            output::line(format_args!(
+                "{}:{line}: this line was cut short; the chain goes on after it",
+                path.display()
+            ))?;
         }
+        if verified.lost > 0 {
+            output::line(format_args!(
+                "{} acts have no line, because the log could not be written",
+                verified.lost
+            ))?;
+        }
+        output::line(format_args!(
+            "lines {} to {} are a chain without a gap",
+            verified.first, verified.last
+        ))?;
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use tenure::__cli::Settings;
 use tenure::config::ConfigError;
+use tenure_server::access::TrustedProxies;
 
 /// The checked settings of access control.
 #[derive(Debug, Default)]
@@ -12,6 +13,7 @@ pub(crate) struct AccessSettings {
     pub(crate) file: Option<PathBuf>,
     /// The names of the store in requests, while it has no access file.
     pub(crate) hosts: Vec<String>,
+    pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) allow_plain_http: bool,
     pub(crate) allow_anonymous: bool,
 }
@@ -28,9 +30,13 @@ impl AccessSettings {
                 format!("{wrong:?} is not a host name; write it without a scheme and a port");
             return Err(settings.invalid("access.hosts", reason));
         }
+        let proxies = settings.items("access.trusted_proxies", Ok)?;
+        let trusted_proxies = TrustedProxies::new(proxies)
+            .map_err(|reason| settings.invalid("access.trusted_proxies", reason))?;
         Ok(Self {
             file: file.flatten(),
             hosts,
+            trusted_proxies,
             allow_plain_http: settings
                 .flag("access.allow_plain_http")?
                 .unwrap_or_default(),

@@ -14,6 +14,7 @@ mod caller;
 mod failures;
 mod file;
 mod jwt;
+mod proxies;
 mod rights;
 mod secret;
 mod source;
@@ -40,6 +41,7 @@ pub use self::file::{
     AccessError, AccessFile, ListedPrincipal, ListedSecret, MAX_SECRETS, check_principal_name,
 };
 pub use self::jwt::{Issuer, KUBERNETES, KeySource};
+pub use self::proxies::TrustedProxies;
 pub use self::rights::{AccessGrant, Principal, Role, Scope};
 pub(crate) use self::rights::{Right, Target};
 pub use self::secret::{Secret, SecretError, SecretHash, SecretId};

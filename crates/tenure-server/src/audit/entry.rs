@@ -2,10 +2,12 @@
 
 use std::net::IpAddr;
 
-use serde::Serialize;
-use tenure_core::wire::LeaseView;
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Serialize, Serializer};
+use tenure_core::wire::{EventKind, LeaseView};
 
 use crate::access::Caller;
+use crate::model::LeaseChange;
 
 /// The kind of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -16,6 +18,8 @@ pub enum AuditKind {
     Start,
     /// The store stops.
     Stop,
+    /// The store was restored from a backup before this start.
+    Restore,
     /// The access file or a certificate was read again.
     Reload,
     /// Credentials were refused.
@@ -26,11 +30,21 @@ pub enum AuditKind {
     Handover,
     /// An operator deleted a lease.
     Delete,
+    /// A term began.
+    Granted,
+    /// The holder ended its term.
+    Released,
+    /// A term ended because it was not renewed.
+    Expired,
+    /// A term ended because its lease was broken.
+    Broken,
 }
 
 /// One act. It has no lease id, no token and no body of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AuditEntry {
+    #[serde(serialize_with = "rfc3339")]
+    at: DateTime<Utc>,
     kind: AuditKind,
     outcome: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,6 +56,8 @@ pub struct AuditEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<IpAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     election: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     epoch: Option<u64>,
@@ -50,26 +66,31 @@ pub struct AuditEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
 }
 
 impl AuditEntry {
-    /// An act with this outcome: `done`, or a reason for a refusal.
+    /// An act at this moment with this outcome: `done`, or a reason for a refusal.
     #[must_use]
     pub fn new(kind: AuditKind, outcome: impl Into<String>) -> Self {
         Self {
+            at: Utc::now(),
             kind,
             outcome: outcome.into(),
             principal: None,
             via: None,
             secret: None,
             address: None,
+            request: None,
             election: None,
             epoch: None,
             holder: None,
             owner: None,
+            revision: None,
             reason: None,
             count: None,
         }
@@ -92,6 +113,13 @@ impl AuditEntry {
         Self { address, ..self }
     }
 
+    pub(crate) fn of_request(self, id: String) -> Self {
+        Self {
+            request: Some(id),
+            ..self
+        }
+    }
+
     pub(crate) fn of_caller(self, caller: &Caller) -> Self {
         let proof = match caller {
             Caller::Admitted(admission) => Some(&admission.proof),
@@ -112,7 +140,6 @@ impl AuditEntry {
         }
     }
 
-    /// The lease after the act.
     pub(crate) fn of_lease(self, view: &LeaseView) -> Self {
         Self {
             epoch: view.epoch,
@@ -121,4 +148,31 @@ impl AuditEntry {
             ..self
         }
     }
+
+    /// The grant or the end of a term; `None` for other changes.
+    pub(crate) fn of_change(change: &LeaseChange) -> Option<Self> {
+        let (kind, is_by_owner) = match change.cause.kind() {
+            EventKind::Granted => (AuditKind::Granted, true),
+            EventKind::Released => (AuditKind::Released, true),
+            EventKind::Expired => (AuditKind::Expired, false),
+            EventKind::Broken => (AuditKind::Broken, false),
+            _ => return None,
+        };
+        let grant = change.stored()?.grant.as_ref()?;
+        let owner = grant.owner.as_ref().map(|owner| owner.as_str().to_owned());
+        Some(Self {
+            principal: owner.clone().filter(|_| is_by_owner),
+            election: Some(change.key.as_str().into()),
+            epoch: Some(grant.epoch.get()),
+            holder: Some(grant.holder.as_str().into()),
+            owner,
+            revision: Some(change.revision),
+            reason: change.cause.reason().map(Into::into),
+            ..Self::new(kind, "done")
+        })
+    }
+}
+
+fn rfc3339<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&at.to_rfc3339_opts(SecondsFormat::Millis, true))
 }

@@ -4,8 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use chrono::{SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
+use tracing::error;
 
 use super::AuditTarget;
 use super::entry::AuditEntry;
@@ -17,9 +17,17 @@ const TAIL: u64 = 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct Log {
     target: AuditTarget,
-    /// `None` for stderr, and after a failure.
-    file: Option<File>,
+    /// `None` for stderr, and if it could not be opened.
+    file: Option<LogFile>,
     chain: Chain,
+}
+
+#[derive(Debug)]
+struct LogFile {
+    file: File,
+    /// The file ends within a line: the process was killed while it wrote the line, or the disk was
+    /// full. The next line begins with a line feed, so that it stands by itself.
+    ends_within_line: bool,
 }
 
 /// The end of a chain of lines.
@@ -35,9 +43,10 @@ pub(super) struct Chain {
 #[derive(Serialize)]
 struct Written<'a> {
     seq: u64,
-    at: String,
     #[serde(flatten)]
     entry: &'a AuditEntry,
+    #[serde(skip_serializing_if = "is_zero")]
+    lost: u64,
     prev: &'a str,
 }
 
@@ -45,12 +54,19 @@ struct Written<'a> {
 #[derive(Deserialize)]
 pub(super) struct Link {
     pub(super) seq: u64,
+    #[serde(default)]
+    pub(super) lost: u64,
     pub(super) prev: String,
 }
 
 impl Chain {
-    /// The chain after this line, if the line follows it.
-    pub(super) fn after(line: &str, link: &Link) -> Self {
+    /// Whether a line with this link is the next one.
+    pub(super) fn is_before(&self, link: &Link) -> bool {
+        link.seq == self.seq + 1 && link.prev == self.hash
+    }
+
+    /// The chain up to this line.
+    pub(super) fn up_to(line: &[u8], link: &Link) -> Self {
         Self {
             seq: link.seq,
             hash: hash_of(line),
@@ -62,11 +78,18 @@ impl Log {
     pub(super) fn open(target: AuditTarget) -> io::Result<Self> {
         let (file, chain) = match &target {
             AuditTarget::Stderr => (None, Chain::default()),
-            AuditTarget::File(path) => {
-                let mut file = open(path)?;
-                let chain = end_of(&mut file)?;
-                (Some(file), chain)
-            }
+            AuditTarget::File(path) => match LogFile::open(path) {
+                Ok(mut file) => {
+                    let chain = file.chain()?;
+                    (Some(file), chain)
+                }
+                // A store starts on a full disk, too.
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                    error!(%error, path = %path.display(), "can't make the audit log");
+                    (None, Chain::default())
+                }
+                Err(error) => return Err(error),
+            },
         };
         Ok(Self {
             target,
@@ -75,21 +98,20 @@ impl Log {
         })
     }
 
-    /// Appends a line.
-    pub(super) fn append(&mut self, entry: &AuditEntry) -> io::Result<()> {
+    /// Appends a line. `lost` is the number of lines that were lost since the line before.
+    pub(super) fn append(&mut self, entry: &AuditEntry, lost: u64) -> io::Result<()> {
         let seq = self.chain.seq + 1;
         let written = Written {
             seq,
-            at: Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true),
             entry,
+            lost,
             prev: &self.chain.hash,
         };
         // JSON escapes line feeds, so a reason can't forge a line.
-        let line = serde_json::to_string(&written)?;
-        let bytes = format!("{line}\n");
+        let line = serde_json::to_vec(&written)?;
         match &self.target {
-            AuditTarget::Stderr => io::stderr().write_all(bytes.as_bytes())?,
-            AuditTarget::File(_) => self.current()?.write_all(bytes.as_bytes())?,
+            AuditTarget::Stderr => io::stderr().write_all(&[&line[..], b"\n"].concat())?,
+            AuditTarget::File(_) => self.current()?.append(&line)?,
         }
         self.chain = Chain {
             seq,
@@ -98,35 +120,86 @@ impl Log {
         Ok(())
     }
 
-    pub(super) fn sync(&mut self) -> io::Result<()> {
+    pub(super) fn sync(&self) -> io::Result<()> {
         match &self.file {
-            Some(file) => file.sync_data(),
+            Some(file) => file.file.sync_data(),
             None => Ok(()),
         }
     }
 
-    /// The file at the path. If it was renamed or deleted, which is how logs are rotated, a new one
-    /// is made; the chain goes on there.
-    fn current(&mut self) -> io::Result<&mut File> {
+    /// Returns the file at the path. If it was renamed or deleted, which is how logs are rotated,
+    /// it creates a new one; the chain continues there.
+    fn current(&mut self) -> io::Result<&mut LogFile> {
         let AuditTarget::File(path) = &self.target else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        let is_same = self.file.as_ref().is_some_and(|file| is_at(file, path));
-        if !is_same {
-            self.file = None;
-            self.file = Some(open(path)?);
+        let same = self.file.take().filter(|file| is_at(&file.file, path));
+        let file = match same {
+            Some(file) => file,
+            None => LogFile::open(path)?,
+        };
+        Ok(self.file.insert(file))
+    }
+}
+
+impl LogFile {
+    fn open(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o640);
+        let mut file = options.open(path)?;
+        let mut last = [b'\n'];
+        if file.metadata()?.len() > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
         }
-        self.file
-            .as_mut()
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
+        Ok(Self {
+            file,
+            ends_within_line: last != *b"\n",
+        })
+    }
+
+    /// Appends a line, whole or not at all.
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        let start: &[u8] = if self.ends_within_line { b"\n" } else { b"" };
+        let length = self.file.metadata()?.len();
+        let written = self.file.write_all(&[start, line, b"\n"].concat());
+        if written.is_ok() {
+            self.ends_within_line = false;
+        } else if self.file.metadata().is_ok_and(|now| now.len() > length) {
+            // A full disk took the beginning of the line.
+            self.ends_within_line |= self.file.set_len(length).is_err();
+        }
+        written
+    }
+
+    /// The chain up to the last line.
+    fn chain(&mut self) -> io::Result<Chain> {
+        let wrong = |reason| Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        let metadata = self.file.metadata()?;
+        if !metadata.is_file() {
+            return wrong("it must be a regular file, or \"stderr\"");
+        }
+        let start = metadata.len().saturating_sub(TAIL);
+        self.file.seek(SeekFrom::Start(start))?;
+        let mut tail = Vec::new();
+        (&self.file).take(TAIL).read_to_end(&mut tail)?;
+        let mut lines = tail.rsplit(|byte| *byte == b'\n');
+        let last = lines.find_map(|line| Some((line, serde_json::from_slice::<Link>(line).ok()?)));
+        match last {
+            Some((line, link)) => Ok(Chain::up_to(line, &link)),
+            None if tail.trim_ascii().is_empty() => Ok(Chain::default()),
+            None => wrong("its end has no audit line; name another file"),
+        }
     }
 }
 
 /// The SHA-256 of a line without its line feed.
-pub(super) fn hash_of(line: &str) -> String {
+fn hash_of(line: &[u8]) -> String {
     use aws_lc_rs::digest::{SHA256, digest};
 
-    let digest = digest(&SHA256, line.as_bytes());
+    let digest = digest(&SHA256, line);
     digest
         .as_ref()
         .iter()
@@ -134,12 +207,9 @@ pub(super) fn hash_of(line: &str) -> String {
         .collect()
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).append(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o640);
-    options.open(path)
+#[allow(clippy::trivially_copy_pass_by_ref)] // Serde passes a reference.
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[cfg(unix)]
@@ -156,28 +226,4 @@ fn is_at(file: &File, path: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_at(_: &File, path: &Path) -> bool {
     path.exists()
-}
-
-/// The chain up to the last line of the file. A line that a crash cut short is ended, so that
-/// `verify` finds it and the next line stands by itself.
-fn end_of(file: &mut File) -> io::Result<Chain> {
-    let length = file.metadata()?.len();
-    let start = length.saturating_sub(TAIL);
-    file.seek(SeekFrom::Start(start))?;
-    let mut tail = Vec::new();
-    file.take(TAIL).read_to_end(&mut tail)?;
-    let text = String::from_utf8_lossy(&tail);
-    if !text.is_empty() && !text.ends_with('\n') {
-        file.write_all(b"\n")?;
-    }
-    let mut lines = text.lines().rev();
-    let last = lines.find_map(|line| Some((line, serde_json::from_str::<Link>(line).ok()?)));
-    match last {
-        Some((line, link)) => Ok(Chain::after(line, &link)),
-        None if text.trim().is_empty() => Ok(Chain::default()),
-        None => {
-            let reason = "its end has no audit line; name another file";
-            Err(io::Error::new(io::ErrorKind::InvalidData, reason))
-        }
-    }
 }

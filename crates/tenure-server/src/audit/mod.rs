@@ -1,34 +1,48 @@
-//! The audit log: who did what to the store, as JSON lines in a file or on stderr.
+//! The audit log: the acts of operators and administrators, as JSON lines in a file or on stderr.
 //!
-//! It has operators' changes, refused credentials, reloads, starts and stops. It never stops
-//! elections: a line that can't be written is counted and lost. `docs/audit.md` describes the
-//! fields.
+//! The log has operators' changes, refused credentials, reloads, starts, stops and restores, and
+//! optionally the grants and ends of all terms. It never stops elections: a line that can't be
+//! written is counted and lost. `docs/audit.md` describes the fields.
+//!
+//! ```text
+//! requests, commit thread --> bounded queue --> writer (a thread) --> log (file, chain of hashes)
+//! ```
 
 mod entry;
 mod log;
 mod refusals;
 mod verify;
+mod writer;
 
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
+use std::time::Duration;
 
 use tenure_core::wire::{Code, Problem};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tracing::error;
 
 use self::log::Log;
 use self::refusals::Refusals;
+use self::writer::Writer;
+use crate::model::LeaseChange;
 
 pub use self::entry::{AuditEntry, AuditKind};
-pub use self::verify::{Verified, VerifyError, verify};
+pub use self::verify::{CutLine, Verified, VerifyError, verify};
 
-/// Most lines that wait to be written.
+/// Most lines that wait to be written: so many of the changes of leases, and so many others. Grants
+/// that come faster than the disk writes therefore cost no line of an operator.
 const QUEUE: usize = 4096;
+
+/// How long an answer waits for its line. A disk that takes longer does not work. The command waits
+/// five seconds for an answer, so it still learns that the change is done.
+const WRITE_TIME: Duration = Duration::from_secs(3);
 
 /// The destination of audit lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +53,39 @@ pub enum AuditTarget {
     Stderr,
 }
 
+/// The acts that have lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditLevel {
+    /// Operators' changes, refused credentials, reloads, starts, stops and restores.
+    Operators,
+    /// All of those, and the grants and ends of all terms.
+    Changes,
+}
+
+/// The settings of an audit log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditConfig {
+    /// Where lines go.
+    pub target: AuditTarget,
+    /// The acts that have lines.
+    pub level: AuditLevel,
+    /// Whether operators' changes are refused while lines can't be written. Elections go on in any
+    /// case.
+    pub is_required: bool,
+}
+
+impl AuditConfig {
+    /// Lines of operators go here, and are not required.
+    #[must_use]
+    pub const fn new(target: AuditTarget) -> Self {
+        Self {
+            target,
+            level: AuditLevel::Operators,
+            is_required: false,
+        }
+    }
+}
+
 /// An audit log. Clones are handles to the same one.
 #[derive(Clone, Debug, Default)]
 pub struct Audit(Option<Arc<Shared>>);
@@ -46,18 +93,41 @@ pub struct Audit(Option<Arc<Shared>>);
 #[derive(Debug)]
 struct Shared {
     lines: SyncSender<Line>,
-    /// Whether operators' changes are refused while lines can't be written.
+    level: AuditLevel,
     is_required: bool,
-    /// Whether the last line could not be written.
-    is_failing: AtomicBool,
-    lost: AtomicU64,
+    state: Arc<State>,
     refusals: Refusals,
 }
 
-/// A line to write, and who waits until it is on disk.
+/// The state that the writer shares with the handles.
+#[derive(Debug, Default)]
+struct State {
+    /// Whether the last line could not be written.
+    is_failing: AtomicBool,
+    /// How many lines were lost since the start.
+    lost: AtomicU64,
+    /// How many lines of changes wait.
+    changes: AtomicUsize,
+    /// Whether the last change found no place in the queue.
+    is_behind: AtomicBool,
+}
+
+/// A line to write.
+#[derive(Debug)]
 struct Line {
     entry: AuditEntry,
-    written: Option<oneshot::Sender<()>>,
+    from: Recorder,
+}
+
+/// The origin of a line.
+#[derive(Debug)]
+enum Recorder {
+    /// An act that nothing waits for.
+    Other,
+    /// A change of a lease, which has its own part of the queue.
+    Change,
+    /// An answer that waits until the line is on disk. It gets whether it is.
+    Answer(oneshot::Sender<bool>),
 }
 
 impl Audit {
@@ -67,40 +137,34 @@ impl Audit {
         Self(None)
     }
 
-    /// Writes lines to `target`. With `is_required`, operators' changes are refused while lines
-    /// can't be written; elections go on in any case.
+    /// Opens the audit log, and starts the thread that writes it.
     ///
     /// # Errors
     ///
-    /// The file can't be opened, or its last line is not an audit line.
-    pub fn open(target: AuditTarget, is_required: bool) -> io::Result<Self> {
-        let log = Log::open(target)?;
-        let (lines, received) = sync_channel(QUEUE);
-        let shared = Arc::new(Shared {
+    /// The file can't be opened, or its end has no audit line.
+    pub fn open(config: AuditConfig) -> io::Result<Self> {
+        let log = Log::open(config.target)?;
+        let (lines, received) = sync_channel(2 * QUEUE);
+        let state = Arc::<State>::default();
+        let writer = Writer::new(log, received, Arc::clone(&state));
+        thread::Builder::new()
+            .name("tenure-audit".into())
+            .spawn(|| writer.run())?;
+        Ok(Self(Some(Arc::new(Shared {
             lines,
-            is_required,
-            is_failing: AtomicBool::new(false),
-            lost: AtomicU64::new(0),
+            level: config.level,
+            is_required: config.is_required,
+            state,
             refusals: Refusals::default(),
-        });
-        let weak = Arc::downgrade(&shared);
-        thread::Builder::new().name("audit".into()).spawn(move || {
-            write_all(log, &received, |is_written| {
-                if let Some(shared) = weak.upgrade() {
-                    shared.is_failing.store(!is_written, Ordering::Relaxed);
-                    if !is_written {
-                        shared.lost.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-            });
-        })?;
-        Ok(Self(Some(shared)))
+        }))))
     }
 
     /// Refuses an operator's change that could not be recorded, if it must be.
     pub(crate) fn check(&self) -> Result<(), Problem> {
         match &self.0 {
-            Some(shared) if shared.is_required && shared.is_failing.load(Ordering::Relaxed) => {
+            Some(shared)
+                if shared.is_required && shared.state.is_failing.load(Ordering::Relaxed) =>
+            {
                 let detail = "the audit log can't be written, and this change needs it";
                 Err(Problem::new(Code::EngineUnavailable, detail))
             }
@@ -111,34 +175,61 @@ impl Audit {
     /// Writes a line when there is time for it.
     pub fn record(&self, entry: AuditEntry) {
         if let Some(shared) = &self.0 {
-            shared.send(Line {
-                entry,
-                written: None,
-            });
+            shared.send(entry, Recorder::Other);
         }
     }
 
-    /// Writes a line, and waits until it is on disk or lost.
-    pub async fn record_now(&self, entry: AuditEntry) {
+    /// Writes a line, and waits until it is on disk or lost, for three seconds at most. Returns
+    /// whether it is on disk.
+    pub async fn record_now(&self, entry: AuditEntry) -> bool {
         let Some(shared) = &self.0 else {
-            return;
+            return false;
         };
         let (written, is_written) = oneshot::channel();
-        shared.send(Line {
-            entry,
-            written: Some(written),
-        });
-        // The thread lives as long as this handle.
-        let _ = is_written.await;
+        shared.send(entry, Recorder::Answer(written));
+        match timeout(WRITE_TIME, is_written).await {
+            Ok(Ok(is_written)) => is_written,
+            Ok(Err(_)) => false,
+            Err(_) => {
+                shared.state.is_failing.store(true, Ordering::Relaxed);
+                error!(
+                    "the audit log takes longer than {WRITE_TIME:?} for a line; elections go on"
+                );
+                false
+            }
+        }
     }
 
-    /// Records refused credentials of an address: one line a minute, with their number.
-    pub(crate) fn record_refusal(&self, address: Option<IpAddr>, outcome: &'static str) {
+    /// Whether grants and ends of terms have lines.
+    pub(crate) fn has_changes(&self) -> bool {
+        let shared = self.0.as_ref();
+        shared.is_some_and(|shared| shared.level == AuditLevel::Changes)
+    }
+
+    /// Writes lines of the grants and ends of terms among these changes when there is time for it.
+    /// The caller calls this in the order of revisions. It never blocks.
+    pub(crate) fn record_changes(&self, changes: &[LeaseChange]) {
+        if let (Some(shared), true) = (&self.0, self.has_changes()) {
+            let entries = changes.iter().filter_map(AuditEntry::of_change);
+            entries.for_each(|entry| shared.send_change(entry));
+        }
+    }
+
+    /// Records refused credentials of an address: one line a minute, with their number. `request`
+    /// is the id of the last of them.
+    pub(crate) fn record_refusal(
+        &self,
+        address: Option<IpAddr>,
+        outcome: &'static str,
+        request: impl FnOnce() -> String,
+    ) {
         if let Some(shared) = &self.0
             && let Some(count) = shared.refusals.count(address)
         {
-            let entry = AuditEntry::new(AuditKind::Credential, outcome);
-            self.record(entry.of_address(address).with_count(count));
+            let entry = AuditEntry::new(AuditKind::Credential, outcome)
+                .of_address(address)
+                .of_request(request());
+            self.record(entry.with_count(count));
         }
     }
 
@@ -146,42 +237,32 @@ impl Audit {
     #[must_use]
     pub fn lost(&self) -> u64 {
         let shared = self.0.as_ref();
-        shared.map_or(0, |shared| shared.lost.load(Ordering::Relaxed))
+        shared.map_or(0, |shared| shared.state.lost.load(Ordering::Relaxed))
     }
 }
 
 impl Shared {
-    fn send(&self, line: Line) {
-        if self.lines.try_send(line).is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+    fn send(&self, entry: AuditEntry, from: Recorder) {
+        if self.lines.try_send(Line { entry, from }).is_err() {
+            self.state.lost.fetch_add(1, Ordering::Relaxed);
+            if !self.state.is_failing.swap(true, Ordering::Relaxed) {
+                error!("the audit log is {QUEUE} lines behind: lines are lost; elections go on");
+            }
         }
     }
-}
 
-/// Writes lines until no handle is left. Lines that come together are synced together.
-fn write_all(mut log: Log, lines: &Receiver<Line>, on_written: impl Fn(bool)) {
-    let mut was_failing = false;
-    while let Ok(first) = lines.recv() {
-        let mut waiting = Vec::new();
-        let mut result = Ok(());
-        let mut count = 0;
-        for line in std::iter::once(first).chain(lines.try_iter().take(QUEUE)) {
-            let appended = log.append(&line.entry);
-            result = result.and(appended);
-            waiting.extend(line.written);
-            count += 1;
+    fn send_change(&self, entry: AuditEntry) {
+        let (state, from) = (&self.state, Recorder::Change);
+        if state.changes.fetch_add(1, Ordering::Relaxed) < QUEUE
+            && self.lines.try_send(Line { entry, from }).is_ok()
+        {
+            state.is_behind.store(false, Ordering::Relaxed);
+            return;
         }
-        let result = result.and_then(|()| log.sync());
-        for _ in 0..count {
-            on_written(result.is_ok());
-        }
-        if let (Err(error), false) = (&result, was_failing) {
-            error!(%error, "can't write the audit log: lines are lost; elections go on");
-        }
-        was_failing = result.is_err();
-        for written in waiting {
-            // The request may have gone.
-            let _ = written.send(());
+        state.changes.fetch_sub(1, Ordering::Relaxed);
+        state.lost.fetch_add(1, Ordering::Relaxed);
+        if !state.is_behind.swap(true, Ordering::Relaxed) {
+            error!("the audit log is {QUEUE} changes behind: lines are lost; elections go on");
         }
     }
 }

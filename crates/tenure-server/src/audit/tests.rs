@@ -1,6 +1,8 @@
-//! Lines that are written, and logs that somebody has changed.
+//! Lines that are written, lines that are lost, and logs that somebody has changed.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::Instant;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -11,15 +13,40 @@ fn entry(reason: &str) -> AuditEntry {
     AuditEntry::new(AuditKind::Break, "done").with_reason(Some(reason.into()))
 }
 
+fn verified(first: u64, last: u64) -> Option<Verified> {
+    Some(Verified {
+        first,
+        last,
+        ..Verified::default()
+    })
+}
+
 struct Fixture(TempDir);
 
 impl Fixture {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
     fn path(&self) -> PathBuf {
         self.0.path().join("audit.jsonl")
     }
 
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
     fn open(&self) -> Audit {
-        Audit::open(AuditTarget::File(self.path()), true).unwrap()
+        self.open_as(true)
+    }
+
+    fn open_as(&self, is_required: bool) -> Audit {
+        let config = AuditConfig::new(AuditTarget::File(self.path()));
+        Audit::open(AuditConfig {
+            is_required,
+            ..config
+        })
+        .unwrap()
     }
 
     fn lines(&self) -> Vec<String> {
@@ -27,13 +54,20 @@ impl Fixture {
         text.lines().map(ToOwned::to_owned).collect()
     }
 
+    fn values(&self) -> Vec<Value> {
+        let lines = self.lines().into_iter();
+        lines
+            .map(|line| serde_json::from_str(&line).unwrap())
+            .collect()
+    }
+
     /// A log with this many lines, by two runs of the store.
     async fn with_lines(count: usize) -> Self {
-        let fixture = Self(TempDir::new().unwrap());
+        let fixture = Self::new();
         for range in [0..count / 2, count / 2..count] {
             let audit = fixture.open();
             for number in range {
-                audit.record_now(entry(&format!("reason {number}"))).await;
+                assert!(audit.record_now(entry(&format!("reason {number}"))).await);
             }
         }
         fixture
@@ -43,23 +77,43 @@ impl Fixture {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         fs::write(self.path(), text).unwrap();
     }
+
+    /// The error of a check of this log.
+    fn wrong(&self) -> String {
+        verify(&[self.path()]).unwrap_err().to_string()
+    }
+
+    /// From now on every write finds a full disk.
+    fn fill_disk(&self) {
+        fs::rename(self.path(), self.at("before")).unwrap();
+        symlink("/dev/full", self.path()).unwrap();
+    }
+
+    /// From now on writes succeed, and a sync fails.
+    fn fail_syncs(&self) {
+        fs::rename(self.path(), self.at("before")).unwrap();
+        symlink("/dev/null", self.path()).unwrap();
+    }
+
+    /// Writes succeed again, in the file from before.
+    fn free_disk(&self) {
+        fs::rename(self.at("before"), self.path()).unwrap();
+    }
 }
 
 #[tokio::test]
 async fn lines_are_a_chain_also_after_a_restart() {
     let fixture = Fixture::with_lines(10).await;
-    let lines = fixture.lines();
+    let lines = fixture.values();
     assert_eq!(lines.len(), 10);
     for (index, line) in lines.iter().enumerate() {
-        let line: Value = serde_json::from_str(line).unwrap();
         assert_eq!(line["seq"], index + 1);
         assert_eq!(
             (&line["kind"], &line["outcome"]),
             (&"break".into(), &"done".into())
         );
     }
-    let verified = verify(&[fixture.path()]).unwrap();
-    assert_eq!(verified, Some(Verified { first: 1, last: 10 }));
+    assert_eq!(verify(&[fixture.path()]).unwrap(), verified(1, 10));
 }
 
 #[tokio::test]
@@ -70,7 +124,7 @@ async fn a_log_that_was_changed_is_found_with_the_line() {
         let mut lines = whole.clone();
         change(&mut lines);
         fixture.replace(&lines);
-        verify(&[fixture.path()]).unwrap_err().to_string()
+        fixture.wrong()
     };
     let edited = wrong(&|lines| lines[4] = lines[4].replace("reason 4", "reason X"));
     assert!(
@@ -89,59 +143,215 @@ async fn a_log_that_was_changed_is_found_with_the_line() {
     );
     let cut = wrong(&|lines| lines[9].truncate(20));
     assert!(cut.contains(":10: this is not an audit line"), "{cut}");
+    let unreadable = wrong(&|lines| lines[4].truncate(20));
+    assert!(
+        unreadable.contains(":5: this is not an audit line"),
+        "{unreadable}"
+    );
+    let first = wrong(&|lines| lines[0].truncate(20));
+    assert!(first.contains(":1: this is not an audit line"), "{first}");
+    let feed = wrong(&|lines| lines[4].push('\r'));
+    assert!(feed.contains(":6: line 6 does not follow line 5"), "{feed}");
+}
+
+#[tokio::test]
+async fn every_changed_byte_is_found_in_its_line_or_by_the_next_one() {
+    let fixture = Fixture::with_lines(4).await;
+    let whole = fs::read(fixture.path()).unwrap();
+    let last_line = whole[..whole.len() - 1]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .unwrap();
+    for position in 0..last_line {
+        for bit in [0x01, 0x20, 0x80] {
+            let mut bytes = whole.clone();
+            bytes[position] ^= bit;
+            fs::write(fixture.path(), &bytes).unwrap();
+            let line = whole[..position]
+                .iter()
+                .filter(|byte| **byte == b'\n')
+                .count()
+                + 1;
+            let wrong = fixture.wrong();
+            let is_found = [line, line + 1]
+                .iter()
+                .any(|line| wrong.contains(&format!("audit.jsonl:{line}: ")));
+            assert!(is_found, "byte {position} of line {line}: {wrong}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_was_cut_within_a_line_is_found_and_one_between_two_files_too() {
+    let fixture = Fixture::with_lines(6).await;
+    let whole = fs::read(fixture.path()).unwrap();
+    let end = whole.len() - 1;
+    for length in end - 30..end {
+        fs::write(fixture.path(), &whole[..length]).unwrap();
+        let wrong = fixture.wrong();
+        assert!(wrong.contains(":6: this is not an audit line"), "{wrong}");
+    }
+    let lines = fixture.lines();
+    let rest = fixture.at("rest");
+    fs::write(&rest, format!("{}\n", lines[4])).unwrap();
+    fixture.replace(&lines[..3]);
+    let wrong = verify(&[fixture.path(), rest]).unwrap_err().to_string();
+    assert!(
+        wrong.contains("rest:1: line 5 does not follow line 3"),
+        "{wrong}"
+    );
+}
+
+#[tokio::test]
+async fn a_line_that_a_kill_cut_short_is_named_and_the_chain_goes_on_after_it() {
+    let line = r#"{"seq":3,"at":"2026-11-22T05:40:01.120Z","kind":"break","out"#;
+    for cut in 1..line.len() {
+        let fixture = Fixture::with_lines(2).await;
+        let mut bytes = fs::read(fixture.path()).unwrap();
+        bytes.extend(&line.as_bytes()[..cut]);
+        fs::write(fixture.path(), bytes).unwrap();
+        let wrong = fixture.wrong();
+        assert!(wrong.contains(":3: this is not an audit line"), "{wrong}");
+        let audit = fixture.open();
+        for reason in ["after", "and again"] {
+            assert!(audit.record_now(entry(reason)).await);
+        }
+        let found = verify(&[fixture.path()]).unwrap().unwrap();
+        assert_eq!((found.first, found.last), (1, 4));
+        let path = fixture.path();
+        assert_eq!(found.cut, [CutLine { path, line: 3 }]);
+    }
 }
 
 #[tokio::test]
 async fn a_reason_can_not_forge_a_line() {
-    let fixture = Fixture(TempDir::new().unwrap());
-    let forged = "x\"}\n{\"seq\":2,\"kind\":\"start\",\"prev\":\"\"}";
+    let fixture = Fixture::new();
+    let forged = "x\"}\r\n{\"seq\":2,\"kind\":\"start\",\"prev\":\"\"}\u{2028}\u{0}\\\"";
     fixture.open().record_now(entry(forged)).await;
     let lines = fixture.lines();
     assert_eq!(lines.len(), 1);
-    let line: Value = serde_json::from_str(&lines[0]).unwrap();
-    assert_eq!(line["reason"], forged);
+    assert_eq!(fixture.values()[0]["reason"], forged);
 }
 
 #[tokio::test]
 async fn a_file_that_is_renamed_or_deleted_is_made_again_and_the_chain_goes_on() {
-    let fixture = Fixture(TempDir::new().unwrap());
+    let fixture = Fixture::new();
     let audit = fixture.open();
     audit.record_now(entry("one")).await;
-    let rotated = fixture.0.path().join("audit.1");
+    let rotated = fixture.at("audit.1");
     fs::rename(fixture.path(), &rotated).unwrap();
     audit.record_now(entry("two")).await;
     audit.record_now(entry("three")).await;
     assert_eq!(fixture.lines().len(), 2);
-    let verified = verify(&[rotated, fixture.path()]).unwrap();
-    assert_eq!(verified, Some(Verified { first: 1, last: 3 }));
+    let found = verify(&[rotated, fixture.path()]).unwrap();
+    assert_eq!(found, verified(1, 3));
     fs::remove_file(fixture.path()).unwrap();
     audit.record_now(entry("four")).await;
     assert_eq!(fixture.lines().len(), 1);
+    assert_eq!(verify(&[fixture.path()]).unwrap(), verified(4, 4));
+}
+
+#[tokio::test]
+async fn lines_that_found_a_full_disk_are_counted_in_the_next_one_that_is_written() {
+    let fixture = Fixture::new();
+    let audit = fixture.open();
+    assert!(audit.record_now(entry("one")).await);
+    fixture.fill_disk();
+    for lost in 1..=3 {
+        assert!(!audit.record_now(entry("lost")).await);
+        assert_eq!(audit.lost(), lost);
+    }
+    fixture.free_disk();
+    assert!(audit.record_now(entry("two")).await);
+    assert!(audit.record_now(entry("three")).await);
+    let lines = fixture.values();
+    assert_eq!(lines.len(), 3);
+    let lost = lines.iter().map(|line| line["lost"].as_u64());
+    assert_eq!(lost.collect::<Vec<_>>(), [None, Some(3), None]);
+    let found = verify(&[fixture.path()]).unwrap().unwrap();
+    assert_eq!((found.last, found.lost), (3, 3));
+}
+
+#[tokio::test]
+async fn an_answer_waits_until_its_line_is_synced() {
+    let fixture = Fixture::new();
+    let audit = fixture.open();
+    assert!(audit.record_now(entry("on disk")).await);
+    fixture.fail_syncs();
+    assert!(!audit.record_now(entry("not on disk")).await);
+    assert_eq!(audit.lost(), 1);
+    assert!(audit.check().is_err());
 }
 
 #[tokio::test]
 async fn lines_that_can_not_be_written_are_counted_and_operators_are_refused() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("logs/audit.jsonl");
-    fs::create_dir(path.parent().unwrap()).unwrap();
-    let audit = Audit::open(AuditTarget::File(path.clone()), true).unwrap();
-    let lenient = Audit::open(AuditTarget::File(path.clone()), false).unwrap();
-    fs::remove_dir_all(path.parent().unwrap()).unwrap();
-    for audit in [&audit, &lenient] {
+    for is_required in [true, false] {
+        let fixture = Fixture::new();
+        let audit = fixture.open_as(is_required);
+        assert!(audit.record_now(entry("one")).await);
         assert!(audit.check().is_ok());
+        fixture.fill_disk();
         audit.record_now(entry("lost")).await;
-        assert_eq!(audit.lost(), 1);
+        let refusal = audit.check().err().map(|problem| problem.status);
+        assert_eq!(refusal, is_required.then_some(503));
+        fixture.free_disk();
+        // The refused change has a line, so the log recovers without other acts.
+        audit.record_now(entry("refused")).await;
+        assert!(audit.check().is_ok());
     }
-    assert_eq!(audit.check().unwrap_err().status, 503);
-    assert!(lenient.check().is_ok());
-    fs::create_dir(path.parent().unwrap()).unwrap();
-    audit.record_now(entry("written")).await;
+}
+
+/// A log whose writer has no turn: its lines stay in the queue.
+fn stuck(level: AuditLevel) -> (Audit, std::sync::mpsc::Receiver<Line>) {
+    let (lines, received) = sync_channel(2 * QUEUE);
+    let shared = Shared {
+        lines,
+        level,
+        is_required: true,
+        state: Arc::default(),
+        refusals: Refusals::default(),
+    };
+    (Audit(Some(Arc::new(shared))), received)
+}
+
+#[test]
+fn changes_never_wait_for_a_slow_disk_and_leave_room_for_other_lines() {
+    let (audit, received) = stuck(AuditLevel::Changes);
+    let shared = audit.0.clone().unwrap();
+    let began = Instant::now();
+    for _ in 0..3 * QUEUE {
+        shared.send_change(entry("a grant"));
+    }
+    // Each would wait for ever if it waited at all.
+    assert!(began.elapsed() < WRITE_TIME);
+    assert_eq!(audit.lost(), 2 * QUEUE as u64);
+    assert!(audit.check().is_ok(), "operators are not concerned");
+    for _ in 0..QUEUE {
+        audit.record(entry("an operator"));
+    }
+    assert_eq!(audit.lost(), 2 * QUEUE as u64);
     assert!(audit.check().is_ok());
+    audit.record(entry("one more"));
+    assert_eq!(audit.lost(), 2 * QUEUE as u64 + 1);
+    assert!(audit.check().is_err());
+    assert_eq!(received.try_iter().count(), 2 * QUEUE);
+}
+
+#[tokio::test]
+async fn an_answer_waits_a_limited_time_for_a_disk_that_hangs() {
+    let (audit, received) = stuck(AuditLevel::Operators);
+    let answered = timeout(10 * WRITE_TIME, audit.record_now(entry("never written")));
+    assert!(!answered.await.expect("an answer"));
+    assert!(audit.check().is_err());
+    drop(received);
 }
 
 #[test]
 fn a_file_that_is_no_audit_log_is_refused() {
-    let fixture = Fixture(TempDir::new().unwrap());
+    let fixture = Fixture::new();
     fs::write(fixture.path(), "something else\n").unwrap();
-    assert!(Audit::open(AuditTarget::File(fixture.path()), false).is_err());
+    for path in [fixture.path(), "/dev/null".into(), "/dev/full".into()] {
+        let target = AuditTarget::File(path);
+        assert!(Audit::open(AuditConfig::new(target)).is_err());
+    }
 }

@@ -7,12 +7,25 @@ use std::path::{Path, PathBuf};
 use super::log::{Chain, Link};
 
 /// A chain without a gap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// The number of its first line.
     pub first: u64,
     /// The number of its last line.
     pub last: u64,
+    /// How many acts have no line because the log could not be written, as its lines say.
+    pub lost: u64,
+    /// Lines that are not whole. The chain goes on after them, so they stand for no line of it.
+    pub cut: Vec<CutLine>,
+}
+
+/// A line that is not whole: the process was killed while it wrote the line, or the disk was full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutLine {
+    /// The file.
+    pub path: PathBuf,
+    /// The line in the file, counted from 1.
+    pub line: usize,
 }
 
 /// Why a log is not a chain without a gap.
@@ -27,7 +40,7 @@ pub enum VerifyError {
         /// Why.
         reason: io::Error,
     },
-    /// A line is no audit line: it was edited, or a crash cut it short.
+    /// A line is no audit line, and the chain does not go on after it: it was edited or cut.
     #[error("{path}:{line}: this is not an audit line", path = path.display())]
     NotALine {
         /// The file.
@@ -56,43 +69,85 @@ pub enum VerifyError {
 /// Checks files that follow one another, oldest first: each line has the hash of the line before.
 ///
 /// It finds lines that were edited, lost or moved, and files that were cut in the middle. It proves
-/// nothing against somebody who can write all of the rest anew: ship lines elsewhere for that.
+/// nothing against somebody who can write all of the rest anew: ship lines elsewhere for that. The
+/// last line of all has no successor yet, so a change of it is found only if it is no line any
+/// more.
 ///
 /// # Errors
 ///
 /// [`VerifyError`] names the first line that is wrong.
 pub fn verify(files: &[impl AsRef<Path>]) -> Result<Option<Verified>, VerifyError> {
-    let mut chain: Option<Chain> = None;
-    let mut first = 0;
+    let mut verifier = Verifier::default();
     for path in files.iter().map(AsRef::as_ref) {
         let unreadable = |reason| VerifyError::Unreadable {
             path: path.into(),
             reason,
         };
         let file = File::open(path).map_err(unreadable)?;
-        for (index, line) in BufReader::new(file).lines().enumerate() {
-            let text = line.map_err(unreadable)?;
-            let line = index + 1;
-            let link: Link = serde_json::from_str(&text).map_err(|_| VerifyError::NotALine {
-                path: path.into(),
-                line,
-            })?;
-            match &chain {
-                // The first file may be the rest of an older log.
-                None => first = link.seq,
-                Some(before) if link.seq == before.seq + 1 && link.prev == before.hash => {}
-                Some(before) => {
-                    return Err(VerifyError::Broken {
-                        path: path.into(),
-                        line,
-                        seq: link.seq,
-                        before: before.seq,
-                    });
-                }
-            }
-            chain = Some(Chain::after(&text, &link));
+        // Bytes and not text: an edited line may be no text.
+        for (index, text) in BufReader::new(file).split(b'\n').enumerate() {
+            verifier.add(path, index + 1, &text.map_err(unreadable)?)?;
         }
     }
-    let last = chain.map(|chain| chain.seq);
-    Ok(last.map(|last| Verified { first, last }))
+    verifier.end()
+}
+
+#[derive(Default)]
+struct Verifier {
+    chain: Option<Chain>,
+    verified: Verified,
+    /// Lines that are not whole, since the last one that is.
+    cut: Vec<CutLine>,
+}
+
+impl Verifier {
+    fn add(&mut self, path: &Path, line: usize, text: &[u8]) -> Result<(), VerifyError> {
+        let path = path.to_owned();
+        let Ok(link) = serde_json::from_slice::<Link>(text) else {
+            self.cut.push(CutLine { path, line });
+            return Ok(());
+        };
+        match &self.chain {
+            // The first file may be the rest of an older log; but lines before its first whole one
+            // must not hide that one was edited.
+            None if self.cut.is_empty() || Chain::default().is_before(&link) => {
+                self.verified.first = link.seq;
+            }
+            None => self.check_cut()?,
+            Some(before) if before.is_before(&link) => {}
+            Some(before) => {
+                self.check_cut()?;
+                return Err(VerifyError::Broken {
+                    path,
+                    line,
+                    seq: link.seq,
+                    before: before.seq,
+                });
+            }
+        }
+        self.verified.cut.append(&mut self.cut);
+        self.verified.lost += link.lost;
+        self.chain = Some(Chain::up_to(text, &link));
+        Ok(())
+    }
+
+    fn end(self) -> Result<Option<Verified>, VerifyError> {
+        self.check_cut()?;
+        let last = self.chain.map(|chain| chain.seq);
+        Ok(last.map(|last| Verified {
+            last,
+            ..self.verified
+        }))
+    }
+
+    /// The chain does not go on after a line that is not whole.
+    fn check_cut(&self) -> Result<(), VerifyError> {
+        match self.cut.first() {
+            Some(CutLine { path, line }) => Err(VerifyError::NotALine {
+                path: path.clone(),
+                line: *line,
+            }),
+            None => Ok(()),
+        }
+    }
 }

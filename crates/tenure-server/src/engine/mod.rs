@@ -25,7 +25,7 @@ use crate::model::{ChangeSet, LeaseKey};
 
 pub(crate) use batch::Batch;
 pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored};
-pub use embedded::{backup, restore};
+pub use embedded::{backup, forget_restore, restore, restore_note};
 pub use error::OpenError;
 pub(crate) use log::{AppendError, Load, Log, Progress, TermHistory};
 

@@ -7,12 +7,13 @@ use axum::http::request::Parts;
 use tenure_core::wire::{Code, LeaseView, Problem};
 
 use super::problem::ProblemResponse;
+use super::request_id::RequestId;
 use crate::Store;
 use crate::access::Caller;
 use crate::audit::{Audit, AuditEntry, AuditKind};
 use crate::model::LeaseKey;
 
-/// The address that a request comes from, if it is known.
+/// The address of the client that sent a request, if it is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientAddress(pub(super) Option<IpAddr>);
 
@@ -22,10 +23,13 @@ pub(super) struct Auditor {
     audit: Audit,
     caller: Caller,
     address: Option<IpAddr>,
+    request: RequestId,
 }
 
 impl Auditor {
-    /// Does an operator's change, and answers when its line is written.
+    /// Does an operator's change, and answers when its line is written. If the log is required and
+    /// can't be written, the change is refused. The refusal has a line, too: if that can be
+    /// written, the next change is done.
     pub(super) async fn record<T>(
         &self,
         kind: AuditKind,
@@ -33,10 +37,12 @@ impl Auditor {
         reason: Option<String>,
         work: impl Future<Output = Result<T, ProblemResponse>>,
     ) -> Result<T, ProblemResponse> {
-        self.audit.check()?;
         // Afterwards the lease may have no holder any more.
         let before: Option<LeaseView> = store.view(key).await.ok();
-        let result = work.await;
+        let result = match self.audit.check() {
+            Ok(()) => work.await,
+            Err(refusal) => Err(refusal.into()),
+        };
         let outcome = match &result {
             Ok(_) => "done",
             Err(ProblemResponse(problem)) => problem.code.as_str(),
@@ -44,6 +50,7 @@ impl Auditor {
         let entry = AuditEntry::new(kind, outcome)
             .of_caller(&self.caller)
             .of_address(self.address)
+            .of_request(self.request.to_string())
             .of_election(key.as_str())
             .with_reason(reason);
         let entry = match &before {
@@ -62,15 +69,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Auditor {
         let caller = Caller::from_request_parts(parts, state).await?;
         let audit = parts.extensions.get::<Audit>().cloned();
         let address = parts.extensions.get::<ClientAddress>().copied();
-        match (audit, address) {
-            (Some(audit), Some(ClientAddress(address))) => Ok(Self {
+        let request = parts.extensions.get::<RequestId>().cloned();
+        match (audit, address, request) {
+            (Some(audit), Some(ClientAddress(address)), Some(request)) => Ok(Self {
                 audit,
                 caller,
                 address,
+                request,
             }),
             _ => Err(ProblemResponse(Problem::new(
                 Code::Internal,
-                "the request has no audit log",
+                "the request has no audit log or no id",
             ))),
         }
     }

@@ -10,6 +10,7 @@ mod origin;
 mod auditor;
 mod authorize;
 mod fast_path;
+mod request_id;
 mod routes;
 
 mod events;

@@ -295,11 +295,20 @@ pub(super) fn is_open(head: &Parts) -> bool {
 /// Returns whether a native request is answered on a connection over the limit: renewals and checks
 /// of liveness and readiness are.
 pub(super) fn is_essential(head: &Parts) -> bool {
+    is_renewal(head) || is_open(head)
+}
+
+/// Whether a request of the router has an id, also if it succeeds: it may change a lease, and so it
+/// may have a line in the audit log. Most renewals take the fast path or are of many leases.
+pub(super) fn has_id(head: &Parts) -> bool {
+    let is_read = matches!(head.method, Method::GET | Method::HEAD);
+    let is_of_many = is_renewal(head) && !head.uri.path().contains("/leases/");
+    !is_read && !is_of_many
+}
+
+fn is_renewal(head: &Parts) -> bool {
     let path = head.uri.path();
-    let is_renewal = head.method == Method::POST
-        && path.starts_with("/v1/namespaces/")
-        && path.ends_with("/renew");
-    is_renewal || is_open(head)
+    head.method == Method::POST && path.starts_with("/v1/namespaces/") && path.ends_with("/renew")
 }
 
 async fn unknown_route(uri: Uri) -> ProblemResponse {

@@ -36,6 +36,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::audit::Audit;
 use crate::clock::{self, Clock};
 use crate::commit_queue::{CommitQueue, Durability};
 use crate::config::{Limits, StoreConfig};
@@ -45,6 +46,7 @@ use crate::scans::Scans;
 use crate::table;
 use crate::timer::Timer;
 
+use subscribers::Subscribers;
 use threads::Threads;
 use wait::OutcomeSender;
 
@@ -66,6 +68,8 @@ struct Inner {
     table: Table,
     commit_queue: CommitQueue,
     events: Arc<Events>,
+    /// The log that has the grants and ends of terms.
+    audit: Arc<OnceLock<Audit>>,
     timer: Timer,
     scans: Scans,
     clock: Clock,
@@ -121,7 +125,11 @@ impl Store {
             None => Durability::InMemory,
         };
         let events = Arc::new(Events::after(loaded.revision));
-        let subscriber = Box::new(Arc::clone(&events));
+        let audit = Arc::<OnceLock<Audit>>::default();
+        let subscriber = Box::new(Subscribers {
+            events: Arc::clone(&events),
+            audit: Arc::clone(&audit),
+        });
         let deleted = std::mem::take(&mut loaded.deleted);
         let (floor, now) = (loaded.floor, clock.now());
         // The floor of a restored backup covers grants that this store does not have, so existing
@@ -138,6 +146,7 @@ impl Store {
         let inner = Arc::new(Inner {
             commit_queue: CommitQueue::new(loaded.revision, durability, subscriber),
             events,
+            audit,
             documents: Mutex::new(loaded.documents),
             floor: AtomicU64::new(floor.map_or(0, |floor| floor.get() + 1)),
             table: Table::new(entries),
@@ -166,6 +175,14 @@ impl Store {
     /// Answers all waiting requests. From now on the store accepts only renewals and releases.
     pub(crate) fn stop(&self) {
         self.inner.stopping.cancel();
+    }
+
+    /// Records the grants and ends of terms in this log from now on, if its level includes them.
+    /// Only the first log is used.
+    pub(crate) fn record_changes(&self, audit: &Audit) {
+        if audit.has_changes() {
+            let _ = self.inner.audit.set(audit.clone());
+        }
     }
 
     /// Returns the token that is cancelled when the store stops.

@@ -1,19 +1,29 @@
-//! The subscribers to durable changes: the log file and the watchers.
+//! The subscribers to durable changes: the log file, the audit log and the watchers.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tenure_core::lease::Change;
 use tracing::{debug, info};
 
+use crate::audit::Audit;
 use crate::commit_queue::Subscriber;
 use crate::events::Events;
 use crate::model::{Cause, LeaseChange};
 
-/// The subscriber that logs changes and publishes them as events.
-impl Subscriber for Arc<Events> {
+/// The subscriber that logs changes, records them in the audit log, and publishes them as events.
+#[derive(Debug)]
+pub(super) struct Subscribers {
+    pub(super) events: Arc<Events>,
+    pub(super) audit: Arc<OnceLock<Audit>>,
+}
+
+impl Subscriber for Subscribers {
     fn committed(&self, changes: Vec<LeaseChange>) {
         changes.iter().for_each(log);
-        self.publish(changes);
+        if let Some(audit) = self.audit.get() {
+            audit.record_changes(&changes);
+        }
+        self.events.publish(changes);
     }
 }
 

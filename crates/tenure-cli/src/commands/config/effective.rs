@@ -10,7 +10,7 @@ use tenure_azure::server::ServedAccount;
 
 use crate::settings::access::AccessSettings;
 use crate::settings::serve::{self, StoreSettings};
-use crate::settings::{azure, limits, tls, with_any_election};
+use crate::settings::{audit, azure, limits, tls, with_any_election};
 
 /// A key with its value.
 #[derive(Clone, Debug)]
@@ -101,12 +101,14 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
         ("serve.data_dir", data_dir.into()),
         ("serve.engine", engine.into()),
         ("access.hosts", access.hosts.into()),
+        (
+            "access.trusted_proxies",
+            settings.items("access.trusted_proxies", Ok)?.into(),
+        ),
         ("access.allow_plain_http", access.allow_plain_http.into()),
         ("access.allow_anonymous", access.allow_anonymous.into()),
-        (
-            "audit.required",
-            settings.flag("audit.required")?.unwrap_or_default().into(),
-        ),
+        ("audit.level", audit::level(settings)?.into()),
+        ("audit.required", audit::is_required(settings)?.into()),
         ("azure.accounts", accounts.into()),
         ("azure.behind_tls", azure.behind_tls.into()),
         ("azure.bearer_audience", azure::audience(settings)?.into()),

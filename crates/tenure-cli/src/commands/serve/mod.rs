@@ -18,7 +18,7 @@ use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::{Azure, AzureConfig, ServedAccount};
 use tenure_server::access::{Access, mark_guarded};
 use tenure_server::audit::{Audit, AuditEntry, AuditKind};
-use tenure_server::{Server, Store, StoreConfig, Tls};
+use tenure_server::{Server, Store, StoreConfig, Tls, forget_restore, restore_note};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{debug, error, info, warn};
 
@@ -99,6 +99,7 @@ impl Serve {
         }
         let azure = self.azure(&settings, listen, tls.is_some())?;
         let access_settings = self.access(&settings)?;
+        let proxies = access_settings.trusted_proxies.clone();
         let access =
             start_rules::open_access(access_settings, listen, tls.is_some(), data_dir.as_deref())?;
         let audit = audit::open(&settings)?;
@@ -126,7 +127,10 @@ impl Serve {
             let stopped = runtime::stop_signal()?;
             let mut server =
                 Server::bind(store, listen).with_context(|| format!("can't listen on {listen}"))?;
-            server = server.with_access(access.clone()).with_audit(audit.clone());
+            server = server
+                .with_access(access.clone())
+                .with_audit(audit.clone())
+                .with_trusted_proxies(proxies);
             if let Some(azure) = azure {
                 server = server.with_protocol(azure);
             }
@@ -148,6 +152,9 @@ impl Serve {
                 let signal = stopped.await;
                 info!(signal, "stopping");
             };
+            if let Some(data_dir) = &data_dir {
+                record_restore(&audit, data_dir).await;
+            }
             audit.record(AuditEntry::new(AuditKind::Start, "done"));
             let served = server.serve(shutdown).await.context("the store has failed");
             let outcome = if served.is_ok() { "done" } else { "failed" };
@@ -205,6 +212,19 @@ impl Serve {
         }
         azure::check(settings, &config)?;
         Ok(Some(config))
+    }
+}
+
+/// Records that the store was restored from a backup, once.
+async fn record_restore(audit: &Audit, data_dir: &Path) {
+    let Some(note) = restore_note(data_dir) else {
+        return;
+    };
+    let entry = AuditEntry::new(AuditKind::Restore, "done").with_reason(Some(note));
+    if audit.record_now(entry).await
+        && let Err(error) = forget_restore(data_dir)
+    {
+        warn!(%error, "can't remove the note of the restore; the next start records it again");
     }
 }
 

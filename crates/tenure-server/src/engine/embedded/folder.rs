@@ -158,6 +158,18 @@ impl Folder {
         write().map_err(OpenError::io(&marker))
     }
 
+    /// Notes that the store of this directory comes from a backup, for the audit log of its next
+    /// start.
+    pub(super) fn note_restore(&self, text: &str) -> Result<(), OpenError> {
+        let note = restore_note(&self.path);
+        let write = || {
+            let mut file = private().truncate(true).open(&note)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        };
+        write().map_err(OpenError::io(&note))
+    }
+
     /// Returns the revision that a database that was not closed has at least; `None` if it was
     /// closed.
     pub(super) fn began(&self) -> Result<Option<u64>, OpenError> {
@@ -269,6 +281,12 @@ fn read_if_exists(path: &Path) -> Result<Option<String>, OpenError> {
 /// Computes the checksum of a number as text.
 pub(super) fn checksum(number: &str) -> String {
     format!("{:08x}", crc32fast::hash(number.as_bytes()))
+}
+
+/// Returns the path of the file that says that a store comes from a backup, until the audit log has
+/// said so.
+pub(super) fn restore_note(data_dir: &Path) -> PathBuf {
+    data_dir.join("RESTORED")
 }
 
 /// Returns the options for a file that is created if it is missing, and that only its owner can

@@ -12,6 +12,7 @@
 //!                       row with the totals of all these rows
 //!   leases.db-wal       SQLite's write-ahead log: the commits that are not in leases.db yet
 //!   leases.db.restoring during a restore: the database, until it is complete and renamed
+//!   RESTORED            after a restore: its time and its backup, until the audit log has them
 //! ```
 //!
 //! An append is one transaction with one fsync (`synchronous=FULL`), which writes one row with the
@@ -56,7 +57,7 @@ use super::{AppendError, Batch, Load, Loaded, Log, OpenError, Progress, TermHist
 use crate::model::{ChangeSet, Content};
 
 pub use backup::{BackupError, Contents, Existing, backup};
-pub use restore::{RestoreError, Restored, restore};
+pub use restore::{RestoreError, Restored, forget_restore, restore, restore_note};
 
 /// The number of pages after which the write-ahead log is moved into the database. The log stays at
 /// some 10 or 20 MB, and a start has little to read. A page that was written several times

@@ -11,7 +11,7 @@ use tenure_core::{Epoch, UnixMillis};
 
 use super::backup::Contents;
 use super::check::Checked;
-use super::folder::{Folder, check_file, private};
+use super::folder::{self, Folder, check_file, private};
 use super::schema::{self, Meta};
 use super::{backup, check};
 use crate::clock;
@@ -129,6 +129,8 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     // From here on a missing database is damage. While the database still has its temporary name,
     // no store starts.
     folder.mark()?;
+    let at = clock::rfc3339(clock::wall()).unwrap_or_default();
+    folder.note_restore(&format!("restored at {at} from {}", file.display()))?;
     let database = folder.database();
     let name = || {
         fs::rename(&restoring, &database)?;
@@ -136,6 +138,23 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     };
     name().map_err(OpenError::io(&database))?;
     restored
+}
+
+/// Returns the time and the backup of the restore that created the store in `data_dir`, until
+/// [`forget_restore`]; `None` if no backup was restored there. A directory that was copied without
+/// [`restore`] has no such note.
+#[must_use]
+pub fn restore_note(data_dir: &Path) -> Option<String> {
+    fs::read_to_string(folder::restore_note(data_dir)).ok()
+}
+
+/// Removes the note of a restore. Call this when the audit log has it.
+///
+/// # Errors
+///
+/// The file can't be removed.
+pub fn forget_restore(data_dir: &Path) -> io::Result<()> {
+    fs::remove_file(folder::restore_note(data_dir))
 }
 
 /// Copies the backup to the path of a database that is being restored.

@@ -10,6 +10,7 @@ use tenure_core::wire::{Code, Problem};
 use crate::access::{Access, Caller};
 use crate::audit::Audit;
 use crate::http::origin::check_origin;
+use crate::http::request_id::LazyRequestId;
 use crate::http::routes;
 
 /// The caller of a request of the native API, if the request may go on.
@@ -18,6 +19,7 @@ pub(super) fn admit(
     audit: &Audit,
     head: &Parts,
     client: Option<IpAddr>,
+    request: &LazyRequestId,
 ) -> Result<Caller, Problem> {
     check_origin(&head.method, &head.headers)?;
     if routes::is_open(head) {
@@ -28,7 +30,7 @@ pub(super) fn admit(
     if let Err(problem) = &caller
         && head.headers.contains_key(AUTHORIZATION)
     {
-        audit.record_refusal(client, problem.code.as_str());
+        audit.record_refusal(client, problem.code.as_str(), || request.id().to_string());
     }
     caller
 }
@@ -94,7 +96,8 @@ mod tests {
         let access = Access::anonymous_at(["store.lan".to_owned()]);
         let request = Request::builder().uri(path).header(HOST, host);
         let head = request.body(()).unwrap().into_parts().0;
-        let refusal = admit(&access, &Audit::none(), &head, None).err();
+        let request = LazyRequestId::of(&head.headers);
+        let refusal = admit(&access, &Audit::none(), &head, None, &request).err();
         assert!(refusal.as_ref().is_none_or(|refusal| refusal.status == 403));
         refusal.is_none()
     }

@@ -36,9 +36,10 @@ use super::drain::DrainOnDrop;
 use super::head::check_head;
 use super::problem::ProblemResponse;
 use super::protocol::Protocol;
+use super::request_id::{LazyRequestId, RequestId};
 use super::{fast_path, routes};
 use crate::Store;
-use crate::access::Access;
+use crate::access::{Access, TrustedProxies};
 use crate::audit::Audit;
 use crate::overflow::OverflowPermit;
 use crate::panics;
@@ -49,6 +50,7 @@ pub(crate) struct HttpService {
     pub(crate) store: Store,
     access: Access,
     audit: Audit,
+    proxies: TrustedProxies,
     routes: Router,
     protocol: Option<Arc<dyn Protocol>>,
 }
@@ -56,7 +58,7 @@ pub(crate) struct HttpService {
 /// The connection on which a request arrives.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
-    /// The address of the client, if it is known.
+    /// The address of the client, or of a proxy in front of it, if it is known.
     pub(crate) client: Option<IpAddr>,
     /// The permit of a connection over the limit. Such a connection may renew leases, so that a
     /// holder keeps its lease however many other clients connect. It may also check liveness, so
@@ -78,17 +80,33 @@ impl HttpService {
             store,
             access,
             audit,
+            proxies: TrustedProxies::default(),
             protocol,
         }
+    }
+
+    /// Sets the proxies that the store trusts.
+    pub(crate) fn with_trusted_proxies(self, proxies: TrustedProxies) -> Self {
+        Self { proxies, ..self }
+    }
+
+    /// Returns whether connections from this address have requests of many clients.
+    pub(crate) fn is_trusted_proxy(&self, address: IpAddr) -> bool {
+        self.proxies.contains(address)
     }
 
     /// Answers a request. Nothing else calls the handlers.
     pub(crate) async fn serve_request(&self, source: &Source, request: Request) -> Response {
         let (head, body) = request.into_parts();
         let protocol = self.protocol_of(&head);
-        let answer = self.check_and_handle(source, protocol, head, body);
+        let id = LazyRequestId::of(&head.headers);
+        let answer = self.check_and_handle(source, protocol, &id, head, body);
         let answer = AssertUnwindSafe(answer).catch_unwind().await;
-        let mut response = answer.unwrap_or_else(|panic| refuse(protocol, None, panicked(&*panic)));
+        let mut response =
+            answer.unwrap_or_else(|panic| refuse(protocol, None, panicked(&*panic, id.id())));
+        if protocol.is_none() {
+            id.answer(&mut response);
+        }
         if source.over.is_some() {
             close_after(&mut response);
         }
@@ -99,6 +117,7 @@ impl HttpService {
         &self,
         source: &Source,
         protocol: Option<&dyn Protocol>,
+        id: &LazyRequestId,
         mut head: Parts,
         body: Body,
     ) -> Response {
@@ -127,7 +146,14 @@ impl HttpService {
             let request = Request::from_parts(head, Body::new(body));
             return protocol.serve(request, source.client).await;
         }
-        let admitted = guard::admit(&self.access, &self.audit, &head, source.client);
+        // The limit of wrong credentials counts the client and not its proxy. Otherwise one client
+        // with a wrong token would use up the failures of all clients of the proxy, and a valid web
+        // token that the store does not know yet would wait for its check. The price: a proxy that
+        // does not replace or extend the header lets its clients choose their addresses.
+        let client = source
+            .client
+            .map(|peer| self.proxies.client(peer, &head.headers));
+        let admitted = guard::admit(&self.access, &self.audit, &head, client, id);
         let admitted = admitted.and_then(|caller| {
             self.check_load(source, None, &head)?;
             Ok(caller)
@@ -142,7 +168,10 @@ impl HttpService {
             return renewed.into_response();
         }
         head.extensions.insert(caller);
-        head.extensions.insert(ClientAddress(source.client));
+        if routes::has_id(&head) {
+            head.extensions.insert(ClientAddress(client));
+            head.extensions.insert::<RequestId>(id.id().clone());
+        }
         let request = Request::from_parts(head, Body::new(body));
         let Ok(response) = self.routes.clone().call(request).await;
         response
@@ -194,9 +223,9 @@ fn refuse(protocol: Option<&dyn Protocol>, head: Option<&Parts>, problem: Proble
 }
 
 /// Converts a panic into a problem: a bug of the store ends one request and nothing else.
-fn panicked(panic: &(dyn Any + Send)) -> Problem {
+fn panicked(panic: &(dyn Any + Send), request: &RequestId) -> Problem {
     let error = panics::text(panic);
-    error!(error, "a request failed because of a bug in the store");
+    error!(%request, error, "a request failed because of a bug in the store");
     Problem::new(Code::Internal, "see the store's log")
 }
 

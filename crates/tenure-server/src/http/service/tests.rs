@@ -282,3 +282,62 @@ async fn the_body_of_a_refused_request_is_drained_only_within_the_limit() {
         assert_eq!(was_read.load(Ordering::Relaxed), is_within, "{}", way.name);
     }
 }
+
+#[tokio::test]
+async fn a_refusal_has_the_id_of_its_request_on_every_way() {
+    let given = HeaderName::from_static("x-request-id");
+    for way in &WAYS {
+        let id = |response: &Response| {
+            let id = response.headers().get("tenure-request-id");
+            id.map(|id| id.to_str().unwrap().to_owned())
+        };
+        let origin = (ORIGIN, "https://elsewhere.example");
+        let with_id = [origin.clone(), (given.clone(), "r-1")];
+        let with_id = id(&way.send(&with_id, proof()).await);
+        // Another protocol has ids of its own.
+        assert_eq!(with_id, way.is_native.then(|| "r-1".into()), "{}", way.name);
+        let without = id(&way.send(&[origin], proof()).await);
+        assert_eq!(without.is_some(), way.is_native, "{}", way.name);
+        let body = TestBody {
+            panics: true,
+            ..proof()
+        };
+        let after_a_fault = id(&way.send(&[(given.clone(), "r-2")], body).await);
+        let expected = way.is_native.then(|| "r-2".into());
+        assert_eq!(after_a_fault, expected, "{}", way.name);
+    }
+}
+
+#[tokio::test]
+async fn a_change_has_the_id_of_its_request_and_a_renewal_has_none() {
+    let store = Store::open(StoreConfig::memory()).unwrap();
+    let service = HttpService::new(store, Access::anonymous(), Audit::none(), None);
+    let id = "6f1c9a64-3a52-4c0e-9d43-000000000001";
+    let acquire = json!({"holder": "c1", "duration_ms": 60_000, "lease_id": id});
+    let own = json!({"lease_id": id});
+    let many = json!({"leases": [{"lease": "job", "lease_id": id}]});
+    let lease = |verb: &str| format!("{LEASE}{verb}");
+    for (method, path, body, status, has_id) in [
+        ("POST", lease("/acquire"), &acquire, 200, true),
+        ("POST", lease("/renew"), &own, 200, false),
+        ("POST", "/v1/namespaces/ns/renew".into(), &many, 200, false),
+        ("GET", lease(""), &own, 200, false),
+        ("GET", lease("-missing"), &own, 404, true),
+        ("GET", "/livez".into(), &own, 200, false),
+        ("POST", lease("/release"), &own, 200, true),
+        ("POST", lease("/renew"), &own, 409, true),
+        ("DELETE", lease(""), &own, 204, true),
+    ] {
+        let request = Request::builder()
+            .method(method)
+            .uri(&path)
+            .header(HOST, "store:7400")
+            .header(CONTENT_TYPE, "application/json")
+            .body(Body::from(body.to_string()));
+        let source = Source::default();
+        let response = service.serve_request(&source, request.unwrap()).await;
+        assert_eq!(response.status(), status, "{method} {path}");
+        let found = response.headers().contains_key("tenure-request-id");
+        assert_eq!(found, has_id, "{method} {path}");
+    }
+}

@@ -1,0 +1,100 @@
+//! The thread that writes audit lines.
+
+use std::io;
+use std::iter;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+
+use tracing::{error, warn};
+
+use super::log::Log;
+use super::{AuditEntry, Line, Recorder, State};
+
+/// Most lines between two syncs: an answer does not wait for more lines than these.
+const BATCH: usize = 256;
+
+pub(super) struct Writer {
+    log: Log,
+    lines: Receiver<Line>,
+    state: Arc<State>,
+    /// How many of the lost lines the log has reported.
+    reported: u64,
+    was_failing: bool,
+}
+
+impl Writer {
+    pub(super) const fn new(log: Log, lines: Receiver<Line>, state: Arc<State>) -> Self {
+        Self {
+            log,
+            lines,
+            state,
+            reported: 0,
+            was_failing: false,
+        }
+    }
+
+    /// Writes lines until no handle is left.
+    pub(super) fn run(mut self) {
+        while let Ok(first) = self.lines.recv() {
+            let others = self.lines.try_iter().take(BATCH - 1);
+            let batch = iter::once(first).chain(others).collect();
+            self.write(batch);
+        }
+    }
+
+    /// Writes lines. They are synced if an answer waits for one of them: a sync for every grant
+    /// would slow the commits of a store on the same disk.
+    fn write(&mut self, batch: Vec<Line>) {
+        let mut waiting = Vec::new();
+        let (mut result, mut unsynced) = (Ok(()), 0);
+        for Line { entry, from } in batch {
+            result = self.append(&entry);
+            let is_written = result.is_ok();
+            unsynced += u64::from(is_written);
+            match from {
+                Recorder::Other => {}
+                Recorder::Change => drop(self.state.changes.fetch_sub(1, Ordering::Relaxed)),
+                Recorder::Answer(answer) => waiting.push((answer, is_written)),
+            }
+        }
+        if !waiting.is_empty() {
+            let synced = self.log.sync();
+            if synced.is_err() {
+                self.state.lost.fetch_add(unsynced, Ordering::Relaxed);
+                waiting
+                    .iter_mut()
+                    .for_each(|(_, is_written)| *is_written = false);
+            }
+            result = result.and(synced);
+        }
+        self.state
+            .is_failing
+            .store(result.is_err(), Ordering::Relaxed);
+        if let (Err(error), false) = (&result, self.was_failing) {
+            error!(%error, "can't write the audit log: lines are lost; elections go on");
+        }
+        self.was_failing = result.is_err();
+        for (answer, is_written) in waiting {
+            // The request may have gone.
+            let _ = answer.send(is_written);
+        }
+    }
+
+    /// Appends a line, with the number of the lines that were lost before it.
+    fn append(&mut self, entry: &AuditEntry) -> io::Result<()> {
+        let lost = self.state.lost.load(Ordering::Relaxed);
+        let unreported = lost - self.reported;
+        let appended = self.log.append(entry, unreported);
+        if appended.is_err() {
+            self.state.lost.fetch_add(1, Ordering::Relaxed);
+        } else if unreported > 0 {
+            self.reported = lost;
+            warn!(
+                lost = unreported,
+                "the audit log is written again; lines were lost"
+            );
+        }
+        appended
+    }
+}

@@ -1,0 +1,105 @@
+//! Ids of requests. A refusal and a change are answered with the id, and the audit log and the
+//! store's log name the request by it.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
+
+/// The header of an answer.
+const ANSWERED: HeaderName = HeaderName::from_static("tenure-request-id");
+
+/// The header of a request, as proxies set it. Its id is used, so that one id stands for the
+/// request in all logs.
+const GIVEN: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Most characters of an id that is given: as many as a UUID or a trace id needs, and some.
+const MAX_LEN: usize = 64;
+
+/// The id of a request: visible ASCII.
+#[derive(Clone, Debug)]
+pub(super) struct RequestId(HeaderValue);
+
+/// The id of a request, made only if it is needed: a renewal that succeeds needs none.
+#[derive(Debug)]
+pub(super) struct LazyRequestId {
+    given: Option<HeaderValue>,
+    id: OnceLock<RequestId>,
+}
+
+impl LazyRequestId {
+    /// The id of the request with these headers.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let given = headers.get(GIVEN).filter(|given| is_valid(given));
+        Self {
+            given: given.cloned(),
+            id: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn id(&self) -> &RequestId {
+        self.id.get_or_init(|| match &self.given {
+            Some(given) => RequestId(given.clone()),
+            None => RequestId::random(),
+        })
+    }
+
+    /// Adds the id to the answer if it was used, or if the answer is a refusal.
+    pub(super) fn answer(&self, response: &mut Response) {
+        if self.id.get().is_some() || !response.status().is_success() {
+            let RequestId(id) = self.id().clone();
+            response.headers_mut().insert(ANSWERED, id);
+        }
+    }
+}
+
+impl RequestId {
+    /// It names a request and is no secret, so it may be a bad one if the system has no random
+    /// bits.
+    fn random() -> Self {
+        let id = format!("{:016x}", getrandom::u64().unwrap_or_default());
+        Self(HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("unknown")))
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.to_str().unwrap_or_default())
+    }
+}
+
+fn is_valid(given: &HeaderValue) -> bool {
+    let bytes = given.as_bytes();
+    (1..=MAX_LEN).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_given_id_is_used_if_it_is_visible_ascii_and_short() {
+        let id = |given: &[u8]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(GIVEN, HeaderValue::from_bytes(given).unwrap());
+            LazyRequestId::of(&headers).id().to_string()
+        };
+        let longest = "x".repeat(64);
+        for given in ["a", "r-7f3c", "\"}{\\'", &longest] {
+            assert_eq!(id(given.as_bytes()), given);
+        }
+        for given in ["", "two words", "tab\there", "h\u{e9}", &"x".repeat(65)] {
+            let made = id(given.as_bytes());
+            assert_eq!(made.len(), 16, "{given:?}: {made}");
+        }
+    }
+
+    #[test]
+    fn a_request_without_an_id_gets_one_of_its_own() {
+        let made = || LazyRequestId::of(&HeaderMap::new()).id().to_string();
+        assert_ne!(made(), made());
+        let one = LazyRequestId::of(&HeaderMap::new());
+        assert_eq!(one.id().to_string(), one.id().to_string());
+    }
+}

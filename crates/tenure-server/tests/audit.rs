@@ -1,0 +1,411 @@
+//! The audit log of a store over HTTP: all kinds of acts, with the fields that `docs/audit.md`
+//! lists.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use common::{Running, SOON, id, served};
+use reqwest::{Method, Response};
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+use tenure_server::access::{Access, Secret, TrustedProxies};
+use tenure_server::audit::{Audit, AuditConfig, AuditEntry, AuditKind, AuditLevel, AuditTarget};
+use tenure_server::audit::{Verified, verify};
+use tenure_server::{Server, Store, StoreConfig};
+
+const OPERATORS: [&str; 2] = ["ada", "grace"];
+const WORKERS: [&str; 3] = ["worker-0", "worker-1", "worker-2"];
+
+/// A store with access control behind a proxy, and with its audit log.
+struct Audited {
+    running: Running,
+    audit: Audit,
+    folder: TempDir,
+    tokens: BTreeMap<&'static str, Secret>,
+}
+
+impl Audited {
+    fn start(level: AuditLevel, is_required: bool) -> Self {
+        let folder = TempDir::new().unwrap();
+        let named = |role: &str, names: &[&'static str]| {
+            let grants = format!("grants = [{{ role = {role:?}, namespace = \"a\" }}]");
+            let named = names.iter().map(|name| (*name, grants.clone()));
+            named.collect::<Vec<_>>()
+        };
+        let principals = [named("operator", &OPERATORS), named("candidate", &WORKERS)].concat();
+        let mut tokens = BTreeMap::new();
+        let mut text = "version = 1\n".to_owned();
+        for (name, grants) in principals {
+            let token = Secret::generate();
+            text += &format!(
+                "[[principal]]\nname = {name:?}\n{grants}\n\
+                 [[principal.secret]]\nid = \"{}\"\nsha256 = \"{}\"\n",
+                token.id(),
+                token.hash()
+            );
+            tokens.insert(name, token);
+        }
+        let path = folder.path().join("access.toml");
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let target = AuditTarget::File(folder.path().join("audit.jsonl"));
+        let audit = Audit::open(AuditConfig {
+            target,
+            level,
+            is_required,
+        });
+        let audit = audit.unwrap();
+        let store = Store::open(StoreConfig::memory()).unwrap();
+        let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let server = server
+            .with_access(Access::open(path).unwrap())
+            .with_trusted_proxies(TrustedProxies::new(["127.0.0.1"]).unwrap())
+            .with_audit(audit.clone());
+        Self {
+            running: served(server),
+            audit,
+            folder,
+            tokens,
+        }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("audit.jsonl")
+    }
+
+    /// Sends a request of this principal, or with a wrong token.
+    async fn send(
+        &self,
+        name: &str,
+        from: &str,
+        (method, lease, verb): (Method, &str, &str),
+        body: Value,
+    ) -> Response {
+        let wrong = Secret::generate();
+        let token = self.tokens.get(name).unwrap_or(&wrong);
+        let path = format!("/v1/namespaces/a/leases/{lease}{verb}");
+        let request = self.running.api.request(method.clone(), &path);
+        let request = request
+            .bearer_auth(token.reveal())
+            .header("x-forwarded-for", from)
+            .header("x-request-id", format!("{name}:{lease}{verb}"));
+        let request = match method {
+            Method::POST => request.json(&body),
+            _ => request,
+        };
+        request.send().await.unwrap()
+    }
+
+    async fn post(&self, name: &str, lease: &str, verb: &str, body: Value) -> u16 {
+        let verb = format!("/{verb}");
+        let response = self.send(name, "192.0.2.7", (Method::POST, lease, &verb), body);
+        response.await.status().as_u16()
+    }
+
+    async fn acquire(&self, name: &str, lease: &str, number: u32, duration: u64) -> u16 {
+        let body = json!({"holder": name, "duration_ms": duration, "lease_id": id(number)});
+        self.post(name, lease, "acquire", body).await
+    }
+
+    async fn release(&self, name: &str, lease: &str, number: u32) -> u16 {
+        let body = json!({"lease_id": id(number)});
+        self.post(name, lease, "release", body).await
+    }
+
+    async fn delete(&self, name: &str, lease: &str) -> u16 {
+        let request = (Method::DELETE, lease, "");
+        let response = self.send(name, "192.0.2.7", request, Value::Null).await;
+        response.status().as_u16()
+    }
+
+    /// All lines, as soon as those that wait are written.
+    async fn lines(&self) -> Vec<Map<String, Value>> {
+        self.audit
+            .record_now(AuditEntry::new(AuditKind::Stop, "done"))
+            .await;
+        let text = fs::read_to_string(self.log()).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect()
+    }
+}
+
+/// What a test knows of an act: kind, outcome, principal and election.
+type Act = (&'static str, &'static str, Option<String>, Option<String>);
+
+fn act_of(line: &Map<String, Value>) -> [Option<&str>; 4] {
+    ["kind", "outcome", "principal", "election"].map(|field| line.get(field)?.as_str())
+}
+
+#[tokio::test]
+async fn a_hundred_acts_of_all_kinds_have_one_line_each_with_the_right_principal() {
+    let audited = Audited::start(AuditLevel::Changes, false);
+    let mut acts: Vec<Act> = Vec::new();
+    for (kind, entry) in [
+        ("start", AuditEntry::new(AuditKind::Start, "done")),
+        ("reload", AuditEntry::new(AuditKind::Reload, "done")),
+        (
+            "restore",
+            AuditEntry::new(AuditKind::Restore, "done").with_reason(Some("a backup".into())),
+        ),
+    ] {
+        audited.audit.record(entry);
+        acts.push((kind, "done", None, None));
+    }
+    for round in 0..10 {
+        let lease = format!("job-{round}");
+        let election = Some(format!("a/{lease}"));
+        let operator = OPERATORS[round % OPERATORS.len()];
+        let worker = |turn| WORKERS[(round + turn) % WORKERS.len()];
+        let mut expect = |kind, outcome, principal: Option<&str>| {
+            let principal = principal.map(ToOwned::to_owned);
+            acts.push((kind, outcome, principal, election.clone()));
+        };
+        assert_eq!(audited.acquire(worker(0), &lease, 1, 60_000).await, 200);
+        expect("granted", "done", Some(worker(0)));
+        let now = json!({"break_period_ms": 0, "reason": "a\n\"bad\" release"});
+        assert_eq!(audited.post(operator, &lease, "break", now).await, 200);
+        expect("break", "done", Some(operator));
+        expect("broken", "done", None);
+        assert_eq!(audited.acquire(worker(1), &lease, 2, 60_000).await, 200);
+        expect("granted", "done", Some(worker(1)));
+        assert_eq!(audited.delete(operator, &lease).await, 409);
+        expect("delete", "lease_held", Some(operator));
+        let to = json!({"to": worker(2), "within_ms": 60_000});
+        assert_eq!(audited.post(operator, &lease, "handover", to).await, 200);
+        expect("handover", "done", Some(operator));
+        assert_eq!(audited.release(worker(1), &lease, 2).await, 200);
+        expect("released", "done", Some(worker(1)));
+        assert_eq!(audited.acquire(worker(2), &lease, 3, 60_000).await, 200);
+        expect("granted", "done", Some(worker(2)));
+        assert_eq!(audited.release(worker(2), &lease, 3).await, 200);
+        expect("released", "done", Some(worker(2)));
+        assert_eq!(audited.delete(operator, &lease).await, 204);
+        expect("delete", "done", Some(operator));
+        assert_eq!(
+            audited.post(operator, &lease, "break", json!({})).await,
+            404
+        );
+        expect("break", "unknown_lease", Some(operator));
+        // These have no lines: the first is refused, and the second changes no term.
+        assert_eq!(
+            audited.post(worker(0), &lease, "break", json!({})).await,
+            403
+        );
+        let from = format!("203.0.113.{round}");
+        let wrong = audited.send("", &from, (Method::GET, &lease, ""), Value::Null);
+        assert_eq!(wrong.await.status(), 401);
+        acts.push(("credential", "unauthenticated", None, None));
+    }
+    assert_eq!(audited.acquire("worker-0", "brief", 1, 1_000).await, 200);
+    let waiting = json!({"holder": "worker-1", "duration_ms": 60_000, "lease_id": id(2),
+        "wait_ms": 30_000});
+    assert_eq!(
+        audited.post("worker-1", "brief", "acquire", waiting).await,
+        200
+    );
+    for (kind, principal) in [
+        ("granted", Some("worker-0")),
+        ("expired", None),
+        ("granted", Some("worker-1")),
+    ] {
+        let principal = principal.map(ToOwned::to_owned);
+        acts.push((kind, "done", principal, Some("a/brief".into())));
+    }
+    acts.push(("stop", "done", None, None));
+    assert!(acts.len() >= 100);
+
+    let lines = audited.lines().await;
+    let fields = documented();
+    for line in &lines {
+        check(line, &fields);
+    }
+    let sorted = |mut acts: Vec<[Option<String>; 4]>| {
+        acts.sort();
+        acts
+    };
+    let found = lines
+        .iter()
+        .map(|line| act_of(line).map(|text| text.map(ToOwned::to_owned)));
+    let expected = acts
+        .into_iter()
+        .map(|(kind, outcome, principal, election)| {
+            [Some(kind.into()), Some(outcome.into()), principal, election]
+        });
+    assert_eq!(sorted(found.collect()), sorted(expected.collect()));
+    // Changes are in the order in which they became durable.
+    let revisions = lines
+        .iter()
+        .filter_map(|line| line.get("revision")?.as_u64());
+    assert!(revisions.is_sorted());
+    let verified = verify(&[audited.log()]).unwrap().unwrap();
+    assert_eq!((verified.last, verified.lost), (lines.len() as u64, 0));
+    let text = fs::read_to_string(audited.log()).unwrap();
+    assert!(!text.contains("tnr1_") && (1..4).all(|number| !text.contains(&id(number))));
+}
+
+/// A field of a line: its type, and the kinds of lines that always and sometimes have it.
+struct Field {
+    kind: String,
+    always: Vec<String>,
+    sometimes: Vec<String>,
+}
+
+impl Field {
+    fn is_in(kinds: &[String], kind: &str) -> bool {
+        kinds.iter().any(|known| known == "all" || known == kind)
+    }
+}
+
+/// The fields that the document lists.
+fn documented() -> BTreeMap<String, Field> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/audit.md");
+    let text = fs::read_to_string(path).expect("the document");
+    let kinds = |cell: &str| {
+        let kinds = cell.split_whitespace();
+        kinds
+            .map(|kind| kind.trim_matches('`').to_owned())
+            .collect()
+    };
+    let rows = text.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, name, kind, always, sometimes, _, _] = cells[..] else {
+            return None;
+        };
+        let name = name.strip_prefix('`')?.strip_suffix('`')?;
+        let field = Field {
+            kind: kind.into(),
+            always: kinds(always),
+            sometimes: kinds(sometimes),
+        };
+        Some((name.to_owned(), field))
+    });
+    let fields: BTreeMap<_, _> = rows.collect();
+    assert!(fields.len() > 15, "the table of fields");
+    fields
+}
+
+/// The line has the fields of its kind, with their types, and no others.
+#[track_caller]
+fn check(line: &Map<String, Value>, fields: &BTreeMap<String, Field>) {
+    let kind = line["kind"].as_str().expect("a kind");
+    for (name, value) in line {
+        let field = fields.get(name);
+        let field = field.unwrap_or_else(|| panic!("{name} is not documented: {line:?}"));
+        let is_known = Field::is_in(&field.always, kind) || Field::is_in(&field.sometimes, kind);
+        assert!(is_known, "{name} in {line:?}");
+        let is_right = match (&*field.kind, value) {
+            ("number", value) => value.is_u64(),
+            ("text", value) => value.is_string(),
+            ("time", Value::String(text)) => {
+                text.len() == "2026-11-22T05:40:01.120Z".len() && text.ends_with('Z')
+            }
+            ("address", Value::String(text)) => text.parse::<IpAddr>().is_ok(),
+            _ => false,
+        };
+        assert!(is_right, "{name} is {value}");
+    }
+    for (name, field) in fields {
+        let is_there = !Field::is_in(&field.always, kind) || line.contains_key(name);
+        assert!(is_there, "{name} is missing: {line:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_line_has_the_client_behind_the_proxy_and_the_id_of_the_request() {
+    let audited = Audited::start(AuditLevel::Operators, false);
+    let breaks = (Method::POST, "job", "/break");
+    for (from, expected) in [
+        ("192.0.2.1", "192.0.2.1"),
+        ("203.0.113.9, 192.0.2.2", "192.0.2.2"),
+        ("192.0.2.3, 127.0.0.1", "192.0.2.3"),
+        ("nonsense", "127.0.0.1"),
+    ] {
+        let answer = audited.send("ada", from, breaks.clone(), json!({})).await;
+        assert_eq!(answer.headers()["tenure-request-id"], "ada:job/break");
+        let lines = audited.lines().await;
+        let line = &lines[lines.len() - 2];
+        assert_eq!(line["address"], expected);
+        assert_eq!(line["request"], "ada:job/break");
+    }
+}
+
+#[tokio::test]
+async fn clients_behind_a_proxy_do_not_share_the_limit_of_wrong_credentials() {
+    let audited = Audited::start(AuditLevel::Operators, false);
+    let view = (Method::GET, "job", "");
+    let mut statuses = Vec::new();
+    for _ in 0..30 {
+        let answer = audited.send("", "192.0.2.1", view.clone(), Value::Null);
+        statuses.push(answer.await.status().as_u16());
+    }
+    assert!(statuses.contains(&429), "{statuses:?}");
+    // The client writes the first address itself.
+    let answer = audited.send("", "192.0.2.2, 192.0.2.1", view.clone(), Value::Null);
+    assert_eq!(answer.await.status(), 429);
+    let answer = audited.send("", "192.0.2.2", view, Value::Null).await;
+    assert_eq!(answer.status(), 401);
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_operators_of_a_required_log_and_stops_no_election() {
+    for is_required in [true, false] {
+        let audited = Audited::start(AuditLevel::Changes, is_required);
+        assert_eq!(audited.acquire("worker-0", "job", 1, 60_000).await, 200);
+        let before = audited.lines().await.len();
+        let aside = audited.folder.path().join("aside");
+        fs::rename(audited.log(), &aside).unwrap();
+        std::os::unix::fs::symlink("/dev/full", audited.log()).unwrap();
+        // The disk is found full by a line that can't be written.
+        assert_eq!(audited.release("worker-0", "job", 1).await, 200);
+        let wait_until_lost = async {
+            while audited.audit.lost() == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(SOON, wait_until_lost)
+            .await
+            .expect("a lost line");
+        for number in 2..10 {
+            let worker = WORKERS[number as usize % WORKERS.len()];
+            assert_eq!(audited.acquire(worker, "job", number, 60_000).await, 200);
+            let renew = json!({"lease_id": id(number)});
+            assert_eq!(audited.post(worker, "job", "renew", renew).await, 200);
+            let now = json!({"break_period_ms": 0});
+            let expected = if is_required { 503 } else { 200 };
+            assert_eq!(audited.post("ada", "job", "break", now).await, expected);
+            if is_required {
+                assert_eq!(audited.release(worker, "job", number).await, 200);
+            }
+        }
+        // A line that an answer waits for is written after all before it.
+        let last = AuditEntry::new(AuditKind::Reload, "done");
+        assert!(!audited.audit.record_now(last).await);
+        let lost = audited.audit.lost();
+        // A grant, an act and an end of each term, the first release and the last line.
+        assert_eq!(lost, 8 * 3 + 2);
+        fs::rename(&aside, audited.log()).unwrap();
+        // The refused act has a line, which shows that the log works again.
+        let first = audited.delete("ada", "job").await;
+        assert_eq!(first, if is_required { 503 } else { 204 });
+        assert_eq!(
+            audited.delete("ada", "job").await,
+            if is_required { 204 } else { 404 }
+        );
+        let lines = audited.lines().await;
+        assert_eq!(lines[before]["lost"], lost);
+        let verified = verify(&[audited.log()]).unwrap().unwrap();
+        let expected = Verified {
+            first: 1,
+            last: lines.len() as u64,
+            lost,
+            cut: Vec::new(),
+        };
+        assert_eq!(verified, expected);
+    }
+}
