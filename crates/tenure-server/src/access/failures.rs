@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tenure_core::wire::{Code, Problem};
+
 /// Failures that an address may have at once: people mistype, and a fleet restarts with an old token.
 const BURST: u32 = 10;
 /// After those, one failure in this time.
@@ -48,8 +50,18 @@ impl Network {
 }
 
 impl Failures {
+    /// The answer to a wrong credential of this address, which is counted. There is one text for a
+    /// missing, unknown, wrong, expired or revoked credential, so that the answer tells nothing.
+    pub(crate) fn refusal(&self, address: Option<IpAddr>, now: Instant) -> Problem {
+        if address.is_none_or(|address| self.admit(address, now)) {
+            return unauthenticated();
+        }
+        let detail = "too many wrong credentials came from this address; valid ones are accepted";
+        Problem::new(Code::OverLimit, detail)
+    }
+
     /// Whether another failure of this address is within the limit; if so, it is counted.
-    pub(crate) fn admit(&self, address: IpAddr, now: Instant) -> bool {
+    fn admit(&self, address: IpAddr, now: Instant) -> bool {
         let network = Network::of(address);
         let mut all = self.lock();
         let known = all.get(&network).copied();
@@ -94,6 +106,14 @@ impl Failures {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The answer to a request without a valid credential.
+pub(crate) fn unauthenticated() -> Problem {
+    Problem::new(
+        Code::Unauthenticated,
+        "send a valid token in the header Authorization: Bearer TOKEN",
+    )
 }
 
 /// When all failures are forgiven after one more.

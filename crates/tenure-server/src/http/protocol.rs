@@ -10,10 +10,12 @@ use axum::response::Response;
 use tenure_core::wire::Problem;
 
 /// A protocol that a [`Server`](crate::Server) speaks beside the native API, on all paths that are
-/// not the native API's: `/v1`, `/livez` and `/readyz`.
+/// not [native](crate::is_native).
 ///
-/// Its requests pass the same checks as native ones before they come here: the head, the origin and
-/// the limit of connections. It is open: implement it for any protocol.
+/// Its requests pass the same checks as native ones before they come here: the head, the origin, the
+/// host and the limit of connections. It authenticates them itself;
+/// [`BearerTokens`](crate::access::BearerTokens) checks tokens for it. It is open: implement it for
+/// any protocol.
 pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Whether the request renews a lease. Over the limit of connections other requests are
     /// refused.

@@ -7,7 +7,9 @@
 use std::sync::PoisonError;
 
 use axum::body::Bytes;
-use tenure_core::lease::{self, Change, LeaseDuration, Operation, Record, Rejection, Rules, State};
+use tenure_core::lease::{
+    self, Change, LeaseDuration, Operation, Owner, Record, Rejection, Rules, State,
+};
 use tenure_core::wire::Problem;
 use tenure_core::{Epoch, Instant};
 
@@ -41,7 +43,8 @@ pub enum AccessEffect {
 }
 
 impl Store {
-    /// Applies one operation under `rules`. An acquire creates the lease if there is none.
+    /// Applies one operation of `owner` under `rules`. An acquire creates the lease if there is none,
+    /// and `owner` owns the term that it begins.
     ///
     /// # Errors
     ///
@@ -50,6 +53,7 @@ impl Store {
         &self,
         rules: &Rules,
         key: &LeaseKey,
+        owner: Option<&Owner>,
         operation: &Operation,
         reason: Option<String>,
     ) -> Result<Result<(Change, Option<Epoch>), Rejection>, Problem> {
@@ -59,7 +63,7 @@ impl Store {
             _ => IfMissing::Refuse,
         };
         let request = |transaction: &mut LeaseTransaction<'_>| {
-            let applied = transaction.apply(rules, None, operation, reason.clone())?;
+            let applied = transaction.apply(rules, owner, operation, reason.clone())?;
             Ok((applied.change, last_epoch(transaction.record())))
         };
         let seen = self.execute(key, if_missing, request).await?;
