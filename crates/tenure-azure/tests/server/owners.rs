@@ -240,11 +240,7 @@ async fn a_blob_and_its_lease_are_deleted_by_the_account_that_holds_it() {
         .put_block("/leases/leader", &held, b"x")
         .await
         .assert(201);
-    guarded
-        .az
-        .delete("/leases/leader", &held)
-        .await
-        .assert(202);
+    guarded.az.delete("/leases/leader", &held).await.assert(202);
     let (status, _) = guarded.native(Method::GET, "", Value::Null).await;
     assert_eq!(status, 404);
 }

@@ -62,15 +62,11 @@ impl CheckedTokens {
 
     /// Forgets the tokens whose keys are no longer in force.
     pub(super) fn retain(&self, is_in_force: impl Fn(&Arc<Key>) -> bool) {
-        self.write()
-            .retain(|_, checked| is_in_force(&checked.key));
+        self.write().retain(|_, checked| is_in_force(&checked.key));
     }
 
     /// The same tokens with the callers that other rules make of them.
-    pub(super) fn under(
-        &self,
-        admit: impl Fn(&Admission, &Arc<Key>) -> Option<Admission>,
-    ) -> Self {
+    pub(super) fn under(&self, admit: impl Fn(&Admission, &Arc<Key>) -> Option<Admission>) -> Self {
         let all = self.read();
         let admitted = all.iter().filter_map(|(hash, checked)| {
             let key = Arc::clone(&checked.key);
@@ -124,11 +120,18 @@ mod tests {
         let later = admission(now + Duration::from_secs(600));
         let insert = |number: u32, admission: &Arc<Admission>| {
             let hash = SecretHash::of(&number.to_string());
-            checked.insert(hash, (Arc::clone(admission), Arc::clone(&key)), |_| true, now);
+            checked.insert(
+                hash,
+                (Arc::clone(admission), Arc::clone(&key)),
+                |_| true,
+                now,
+            );
         };
         let known = |range: std::ops::Range<u32>| {
             let hashes = range.map(|number| SecretHash::of(&number.to_string()));
-            hashes.filter(|hash| checked.find(hash, now).is_some()).count()
+            hashes
+                .filter(|hash| checked.find(hash, now).is_some())
+                .count()
         };
         for number in 0..1 << 20 {
             insert(number, &later);

@@ -79,14 +79,14 @@ impl Table {
         }
         // Otherwise each change of the file would make the store check all of them again, also those
         // of leaders whose address is over its limit.
-        self.checked = previous.checked.under(|admission, key| {
-            match &admission.proof {
+        self.checked = previous
+            .checked
+            .under(|admission, key| match &admission.proof {
                 Proof::Identity(identity) if self.has_key(key) => {
                     self.admission(identity, admission.expires?)
                 }
                 _ => None,
-            }
-        });
+            });
         self
     }
 
@@ -146,12 +146,7 @@ impl Table {
     }
 
     /// Checks a JSON web token, and remembers its caller.
-    fn check(
-        &self,
-        token: &str,
-        hash: SecretHash,
-        now: SystemTime,
-    ) -> Result<Caller, JwtRefusal> {
+    fn check(&self, token: &str, hash: SecretHash, now: SystemTime) -> Result<Caller, JwtRefusal> {
         let mut refusal = JwtRefusal::Invalid;
         for authority in &self.authorities {
             match authority.verify(token, now) {

@@ -398,7 +398,9 @@ fn a_known_token_passes_over_the_limit_also_after_a_change_of_the_file_or_of_the
     fixture.write(&WITH_ISSUER.replace("namespace = \"a\"", "namespace = \"b\""));
     assert!(access.reload().unwrap());
     let caller = access.authenticate(&known, CLIENT).unwrap();
-    assert!(caller.may(READ, Target::Lease("b", "x")) && !caller.may(READ, Target::Lease("a", "x")));
+    assert!(
+        caller.may(READ, Target::Lease("b", "x")) && !caller.may(READ, Target::Lease("a", "x"))
+    );
     // Its key is taken back, or it is denied, or its authority is another one.
     let (file, keys) = (WITH_ISSUER, [signer.key("one"), next.key("two")]);
     let changes: [&dyn Fn(); 3] = [
@@ -455,7 +457,11 @@ fn bearer_tokens_of_another_protocol_are_checked_alike() {
         assert_eq!(refused, Err(unauthenticated()), "{wrong}");
     }
     for (wrong, token) in signer::wrong_tokens(&signer, "one", &claims("x")) {
-        assert_eq!(tokens.check(&token, None), Err(unauthenticated()), "{wrong}");
+        assert_eq!(
+            tokens.check(&token, None),
+            Err(unauthenticated()),
+            "{wrong}"
+        );
     }
     let wrong = Signer::new().sign("one", &claims("x"));
     let statuses = (0..100).map(|_| tokens.check(&wrong, CLIENT).unwrap_err().status);

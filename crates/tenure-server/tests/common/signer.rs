@@ -123,12 +123,19 @@ pub fn wrong_tokens(signer: &Signer, id: &str, right: &Value) -> Vec<(String, St
     let body = base64url(right.to_string().as_bytes());
     for algorithm in ["none", "None", "NONE", "", "EdDSA"] {
         let head = base64url(json!({"alg": algorithm, "kid": id}).to_string().as_bytes());
-        wrong.push((format!("{algorithm:?} without a signature"), format!("{head}.{body}.")));
+        wrong.push((
+            format!("{algorithm:?} without a signature"),
+            format!("{head}.{body}."),
+        ));
     }
     let token = signer.sign(id, right);
     let (signed, signature) = token.rsplit_once('.').unwrap();
     let (head, _) = signed.split_once('.').unwrap();
-    let other = base64url(with(right.clone(), "sub", json!("admin")).to_string().as_bytes());
+    let other = base64url(
+        with(right.clone(), "sub", json!("admin"))
+            .to_string()
+            .as_bytes(),
+    );
     wrong.push(("other claims".into(), format!("{head}.{other}.{signature}")));
     let critical = Header {
         crit: Some(vec!["exp".into()]),
