@@ -43,11 +43,8 @@ impl Guarded {
         let folder = TempDir::new().unwrap();
         write(&folder, RULES);
         let access = Access::open(folder.path().join("access.toml")).unwrap();
-        assert!(
-            access
-                .replace_keys("ci", &signer.key_set("one"), None)
-                .unwrap()
-        );
+        let (issuer, keys) = (access.issuers().remove(0), signer.key_set("one"));
+        assert!(access.replace_keys(&issuer, &keys, None).unwrap());
         let store = Store::open(StoreConfig::memory()).unwrap();
         let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
         Self {
@@ -156,8 +153,12 @@ async fn many_tokens_of_one_address_are_let_in_and_known_ones_stay_in_force() {
         assert_eq!(guarded.whoami(&token).await.0, 200);
     }
     // Keys that can't be fetched, or are wrong, change nothing.
+    let issuer = guarded.access.issuers().remove(0);
     for wrong in ["", "{}", "<html>503</html>", r#"{"keys": []}"#] {
-        guarded.access.replace_keys("ci", wrong, None).unwrap_err();
+        guarded
+            .access
+            .replace_keys(&issuer, wrong, None)
+            .unwrap_err();
         let renewed = guarded.post(&leader, "renew", json!({"lease_id": id(1)}));
         assert_eq!(renewed.await.0, 200);
         let fresh = signer.sign("one", &claims(&format!("team/fresh-{}", wrong.len())));

@@ -33,18 +33,17 @@ impl BearerTokens {
         if issuer.is_empty() || audience.is_empty() {
             return Err("issuer and audience must be given".into());
         }
-        let name = "bearer";
         let issuer = Issuer {
-            name: name.into(),
+            name: "bearer".into(),
             issuer: Some(issuer.into()),
             audience: audience.into(),
             keys: KeySource::Fixed,
         };
         let table = Table::new(AccessFile {
-            issuers: vec![issuer],
+            issuers: vec![issuer.clone()],
             ..AccessFile::default()
         });
-        table.replace_keys(name, key_set, None)?;
+        table.replace_keys(&issuer, key_set, None)?;
         let failures = Failures::default();
         Ok(Self(Arc::new(Tokens { table, failures })))
     }

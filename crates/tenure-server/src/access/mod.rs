@@ -136,22 +136,23 @@ impl Access {
         }
     }
 
-    /// Puts the keys of an authority in force: a JSON Web Key Set, and the claim `iss` of its tokens
-    /// if the access file does not name it. Returns whether they differ from those before. Tokens of
-    /// keys that are gone are refused from then on.
+    /// Puts the keys of one of the [issuers](Access::issuers) in force: a JSON Web Key Set, and the
+    /// claim `iss` of its tokens if the access file does not name it. Returns whether they differ from
+    /// those before. Tokens of keys that are gone are refused from then on.
     ///
     /// # Errors
     ///
-    /// The key set is wrong: the keys before stay in force.
+    /// The key set is wrong, or the access file does not have this issuer any more: the keys before
+    /// stay in force.
     pub fn replace_keys(
         &self,
-        name: &str,
+        issuer: &Issuer,
         key_set: &str,
-        issuer: Option<&str>,
+        claim: Option<&str>,
     ) -> Result<bool, String> {
         match &*self.0 {
             Mode::Open { .. } => Err("the store has no access file".into()),
-            Mode::Guarded(guarded) => guarded.table().replace_keys(name, key_set, issuer),
+            Mode::Guarded(guarded) => guarded.table().replace_keys(issuer, key_set, claim),
         }
     }
 

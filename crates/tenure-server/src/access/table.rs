@@ -12,7 +12,7 @@ use super::caller::{Admission, Caller, Proof};
 use super::checked::CheckedTokens;
 use super::failures::Failures;
 use super::file::{AccessFile, NamespaceRule};
-use super::jwt::{Authority, Identity, JwtRefusal, Key};
+use super::jwt::{Authority, Identity, Issuer, JwtRefusal, Key};
 use super::rights::{AccessGrant, Principal, Scope};
 use super::secret::{SecretHash, SecretId};
 
@@ -208,14 +208,14 @@ impl Table {
     /// are gone are refused from now on.
     pub(super) fn replace_keys(
         &self,
-        name: &str,
+        issuer: &Issuer,
         key_set: &str,
-        issuer: Option<&str>,
+        claim: Option<&str>,
     ) -> Result<bool, String> {
         let mut authorities = self.authorities.iter();
-        let authority = authorities.find(|authority| authority.issuer.name == name);
-        let authority = authority.ok_or_else(|| format!("there is no issuer {name:?}"))?;
-        let has_changed = authority.replace(key_set, issuer)?;
+        let authority = authorities.find(|authority| authority.issuer == *issuer);
+        let authority = authority.ok_or("the access file does not have this issuer any more")?;
+        let has_changed = authority.replace(key_set, claim)?;
         self.checked.retain(|key| self.has_key(key));
         Ok(has_changed)
     }

@@ -288,7 +288,7 @@ fn a_json_web_token_is_its_identity_with_the_rights_of_the_rules() {
     let build = token("team/build");
     assert_eq!(refusal(&access, &build), unauthenticated(), "no keys yet");
     access
-        .replace_keys("ci", &signer.key_set("one"), None)
+        .replace_keys(&access.issuers()[0], &signer.key_set("one"), None)
         .unwrap();
     for _ in 0..3 {
         let caller = access.authenticate(&build, CLIENT).unwrap();
@@ -309,14 +309,9 @@ fn a_json_web_token_is_its_identity_with_the_rights_of_the_rules() {
     let again = token("team/old");
     access.authenticate(&again, CLIENT).unwrap();
     access
-        .replace_keys("ci", &Signer::new().key_set("one"), None)
+        .replace_keys(&access.issuers()[0], &Signer::new().key_set("one"), None)
         .unwrap();
     assert_eq!(refusal(&access, &again), unauthenticated());
-    assert!(
-        access
-            .replace_keys("cd", &signer.key_set("one"), None)
-            .is_err()
-    );
 }
 
 #[test]
@@ -325,7 +320,7 @@ fn wrong_json_web_tokens_are_limited_and_known_ones_are_not() {
     fixture.write(WITH_ISSUER);
     let access = fixture.open();
     access
-        .replace_keys("ci", &signer.key_set("one"), None)
+        .replace_keys(&access.issuers()[0], &signer.key_set("one"), None)
         .unwrap();
     let known = with_jwt(&signer.sign("one", &claims("team/build")));
     access.authenticate(&known, CLIENT).unwrap();
@@ -357,7 +352,7 @@ fn over_the_limit_no_more_than_one_signature_a_second_is_checked() {
     fixture.write(WITH_ISSUER);
     let access = fixture.open();
     access
-        .replace_keys("ci", &signer.key_set("one"), None)
+        .replace_keys(&access.issuers()[0], &signer.key_set("one"), None)
         .unwrap();
     exhaust(&access);
     let start = Instant::now();
@@ -379,7 +374,9 @@ fn a_known_token_passes_over_the_limit_also_after_a_change_of_the_file_or_of_the
     let access = fixture.open();
     let replace = |keys: &[serde_json::Value]| {
         let set = serde_json::json!({ "keys": keys });
-        access.replace_keys("ci", &set.to_string(), None).unwrap()
+        access
+            .replace_keys(&access.issuers()[0], &set.to_string(), None)
+            .unwrap()
     };
     replace(&[signer.key("one")]);
     let known = with_jwt(&signer.sign("one", &claims("team/build")));
@@ -404,7 +401,7 @@ fn a_known_token_passes_over_the_limit_also_after_a_change_of_the_file_or_of_the
     // Its key is taken back, or it is denied, or its authority is another one.
     let (file, keys) = (WITH_ISSUER, [signer.key("one"), next.key("two")]);
     let changes: [&dyn Fn(); 3] = [
-        &|| drop(replace(&[next.key("two")])),
+        &|| assert!(replace(&[next.key("two")])),
         &|| fixture.write(&file.replace("team/old", "team/build")),
         &|| fixture.write(&file.replace("\"tenure\"", "\"other\"")),
     ];
@@ -427,12 +424,26 @@ fn an_authority_that_is_named_again_has_the_keys_that_are_put_in_force_again() {
     fixture.write(WITH_ISSUER);
     let access = fixture.open();
     let keys = signer.key_set("one");
-    assert!(access.replace_keys("ci", &keys, None).unwrap());
+    assert!(
+        access
+            .replace_keys(&access.issuers()[0], &keys, None)
+            .unwrap()
+    );
+    let issuer = access.issuers().remove(0);
     fixture.write("version = 1\n");
     assert!(access.reload().unwrap());
+    access.replace_keys(&issuer, &keys, None).unwrap_err();
+    fixture.write(&WITH_ISSUER.replace("\"unused\"", "\"other\""));
+    assert!(access.reload().unwrap());
+    let other = "keys that were fetched for another issuer of this name";
+    access.replace_keys(&issuer, &keys, None).expect_err(other);
     fixture.write(WITH_ISSUER);
     assert!(access.reload().unwrap());
-    assert!(access.replace_keys("ci", &keys, None).unwrap());
+    assert!(
+        access
+            .replace_keys(&access.issuers()[0], &keys, None)
+            .unwrap()
+    );
     let token = with_jwt(&signer.sign("one", &claims("team/build")));
     access.authenticate(&token, CLIENT).unwrap();
 }

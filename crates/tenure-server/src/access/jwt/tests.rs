@@ -3,7 +3,7 @@
 #[path = "../../../tests/common/signer.rs"]
 pub(crate) mod signer;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 use signer::{AUDIENCE, ISSUER, Signer, claims, wrong_claims, wrong_tokens};
