@@ -261,6 +261,17 @@ async fn every_wrong_bearer_token_is_refused_alike() {
             assert_eq!(send(&az, token).await, refused, "{text}");
         }
     }
+    // A valid token does not tell which accounts exist.
+    let nobody = Az {
+        account: "nobody".into(),
+        ..az.clone()
+    };
+    let right = format!("Bearer {}", signer.sign("one", &claims()));
+    let right = [("authorization", &*right)];
+    nobody
+        .get("/?comp=list", &right)
+        .await
+        .assert_refused(403, "AuthenticationFailed");
     let long = signer::with(claims(), "pad", "x".repeat(100 * 1024).into());
     assert!(!(200..300).contains(&send(&az, &signer.sign("one", &long)).await.0));
 }
