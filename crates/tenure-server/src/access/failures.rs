@@ -17,7 +17,7 @@ const MAX_ADDRESSES: usize = 4096;
 
 /// How often a signature is checked for an address over the limit. A valid token that the store does
 /// not know yet is let in then, however many wrong ones come from its address.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The failures of the last minute.
 #[derive(Debug, Default)]

@@ -59,6 +59,35 @@ fn a_token_of_another_signer_or_algorithm_is_refused() {
 }
 
 #[test]
+fn a_token_with_another_algorithm_of_its_key_is_refused() {
+    use aws_lc_rs::encoding::AsDer;
+    use aws_lc_rs::rsa::{KeyPair, KeySize};
+    use jsonwebtoken::jwk::Jwk;
+    use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+
+    let key = KeyPair::generate(KeySize::Rsa2048).unwrap();
+    let pkcs8 = key.as_der().unwrap();
+    // The key itself comes after 26 bytes that say that it is one.
+    let key = EncodingKey::from_rsa_der(&pkcs8.as_ref()[26..]);
+    let mut jwk = Jwk::from_encoding_key(&key, Algorithm::RS256).unwrap();
+    let ci = authority("ci");
+    let verify = |algorithm| {
+        let token = encode(&Header::new(algorithm), &claims("x"), &key).unwrap();
+        ci.verify(&token, SystemTime::now()).map(drop)
+    };
+    // With the algorithm of the key set, and with the usual one of such a key.
+    for named in [jwk.common.key_algorithm, None] {
+        jwk.common.key_algorithm = named;
+        let set = json!({ "keys": [jwk] });
+        ci.replace(&set.to_string(), None).unwrap();
+        assert_eq!(verify(Algorithm::RS256), Ok(()));
+        for other in [Algorithm::RS384, Algorithm::RS512, Algorithm::PS256] {
+            assert_eq!(verify(other), Err(JwtRefusal::Invalid), "{other:?}");
+        }
+    }
+}
+
+#[test]
 fn a_token_that_is_longer_than_a_head_is_refused() {
     let (signer, ci) = (Signer::new(), authority("ci"));
     ci.replace(&signer.key_set("one"), None).unwrap();
