@@ -2,6 +2,7 @@
 //! that are rotated and revoked under a leader, and candidates that are never let in.
 
 mod first_minute;
+mod json_web_tokens;
 mod starts;
 mod tokens;
 
