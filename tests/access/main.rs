@@ -2,6 +2,7 @@
 //! are rotated and revoked under a leader, and candidates that the store never lets in.
 
 mod first_minute;
+mod json_web_tokens;
 mod starts;
 mod tokens;
 

@@ -139,9 +139,9 @@ fn the_official_sdk_works_over_tls_with_keys_and_with_tokens() {
     let (pem, keys) = (path("both.pem"), path("keys.json"));
     let both = made.cert.pem() + &made.signing_key.serialize_pem();
     fs::write(&pem, both).expect("a file");
-    // The key with which the program signs its tokens.
-    let set = r#"{"keys": [{"kty": "oct", "alg": "HS256",
-        "k": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}]}"#;
+    // The public key of the key with which the program signs its tokens.
+    let set = r#"{"keys": [{"kty": "OKP", "crv": "Ed25519",
+        "x": "I7xUkSwebpLEqGglyGfif_3FVb_71CRPF6Jqv__ull0"}]}"#;
     fs::write(&keys, set).expect("a file");
     let mut serve = command(&["serve", "--azure-dev", "--engine", "memory"]);
     serve

@@ -1,8 +1,6 @@
 """secure.py URL CERTIFICATE: the pattern over TLS, by key, token, and a signature for https only."""
 
 import base64
-import hashlib
-import hmac
 import json
 import sys
 import time
@@ -17,6 +15,7 @@ from azure.storage.blob import (
     ResourceTypes,
     generate_account_sas,
 )
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -29,16 +28,21 @@ class Signer:
     """A credential that signs its own tokens, as an issuer would."""
 
     def __init__(self, secret):
-        self.secret = secret
+        self.key = Ed25519PrivateKey.from_private_bytes(secret)
 
     def get_token(self, *scopes, **options):
         assert scopes == ("https://storage.azure.com/.default",), scopes
         expiry = int(time.time()) + 600
-        claims = {"iss": "https://issuer", "aud": "https://storage.azure.com", "exp": expiry}
+        claims = {
+            "iss": "https://issuer",
+            "aud": "https://storage.azure.com",
+            "sub": "app",
+            "exp": expiry,
+        }
         encode = lambda data: base64.urlsafe_b64encode(data).rstrip(b"=")
-        parts = [{"alg": "HS256", "typ": "JWT"}, claims]
+        parts = [{"alg": "EdDSA", "typ": "JWT"}, claims]
         text = b".".join(encode(json.dumps(part).encode()) for part in parts)
-        signature = hmac.new(self.secret, text, hashlib.sha256).digest()
+        signature = self.key.sign(text)
         return AccessToken((text + b"." + encode(signature)).decode(), expiry)
 
 

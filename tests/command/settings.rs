@@ -46,6 +46,36 @@ fn a_bad_value_is_refused_with_file_line_key_and_value() {
 }
 
 #[test]
+fn an_azure_account_with_the_name_of_a_path_of_the_store_is_refused() {
+    const KEY: &str = "bXkgc2VjcmV0IGtleSwgMzIgYnl0ZXMgbG9uZy4uLg==";
+    for name in ["v1", "livez", "readyz", "metrics", "ui", "openapi.json"] {
+        let said = refused(&format!("[azure]\naccounts = [\"{name}:{KEY}\"]\n"));
+        let request = format!("requests for /{name} would not come to the account");
+        for part in ["tenure.toml:2", "accounts", &*request] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!said.contains(KEY), "{said}");
+    }
+}
+
+#[test]
+fn a_key_set_of_bearer_tokens_without_a_public_key_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys.json");
+    fs::write(
+        &keys,
+        r#"{"keys": [{"kty": "oct", "alg": "HS256", "k": "MDEyMzQ1Njc4OWFiY2RlZg"}]}"#,
+    )
+    .unwrap();
+    let said = refused(&format!(
+        "[azure]\nbearer_keys = {keys:?}\nbearer_issuer = \"https://issuer\"\n"
+    ));
+    for part in ["tenure.toml:2", "bearer_keys", "no public key"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
 fn a_file_that_is_not_toml_is_refused_with_its_line() {
     let said = refused("[serve]\nlisten = \n");
     assert!(

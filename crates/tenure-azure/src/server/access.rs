@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use tenure_core::Instant;
-use tenure_core::lease::{LeaseId, Record, Rules, State};
+use tenure_core::lease::{LeaseId, Owner, Record, Rules, State};
 use tenure_server::{AccessEffect, LeaseKey, LeaseSnapshot};
 
 use super::Service;
@@ -46,7 +46,8 @@ impl Call {
         effect: AccessEffect,
     ) -> Result<LeaseSnapshot> {
         let lease_id = lease_id(&self.headers, LEASE_ID)?;
-        let check = |record: &Record, now| check_access(record, access, lease_id, now);
+        let claim = lease_id.map(|lease_id| (lease_id, self.owner()));
+        let check = |record: &Record, now| check_access(record, access, claim, now);
         let (store, key) = (&self.service.store, lease_key(&self.target)?);
         let checked = store.check_access(&Rules::AZURE, &key, check, effect);
         checked
@@ -67,31 +68,30 @@ impl Service {
     }
 }
 
-/// Checks whether the access is allowed at `now` for a request with this lease id, or without a
-/// lease id.
+/// Checks whether the access is allowed at `now` for a request with this lease id and its owner, or
+/// without a lease id.
 ///
 /// The rules are those of "Outcomes of use attempts on blobs by lease state" in "Lease Blob" of the
 /// Blob service REST API.
 pub(super) fn check_access(
     record: &Record,
     access: BlobAccess,
-    lease_id: Option<LeaseId>,
+    claim: Option<(LeaseId, Option<&Owner>)>,
     now: Instant,
 ) -> Result<(), AccessRefusal> {
-    let holds = |lease_id| {
-        record
-            .last_grant()
-            .is_some_and(|grant| grant.lease_id == lease_id)
+    let holds = |(lease_id, owner)| {
+        let grant = record.last_grant();
+        grant.is_some_and(|grant| grant.is_of(lease_id, owner))
     };
-    match (record.state(now), lease_id) {
-        (State::Leased | State::Breaking, Some(id)) if holds(id) => Ok(()),
+    match (record.state(now), claim) {
+        (State::Leased | State::Breaking, Some(claim)) if holds(claim) => Ok(()),
         (State::Leased | State::Breaking, Some(_)) => Err(AccessRefusal::IdMismatch),
         (State::Leased | State::Breaking, None) => match access {
             BlobAccess::Read => Ok(()),
             BlobAccess::Write => Err(AccessRefusal::IdMissing),
         },
         (State::Available | State::Broken | State::Expired, None) => Ok(()),
-        (State::Broken | State::Expired, Some(id)) if holds(id) => Err(AccessRefusal::Lost),
+        (State::Broken | State::Expired, Some(claim)) if holds(claim) => Err(AccessRefusal::Lost),
         (State::Available | State::Broken | State::Expired, Some(_)) => Err(AccessRefusal::NotHeld),
     }
 }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
     use tenure_core::UnixMillis;
-    use tenure_core::lease::{Acquire, LeaseDuration, Metadata, Operation, Rules, apply};
+    use tenure_core::lease::{Acquire, LeaseDuration, Metadata, Operation, Rules, apply, apply_as};
 
     const A: u64 = 1;
     const B: u64 = 2;
@@ -110,9 +110,8 @@ mod tests {
         LeaseId::from_random_bits(0, number)
     }
 
-    /// Returns a lease that A acquired for 15 s at time zero, after these operations.
-    fn leased_and(operations: &[Operation]) -> Record {
-        let mut record = Record::default();
+    /// Returns an acquire of A for 15 s.
+    fn acquire() -> Operation {
         let request = Acquire {
             lease_id: id(A),
             holder: "a".parse().unwrap(),
@@ -121,7 +120,13 @@ mod tests {
             metadata: Metadata::new(),
             min_epoch: None,
         };
-        let acquire = Operation::Acquire(request, UnixMillis::new(0));
+        Operation::Acquire(request, UnixMillis::new(0))
+    }
+
+    /// A lease that A acquired at zero, after these operations.
+    fn leased_and(operations: &[Operation]) -> Record {
+        let mut record = Record::default();
+        let acquire = acquire();
         for operation in std::iter::once(&acquire).chain(operations) {
             apply(&mut record, operation, Instant::default(), &Rules::AZURE).unwrap();
         }
@@ -154,10 +159,33 @@ mod tests {
             let given = [Some(id(A)), Some(id(B)), None];
             for (lease_id, written) in given.into_iter().zip(written) {
                 let state = record.state(at(secs));
-                let check = |access| check_access(&record, access, lease_id, at(secs));
+                let claim = lease_id.map(|id| (id, None));
+                let check = |access| check_access(&record, access, claim, at(secs));
                 assert_eq!(check(BlobAccess::Write), written, "{state:?} {lease_id:?}");
                 let read = if lease_id.is_none() { Ok(()) } else { written };
                 assert_eq!(check(BlobAccess::Read), read, "{state:?} {lease_id:?}");
+            }
+        }
+    }
+    #[test]
+    fn a_lease_id_of_another_owner_is_refused_like_a_wrong_one() {
+        let mut record = Record::default();
+        let (mine, other) = (Owner::new("azure:one"), Owner::new("worker"));
+        let acquire = acquire();
+        let now = Instant::default();
+        apply_as(Some(&mine), &mut record, &acquire, now, &Rules::AZURE).unwrap();
+        let over = now + Duration::from_secs(15);
+        for access in [BlobAccess::Read, BlobAccess::Write] {
+            let check = |lease_id, owner, at| {
+                check_access(&record, access, Some((id(lease_id), owner)), at)
+            };
+            assert_eq!(check(A, Some(&mine), now), Ok(()));
+            assert_eq!(check(A, Some(&mine), over), Err(AccessRefusal::Lost));
+            for owner in [Some(&other), None] {
+                for at in [now, over] {
+                    assert!(check(A, owner, at).is_err());
+                    assert_eq!(check(A, owner, at), check(B, owner, at), "{owner:?}");
+                }
             }
         }
     }

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use chrono::SecondsFormat;
 use futures_util::future::BoxFuture;
+use tenure_core::lease::Owner;
 use uuid::Builder;
 
 use crate::protocol::{CLIENT_REQUEST_ID, ERROR_CODE, REQUEST_ID, VERSION};
@@ -200,6 +201,11 @@ impl Call {
             Level::Container | Level::Account => CONTAINER_NOT_FOUND,
         };
         Ok(self.known()?.ok_or(missing)?)
+    }
+
+    /// Returns the owner of the leases that this request acquires.
+    pub(super) fn owner(&self) -> Option<&Owner> {
+        self.service.guard.owner(&self.target.account)
     }
 
     /// Returns the id that the client gave to this request.

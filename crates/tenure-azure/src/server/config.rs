@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use crate::protocol::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use crate::protocol::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, is_account};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use tenure_server::{LimitError, LimitSetting};
+use tenure_core::lease::Owner;
+use tenure_server::access::BearerTokens;
+use tenure_server::{LimitError, LimitSetting, is_native};
 
-use super::auth::AzureBearer;
 use super::blobs::StagedLimits;
-use super::names::is_account;
 
 /// The configuration of [`Azure`](super::Azure).
 #[derive(Clone, Debug)]
@@ -54,17 +54,27 @@ pub struct AzureConfig {
 pub struct ServedAccount {
     pub(super) name: String,
     pub(super) keys: Vec<hmac::Key>,
+    /// The owner of its leases: `azure:NAME`. No principal has such a name.
+    pub(super) owner: Owner,
 }
+
+/// The key set, the issuer and the audience of accepted bearer tokens.
+#[derive(Clone, Debug)]
+pub struct AzureBearer(BearerTokens);
 
 /// An account or the keys of bearer tokens are wrong. No message has a key in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AzureConfigError {
     /// The name of the account is invalid.
-    #[error(
-        "account {0:?} must have 3 to 24 lower-case letters and digits, and not be a path of the store"
-    )]
+    #[error("account {0:?} must have 3 to 24 lower-case letters and digits")]
     Name(String),
+    /// The path of the account belongs to the native API.
+    #[error(
+        "account {0:?} has the name of a path of the store itself: requests for /{0} would not come \
+         to the account; choose another name"
+    )]
+    Reserved(String),
     /// The account has no key, or more than two.
     #[error("account {name} has {count} keys and must have one or two")]
     Keys {
@@ -190,6 +200,9 @@ impl ServedAccount {
         keys: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, AzureConfigError> {
         let name = name.to_owned();
+        if !name.is_empty() && is_native(&name) {
+            return Err(AzureConfigError::Reserved(name));
+        }
         if !is_account(&name) {
             return Err(AzureConfigError::Name(name));
         }
@@ -206,7 +219,11 @@ impl ServedAccount {
         let keys = keys.into_iter().enumerate().map(key);
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
         match keys.len() {
-            1..=Self::MAX_KEYS => Ok(Self { name, keys }),
+            1..=Self::MAX_KEYS => Ok(Self {
+                owner: Owner::new(format!("azure:{name}")),
+                name,
+                keys,
+            }),
             count => Err(AzureConfigError::Keys { name, count }),
         }
     }
@@ -225,6 +242,26 @@ impl ServedAccount {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+}
+
+impl AzureBearer {
+    /// The audience of Azure's own tokens for storage.
+    pub const AUDIENCE: &str = "https://storage.azure.com";
+
+    /// Accepts tokens that a public key of this set (RFC 7517) signed, with this issuer and
+    /// audience, until they expire.
+    ///
+    /// # Errors
+    ///
+    /// [`AzureConfigError::KeySet`].
+    pub fn new(key_set: &str, issuer: &str, audience: &str) -> Result<Self, AzureConfigError> {
+        let tokens = BearerTokens::new(key_set, issuer, audience);
+        tokens.map(Self).map_err(AzureConfigError::KeySet)
+    }
+
+    pub(super) fn tokens(&self) -> BearerTokens {
+        self.0.clone()
     }
 }
 

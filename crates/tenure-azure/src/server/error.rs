@@ -227,6 +227,7 @@ impl From<Problem> for Error {
             wire::Code::TooLarge => OUT_OF_RANGE_INPUT,
             wire::Code::Malformed => INVALID_HEADER_VALUE,
             wire::Code::CrossOrigin => AUTHORIZATION_FAILURE,
+            wire::Code::Unauthenticated => AUTHENTICATION_FAILED,
             wire::Code::InvalidName => INVALID_RESOURCE_NAME,
             wire::Code::RequestTimeout => OPERATION_TIMED_OUT,
             wire::Code::Stopping

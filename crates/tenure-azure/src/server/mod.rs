@@ -48,8 +48,7 @@ use self::auth::Guard;
 use self::blobs::Blobs;
 use self::call::ResponseContext;
 
-pub use self::auth::AzureBearer;
-pub use self::config::{AzureConfig, AzureConfigError, ServedAccount};
+pub use self::config::{AzureBearer, AzureConfig, AzureConfigError, ServedAccount};
 
 /// The Azure Blob lease protocol of a store, for
 /// [`Server::with_protocol`](tenure_server::Server::with_protocol). Clones are handles to the same

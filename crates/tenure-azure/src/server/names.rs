@@ -64,12 +64,6 @@ fn native(name: &str) -> Cow<'_, str> {
     hashed.into()
 }
 
-/// Returns whether an account may have this name. These are the names that the service allows,
-/// except for the paths of the native API.
-pub(crate) fn is_account(name: &str) -> bool {
-    protocol::is_account(name) && !matches!(name, "livez" | "readyz" | "metrics")
-}
-
 /// Checks the names of the container and the blob.
 pub(super) fn check_names(target: &Target) -> Result<()> {
     let (level, container) = (target.level(), &target.container);
@@ -148,10 +142,5 @@ mod tests {
             let key = lease_key(&Target::new("acct", container, blob));
             assert_eq!(key.unwrap().as_str(), expected);
         }
-    }
-
-    #[test]
-    fn no_account_has_the_name_of_a_native_path() {
-        assert!(is_account("devstoreaccount1") && !is_account("livez") && !is_account("v1"));
     }
 }

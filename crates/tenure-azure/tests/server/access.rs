@@ -148,7 +148,7 @@ fn invalid_accounts_are_refused_without_showing_a_key() {
         wrong("good", &[KEY, KEY, KEY]),
         AzureConfigError::Keys { count: 3, .. }
     ));
-    for name in ["ab", "With-Hyphen", "livez", "v1"] {
+    for name in ["", "ab", "With-Hyphen", "a/b"] {
         assert!(
             matches!(wrong(name, &[KEY]), AzureConfigError::Name { .. }),
             "{name}"
@@ -169,6 +169,19 @@ fn invalid_accounts_are_refused_without_showing_a_key() {
     };
     assert!(matches!(small.check(), Err(AzureConfigError::Limit { .. })));
     assert!(!format!("{:?}", ServedAccount::development()).contains("Eby"));
+}
+
+#[test]
+fn an_account_with_the_name_of_a_path_of_the_store_is_refused() {
+    for name in ["v1", "livez", "readyz", "metrics", "ui", "openapi.json"] {
+        let refused = ServedAccount::new(name, [KEY]).unwrap_err();
+        assert_eq!(refused, AzureConfigError::Reserved(name.into()));
+        let text = refused.to_string();
+        assert!(text.contains(&format!("requests for /{name} ")), "{text}");
+    }
+    for name in ["v12", "metrics2", "livezz", ServedAccount::DEVELOPMENT] {
+        ServedAccount::new(name, [KEY]).unwrap();
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,8 @@
 
 #[path = "../../../tenure-server/tests/common/mod.rs"]
 mod common;
+#[path = "../../../tenure-server/tests/common/signer.rs"]
+mod signer;
 
 mod client;
 
@@ -15,6 +17,7 @@ mod cells;
 mod durability;
 mod errors;
 mod garbage;
+mod owners;
 mod requests;
 mod sdks;
 mod secure;

@@ -1,20 +1,33 @@
 //! Shared access signatures and bearer tokens, with TLS and addresses.
 
 use std::fs;
+use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use jsonwebtoken::{EncodingKey, Header, encode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Certificate, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure_azure::server::{Azure, AzureBearer, AzureConfig};
 use tenure_server::{ServeError, Server, Store, StoreConfig, Tls};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::client::{ACCOUNT, KEY, development, in_memory, start};
+use crate::client::{ACCOUNT, Az, KEY, development, in_memory, start};
 use crate::common::{SOON, served};
+use crate::signer::{self, Signer, wrong_claims, wrong_tokens};
+
+const ISSUER: &str = "https://issuer";
+
+/// The claims of a token for this API.
+fn claims() -> Value {
+    let claims = signer::with(signer::claims("app"), "iss", json!(ISSUER));
+    signer::with(claims, "aud", json!(AzureBearer::AUDIENCE))
+}
+
+fn bearer(signer: &Signer) -> AzureBearer {
+    AzureBearer::new(&signer.key_set("one"), ISSUER, AzureBearer::AUDIENCE).unwrap()
+}
 
 fn sign(text: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, &BASE64_STANDARD.decode(KEY).unwrap());
@@ -152,9 +165,7 @@ async fn a_service_sas_overrides_content_headers() {
 
 #[tokio::test]
 async fn over_tls_bearer_tokens_and_https_only_signatures_are_valid() {
-    const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
-    let set = r#"{"keys": [{"kty": "oct", "alg": "HS256",
-        "k": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}]}"#;
+    let signer = Signer::new();
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let path = folder.path().join("both.pem");
@@ -163,7 +174,7 @@ async fn over_tls_bearer_tokens_and_https_only_signatures_are_valid() {
     let tls = Tls::open(&path, &path).unwrap();
     let config = AzureConfig {
         over_tls: true,
-        bearer: Some(AzureBearer::new(set, "https://issuer", AzureBearer::AUDIENCE).unwrap()),
+        bearer: Some(bearer(&signer)),
         ..development()
     };
     let open = || {
@@ -182,14 +193,7 @@ async fn over_tls_bearer_tokens_and_https_only_signatures_are_valid() {
     let http = Client::builder().tls_certs_only([root]).build().unwrap();
     let list = format!("{origin}/{ACCOUNT}?comp=list");
 
-    let expiry = chrono::Utc::now().timestamp() + 600;
-    let claims = json!({"iss": "https://issuer", "aud": AzureBearer::AUDIENCE, "exp": expiry});
-    let token = encode(
-        &Header::default(),
-        &claims,
-        &EncodingKey::from_secret(SECRET),
-    )
-    .unwrap();
+    let token = signer.sign("one", &claims());
     let with = async |token: &str| {
         let request = http.get(&list).bearer_auth(token);
         let response = request.send().await.unwrap();
@@ -203,16 +207,6 @@ async fn over_tls_bearer_tokens_and_https_only_signatures_are_valid() {
         "{text}"
     );
     assert_eq!(with(&format!("{token}x")).await.0, 403);
-    let claims =
-        json!({"iss": "https://issuer", "aud": AzureBearer::AUDIENCE, "exp": expiry - 1200});
-    let old = encode(
-        &Header::default(),
-        &claims,
-        &EncodingKey::from_secret(SECRET),
-    )
-    .unwrap();
-    assert_eq!(with(&old).await.0, 403);
-
     for (protocols, expected) in [
         ("https", OK),
         ("https,http", OK),
@@ -230,4 +224,101 @@ async fn over_tls_bearer_tokens_and_https_only_signatures_are_valid() {
         account_sas("", "https")
     );
     assert_eq!(outcome(&az.http, &url).await.1, PROTOCOL.1);
+}
+
+#[tokio::test]
+async fn every_wrong_bearer_token_is_refused_alike() {
+    let signer = Signer::new();
+    let open = || {
+        let config = AzureConfig {
+            behind_tls: true,
+            bearer: Some(bearer(&signer)),
+            ..development()
+        };
+        start(StoreConfig::memory(), config)
+    };
+    let send = async |az: &Az, token: &str| {
+        let url = format!("{}/{ACCOUNT}?comp=list", az.origin);
+        let response = az.http.get(url).bearer_auth(token).send().await.unwrap();
+        let (status, text) = (response.status().as_u16(), response.text().await.unwrap());
+        let detail = text.split_once("<AuthenticationErrorDetail>");
+        (status, detail.map(|(_, detail)| detail.to_owned()))
+    };
+    let mut wrong = wrong_tokens(&signer, "one", &claims());
+    wrong.extend(wrong_claims(&claims()).into_iter().map(|(text, claims)| {
+        let token = signer.sign("one", &claims);
+        (text, token)
+    }));
+    let (_running, az) = open();
+    assert_eq!(send(&az, &signer.sign("one", &claims())).await.0, 200);
+    let refused = send(&az, "unknown").await;
+    assert_eq!(refused.0, 403);
+    assert!(refused.1.is_some(), "the refusal has a reason");
+    // An address may have ten failures at once.
+    for cases in wrong.chunks(10) {
+        let (_running, az) = open();
+        for (text, token) in cases {
+            assert_eq!(send(&az, token).await, refused, "{text}");
+        }
+    }
+    // A valid token does not tell which accounts exist.
+    let nobody = Az {
+        account: "nobody".into(),
+        ..az.clone()
+    };
+    let right = format!("Bearer {}", signer.sign("one", &claims()));
+    let right = [("authorization", &*right)];
+    nobody
+        .get("/?comp=list", &right)
+        .await
+        .assert_refused(403, "AuthenticationFailed");
+    let long = signer::with(claims(), "pad", "x".repeat(100 * 1024).into());
+    assert!(!(200..300).contains(&send(&az, &signer.sign("one", &long)).await.0));
+}
+
+#[tokio::test]
+async fn wrong_bearer_tokens_are_limited_by_address_and_known_ones_are_not() {
+    let (signer, other) = (Signer::new(), Signer::new());
+    let config = AzureConfig {
+        behind_tls: true,
+        bearer: Some(bearer(&signer)),
+        ..development()
+    };
+    let (_running, az) = start(StoreConfig::memory(), config);
+    let url = format!("{}/{ACCOUNT}?comp=list", az.origin);
+    let send = async |token: &str| {
+        let response = az.http.get(&url).bearer_auth(token).send().await.unwrap();
+        response.status().as_u16()
+    };
+    let known = signer.sign("one", &claims());
+    assert_eq!(send(&known).await, 200);
+    let wrong = other.sign("one", &claims());
+    let mut refused = 0;
+    for _ in 0..200 {
+        match send(&wrong).await {
+            403 => refused += 1,
+            status => assert_eq!(status, 503),
+        }
+        assert_eq!(send(&known).await, 200);
+    }
+    assert!((10..=20).contains(&refused), "{refused} times 403");
+    // The SDKs send a request again after a 503, and a token that is new is let in within a second.
+    let fresh = signer.sign("one", &signer::with(claims(), "jti", json!("next")));
+    let until = Instant::now() + SOON;
+    while send(&fresh).await != 200 {
+        assert!(Instant::now() < until);
+        sleep(Duration::from_millis(50)).await;
+    }
+    // Signatures with the keys of the account are not concerned.
+    az.get("/?comp=list", &[]).await.assert(200);
+}
+
+#[test]
+fn a_key_set_without_a_public_key_is_refused() {
+    let symmetric = r#"{"keys": [{"kty": "oct", "alg": "HS256", "k": "MDEyMzQ1Njc4OWFiY2RlZg"}]}"#;
+    for set in ["", "{}", r#"{"keys": []}"#, symmetric] {
+        assert!(AzureBearer::new(set, "i", "a").is_err(), "{set}");
+    }
+    let set = Signer::new().key_set("one");
+    assert!(AzureBearer::new(&set, "", "a").is_err() && AzureBearer::new(&set, "i", "").is_err());
 }

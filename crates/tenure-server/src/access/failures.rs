@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tenure_core::wire::{Code, Problem};
+
 /// Failures that an address may have at once: people mistype, and a fleet restarts with an old
 /// token.
 const BURST: u32 = 10;
@@ -16,7 +18,7 @@ const MAX_ADDRESSES: usize = 4096;
 
 /// The interval of signature checks for an address over the limit. A valid token that the store
 /// does not know yet is let in then, however many wrong ones come from its address.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The failures of the last minute.
 #[derive(Debug, Default)]
@@ -49,8 +51,19 @@ impl Network {
 }
 
 impl Failures {
+    /// Counts a wrong credential of this address, and returns the answer to it. The text is the same
+    /// for a missing, unknown, wrong, expired or revoked credential, so that the answer tells
+    /// nothing.
+    pub(crate) fn refusal(&self, address: Option<IpAddr>, now: Instant) -> Problem {
+        if address.is_none_or(|address| self.admit(address, now)) {
+            return unauthenticated();
+        }
+        let detail = "too many wrong credentials came from this address; valid ones are accepted";
+        Problem::new(Code::OverLimit, detail)
+    }
+
     /// Returns whether another failure of this address is within the limit. If so, counts it.
-    pub(crate) fn admit(&self, address: IpAddr, now: Instant) -> bool {
+    fn admit(&self, address: IpAddr, now: Instant) -> bool {
         let network = Network::of(address);
         let mut all = self.lock();
         let known = all.get(&network).copied();
@@ -96,6 +109,14 @@ impl Failures {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the answer to a request without a valid credential.
+pub(crate) fn unauthenticated() -> Problem {
+    Problem::new(
+        Code::Unauthenticated,
+        "send a valid token in the header Authorization: Bearer TOKEN",
+    )
 }
 
 /// Returns the time when all failures are forgiven after one more.

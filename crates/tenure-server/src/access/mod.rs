@@ -10,7 +10,9 @@
 //!                        access file
 //! ```
 
+mod bearer_tokens;
 mod caller;
+mod checked;
 mod failures;
 mod file;
 mod jwt;
@@ -27,14 +29,15 @@ use std::time::{Instant, SystemTime};
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
-use tenure_core::wire::{Code, Problem};
+use tenure_core::wire::Problem;
 use tokio::sync::{Notify, watch};
 
-use self::failures::Failures;
+use self::failures::{Failures, unauthenticated};
 use self::jwt::JwtRefusal;
 use self::source::{AccessSource, Version};
 use self::table::Table;
 
+pub use self::bearer_tokens::BearerTokens;
 pub(crate) use self::caller::Caller;
 pub(crate) use self::failures::Network;
 pub use self::file::{
@@ -135,21 +138,23 @@ impl Access {
         }
     }
 
-    /// Puts the keys of an authority in force: a JSON Web Key Set, and the claim `iss` of its
-    /// tokens if the access file does not name it.
+    /// Puts the keys of one of the [issuers](Access::issuers) in force: a JSON Web Key Set, and the
+    /// claim `iss` of its tokens if the access file does not name it. Returns whether they differ
+    /// from the previous keys. Tokens of keys that are gone are refused from then on.
     ///
     /// # Errors
     ///
-    /// The key set is wrong: the keys before stay in force.
+    /// The key set is wrong, or the access file does not have this issuer any more: the keys before
+    /// stay in force.
     pub fn replace_keys(
         &self,
-        name: &str,
+        issuer: &Issuer,
         key_set: &str,
-        issuer: Option<&str>,
-    ) -> Result<(), String> {
+        claim: Option<&str>,
+    ) -> Result<bool, String> {
         match &*self.0 {
             Mode::Open { .. } => Err("the store has no access file".into()),
-            Mode::Guarded(guarded) => guarded.table().replace_keys(name, key_set, issuer),
+            Mode::Guarded(guarded) => guarded.table().replace_keys(issuer, key_set, claim),
         }
     }
 
@@ -180,8 +185,7 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// [`Code::Unauthenticated`] with one text for all causes; [`Code::OverLimit`] if the address
-    /// has sent too many wrong credentials. A valid credential is never refused.
+    /// [`Failures::refusal`]. A valid credential is never refused.
     pub(crate) fn authenticate(
         &self,
         headers: &HeaderMap,
@@ -198,14 +202,7 @@ impl Access {
         if let Some(caller) = bearer(headers).and_then(|token| guarded.find(token, client)) {
             return Ok(caller);
         }
-        let is_over = client.is_some_and(|client| !guarded.failures.admit(client, Instant::now()));
-        Err(if is_over {
-            let detail =
-                "too many wrong credentials came from this address; valid ones are accepted";
-            Problem::new(Code::OverLimit, detail)
-        } else {
-            unauthenticated()
-        })
+        Err(guarded.failures.refusal(client, Instant::now()))
     }
 
     /// Completes when the caller's credential is no longer valid, or its grants no longer allow
@@ -263,15 +260,7 @@ impl Guarded {
         if !token.contains('.') {
             return table.find(token, now);
         }
-        let hash = SecretHash::of(token);
-        if let Some(caller) = table.find_checked(&hash, now) {
-            return Some(caller);
-        }
-        let may_check = client.is_none_or(|client| self.failures.may_check(client, Instant::now()));
-        if !may_check {
-            return None;
-        }
-        match table.check(token, hash, now) {
+        match table.find_jwt(token, client, &self.failures, now) {
             Ok(caller) => Some(caller),
             Err(JwtRefusal::UnknownKey) => {
                 self.keys_wanted.notify_one();
@@ -315,15 +304,6 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme
         .eq_ignore_ascii_case("bearer")
         .then(|| token.trim_start_matches(' '))
-}
-
-/// One text for a missing, unknown, wrong, expired or revoked credential, so that the answer tells
-/// nothing.
-fn unauthenticated() -> Problem {
-    Problem::new(
-        Code::Unauthenticated,
-        "send a valid token in the header Authorization: Bearer TOKEN",
-    )
 }
 
 /// Checks an access file as the store does at its start.

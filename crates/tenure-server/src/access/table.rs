@@ -1,29 +1,27 @@
 //! The tokens of an access file, ready to be looked up.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tenure_core::lease::Owner;
 
 use super::caller::{Admission, Caller, Proof};
+use super::checked::CheckedTokens;
+use super::failures::Failures;
 use super::file::{AccessFile, NamespaceRule};
-use super::jwt::{Authority, Identity, JwtRefusal};
+use super::jwt::{Authority, Identity, Issuer, JwtRefusal, Key};
 use super::rights::{AccessGrant, Principal, Scope};
 use super::secret::{SecretHash, SecretId};
-
-/// Most JSON web tokens that are remembered: a few megabytes.
-const MAX_CHECKED: usize = 10_000;
 
 /// The tokens of a file. A new one replaces it whenever the file changes.
 #[derive(Debug)]
 pub(super) struct Table {
     tokens: HashMap<SecretId, Token>,
     authorities: Vec<Authority>,
-    /// The callers of JSON web tokens that were checked. Checking a signature costs a hundred times
-    /// as much as a look-up.
-    checked: RwLock<HashMap<SecretHash, Arc<Admission>>>,
+    checked: CheckedTokens,
     file: AccessFile,
 }
 
@@ -57,13 +55,13 @@ impl Table {
         Self {
             tokens: tokens.collect(),
             authorities: authorities.collect(),
-            checked: RwLock::default(),
+            checked: CheckedTokens::default(),
             file,
         }
     }
 
-    /// Takes over what is known from the previous file: when its tokens were used, and the keys of
-    /// its authorities.
+    /// Takes over what is known from the previous file: when its tokens were used, the keys of its
+    /// authorities, and the JSON web tokens that were checked with keys that stay in force.
     pub(super) fn following(mut self, previous: &Self) -> Self {
         let authorities = self.authorities.into_iter().map(|authority| {
             let mut known = previous.authorities.iter();
@@ -79,6 +77,16 @@ impl Table {
                 token.last_used.store(last_used, Ordering::Relaxed);
             }
         }
+        // Otherwise each change of the file would make the store check all of them again, also those
+        // of leaders whose address is over its limit.
+        self.checked = previous
+            .checked
+            .under(|admission, key| match &admission.proof {
+                Proof::Identity(identity) if self.has_key(key) => {
+                    self.admission(identity, admission.expires?)
+                }
+                _ => None,
+            });
         self
     }
 
@@ -117,36 +125,37 @@ impl Table {
             .then(|| Caller::Admitted(Arc::clone(&token.admission)))
     }
 
-    /// The caller of a JSON web token that was checked before.
-    pub(super) fn find_checked(&self, hash: &SecretHash, now: SystemTime) -> Option<Caller> {
-        let checked = self.checked.read().unwrap_or_else(PoisonError::into_inner);
-        let admission = checked
-            .get(hash)
-            .filter(|admission| admission.is_current(now))?;
-        Some(Caller::Admitted(Arc::clone(admission)))
+    /// The caller that has this JSON web token, if the token is valid now. A signature is checked
+    /// only if the address is within the limit of its failures; a token that was checked before is
+    /// never refused for that reason.
+    pub(super) fn find_jwt(
+        &self,
+        token: &str,
+        client: Option<IpAddr>,
+        failures: &Failures,
+        now: SystemTime,
+    ) -> Result<Caller, JwtRefusal> {
+        let hash = SecretHash::of(token);
+        if let Some(admission) = self.checked.find(&hash, now) {
+            return Ok(Caller::Admitted(admission));
+        }
+        if client.is_some_and(|client| !failures.may_check(client, Instant::now())) {
+            return Err(JwtRefusal::Invalid);
+        }
+        self.check(token, hash, now)
     }
 
     /// Checks a JSON web token, and remembers its caller.
-    pub(super) fn check(
-        &self,
-        token: &str,
-        hash: SecretHash,
-        now: SystemTime,
-    ) -> Result<Caller, JwtRefusal> {
+    fn check(&self, token: &str, hash: SecretHash, now: SystemTime) -> Result<Caller, JwtRefusal> {
         let mut refusal = JwtRefusal::Invalid;
         for authority in &self.authorities {
             match authority.verify(token, now) {
                 Ok(verified) => {
                     let admission = self.admission(&verified.identity, verified.expires);
                     let admission = Arc::new(admission.ok_or(JwtRefusal::Invalid)?);
-                    let mut checked = self.checked.write().unwrap_or_else(PoisonError::into_inner);
-                    if checked.len() >= MAX_CHECKED {
-                        checked.retain(|_, admission| admission.is_current(now));
-                    }
-                    if checked.len() >= MAX_CHECKED {
-                        checked.clear();
-                    }
-                    checked.insert(hash, Arc::clone(&admission));
+                    let checked = (Arc::clone(&admission), verified.key);
+                    self.checked
+                        .insert(hash, checked, |key| authority.has(key), now);
                     return Ok(Caller::Admitted(admission));
                 }
                 Err(JwtRefusal::UnknownKey) => refusal = JwtRefusal::UnknownKey,
@@ -154,6 +163,11 @@ impl Table {
             }
         }
         Err(refusal)
+    }
+
+    /// Whether an authority has this key in force.
+    fn has_key(&self, key: &Arc<Key>) -> bool {
+        self.authorities.iter().any(|authority| authority.has(key))
     }
 
     /// The rights of an identity, unless it is denied.
@@ -190,29 +204,20 @@ impl Table {
         })
     }
 
-    /// Puts other keys of an authority in force. Tokens that were checked with the keys before are
-    /// checked again.
+    /// Puts other keys of an authority in force, and returns whether they differ. Tokens of keys that
+    /// are gone are refused from now on.
     pub(super) fn replace_keys(
         &self,
-        name: &str,
+        issuer: &Issuer,
         key_set: &str,
-        issuer: Option<&str>,
-    ) -> Result<(), String> {
+        claim: Option<&str>,
+    ) -> Result<bool, String> {
         let mut authorities = self.authorities.iter();
-        let authority = authorities.find(|authority| authority.issuer.name == name);
-        let authority = authority.ok_or_else(|| format!("there is no issuer {name:?}"))?;
-        authority.replace(key_set, issuer)?;
-        let mut checked = self.checked.write().unwrap_or_else(PoisonError::into_inner);
-        checked.clear();
-        Ok(())
-    }
-
-    #[cfg(test)]
-    pub(super) fn checked_count(&self) -> usize {
-        self.checked
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
+        let authority = authorities.find(|authority| authority.issuer == *issuer);
+        let authority = authority.ok_or("the access file does not have this issuer any more")?;
+        let has_changed = authority.replace(key_set, claim)?;
+        self.checked.retain(|key| self.has_key(key));
+        Ok(has_changed)
     }
 
     pub(super) fn file(&self) -> &AccessFile {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::http::HeaderValue;
 use tempfile::TempDir;
 
-use super::jwt::tests::{Signer, claims};
+use super::jwt::tests::signer::{self, Signer, claims};
 use super::*;
 
 struct Fixture {
@@ -288,7 +288,7 @@ fn a_json_web_token_is_its_identity_with_the_rights_of_the_rules() {
     let build = token("team/build");
     assert_eq!(refusal(&access, &build), unauthenticated(), "no keys yet");
     access
-        .replace_keys("ci", &signer.key_set("one"), None)
+        .replace_keys(&access.issuers()[0], &signer.key_set("one"), None)
         .unwrap();
     for _ in 0..3 {
         let caller = access.authenticate(&build, CLIENT).unwrap();
@@ -309,14 +309,9 @@ fn a_json_web_token_is_its_identity_with_the_rights_of_the_rules() {
     let again = token("team/old");
     access.authenticate(&again, CLIENT).unwrap();
     access
-        .replace_keys("ci", &Signer::new().key_set("one"), None)
+        .replace_keys(&access.issuers()[0], &Signer::new().key_set("one"), None)
         .unwrap();
     assert_eq!(refusal(&access, &again), unauthenticated());
-    assert!(
-        access
-            .replace_keys("cd", &signer.key_set("one"), None)
-            .is_err()
-    );
 }
 
 #[test]
@@ -325,7 +320,7 @@ fn wrong_json_web_tokens_are_limited_and_known_ones_are_not() {
     fixture.write(WITH_ISSUER);
     let access = fixture.open();
     access
-        .replace_keys("ci", &signer.key_set("one"), None)
+        .replace_keys(&access.issuers()[0], &signer.key_set("one"), None)
         .unwrap();
     let known = with_jwt(&signer.sign("one", &claims("team/build")));
     access.authenticate(&known, CLIENT).unwrap();
@@ -345,20 +340,143 @@ fn wrong_json_web_tokens_are_limited_and_known_ones_are_not() {
     }
 }
 
+/// Lets an address fail until it is over its limit, and uses up the check of this second.
+fn exhaust(access: &Access) {
+    let wrong = with_jwt(&Signer::new().sign("one", &claims("team/build")));
+    while access.authenticate(&wrong, CLIENT).unwrap_err().status != 429 {}
+}
+
 #[test]
-fn the_memory_for_checked_tokens_is_bounded() {
+fn over_the_limit_signatures_are_checked_at_the_interval_for_that() {
     let (fixture, signer) = (Fixture::new(), Signer::new());
     fixture.write(WITH_ISSUER);
     let access = fixture.open();
     access
-        .replace_keys("ci", &signer.key_set("one"), None)
+        .replace_keys(&access.issuers()[0], &signer.key_set("one"), None)
         .unwrap();
-    for number in 0..10_050 {
-        let token = with_jwt(&signer.sign("one", &claims(&format!("team/{number}"))));
-        access.authenticate(&token, CLIENT).unwrap();
-    }
-    let Mode::Guarded(guarded) = &*access.0 else {
-        unreachable!("the access has a file")
+    exhaust(&access);
+    let start = Instant::now();
+    let fresh = (0..500).map(|number| signer.sign("one", &claims(&format!("team/{number}"))));
+    let admitted = fresh.filter(|token| access.authenticate(&with_jwt(token), CLIENT).is_ok());
+    let admitted = admitted.count() as u64;
+    let intervals = start.elapsed().as_millis() / failures::CHECK_INTERVAL.as_millis();
+    let most = intervals as u64 + 2;
+    assert!(admitted <= most, "{admitted} of them, at most {most}");
+    // Other addresses have their own limit.
+    let other = with_jwt(&signer.sign("one", &claims("team/other")));
+    let elsewhere = "10.0.0.10".parse().ok();
+    access.authenticate(&other, elsewhere).unwrap();
+}
+
+#[test]
+fn a_known_token_passes_over_the_limit_also_after_a_change_of_the_file_or_of_the_keys() {
+    let (fixture, signer, next) = (Fixture::new(), Signer::new(), Signer::new());
+    fixture.write(WITH_ISSUER);
+    let access = fixture.open();
+    let replace = |keys: &[serde_json::Value]| {
+        let set = serde_json::json!({ "keys": keys });
+        access
+            .replace_keys(&access.issuers()[0], &set.to_string(), None)
+            .unwrap()
     };
-    assert!(guarded.table().checked_count() <= 10_000);
+    replace(&[signer.key("one")]);
+    let known = with_jwt(&signer.sign("one", &claims("team/build")));
+    access.authenticate(&known, CLIENT).unwrap();
+    exhaust(&access);
+    let is_admitted = || access.authenticate(&known, CLIENT).is_ok();
+    for _ in 0..100 {
+        assert!(is_admitted());
+    }
+    // Rules that concern others, a key that is announced, and the same keys again.
+    fixture.write(&WITH_ISSUER.replace("team/old", "team/older"));
+    assert!(access.reload().unwrap() && is_admitted());
+    assert!(replace(&[signer.key("one"), next.key("two")]) && is_admitted());
+    assert!(!replace(&[signer.key("one"), next.key("two")]) && is_admitted());
+    // Its own grants change with the file.
+    fixture.write(&WITH_ISSUER.replace("namespace = \"a\"", "namespace = \"b\""));
+    assert!(access.reload().unwrap());
+    let caller = access.authenticate(&known, CLIENT).unwrap();
+    assert!(
+        caller.may(READ, Target::Lease("b", "x")) && !caller.may(READ, Target::Lease("a", "x"))
+    );
+    // Its key is taken back, or it is denied, or its authority is another one.
+    let (file, keys) = (WITH_ISSUER, [signer.key("one"), next.key("two")]);
+    let changes: [&dyn Fn(); 3] = [
+        &|| assert!(replace(&[next.key("two")])),
+        &|| fixture.write(&file.replace("team/old", "team/build")),
+        &|| fixture.write(&file.replace("\"tenure\"", "\"other\"")),
+    ];
+    for change in changes {
+        fixture.write(file);
+        access.reload().unwrap();
+        replace(&keys);
+        let elsewhere = "10.0.0.10".parse().ok();
+        access.authenticate(&known, elsewhere).unwrap();
+        assert!(is_admitted());
+        change();
+        access.reload().unwrap();
+        assert!(!is_admitted());
+    }
+}
+
+#[test]
+fn an_authority_that_is_named_again_has_the_keys_that_are_put_in_force_again() {
+    let (fixture, signer) = (Fixture::new(), Signer::new());
+    fixture.write(WITH_ISSUER);
+    let access = fixture.open();
+    let keys = signer.key_set("one");
+    assert!(
+        access
+            .replace_keys(&access.issuers()[0], &keys, None)
+            .unwrap()
+    );
+    let issuer = access.issuers().remove(0);
+    fixture.write("version = 1\n");
+    assert!(access.reload().unwrap());
+    access.replace_keys(&issuer, &keys, None).unwrap_err();
+    fixture.write(&WITH_ISSUER.replace("\"unused\"", "\"other\""));
+    assert!(access.reload().unwrap());
+    let other = "keys that were fetched for another issuer of this name";
+    access.replace_keys(&issuer, &keys, None).expect_err(other);
+    fixture.write(WITH_ISSUER);
+    assert!(access.reload().unwrap());
+    assert!(
+        access
+            .replace_keys(&access.issuers()[0], &keys, None)
+            .unwrap()
+    );
+    let token = with_jwt(&signer.sign("one", &claims("team/build")));
+    access.authenticate(&token, CLIENT).unwrap();
+}
+
+#[test]
+fn bearer_tokens_of_another_protocol_are_checked_alike() {
+    let signer = Signer::new();
+    let keys = signer.key_set("one");
+    for (keys, issuer, audience) in [
+        (&*keys, "", "tenure"),
+        (&*keys, signer::ISSUER, ""),
+        ("", signer::ISSUER, "tenure"),
+        (r#"{"keys": []}"#, signer::ISSUER, "tenure"),
+    ] {
+        BearerTokens::new(keys, issuer, audience).unwrap_err();
+    }
+    let tokens = BearerTokens::new(&keys, signer::ISSUER, signer::AUDIENCE).unwrap();
+    let known = signer.sign("one", &claims("x"));
+    assert_eq!(tokens.check(&known, CLIENT), Ok(()));
+    for (wrong, claims) in signer::wrong_claims(&claims("x")) {
+        let refused = tokens.check(&signer.sign("one", &claims), None);
+        assert_eq!(refused, Err(unauthenticated()), "{wrong}");
+    }
+    for (wrong, token) in signer::wrong_tokens(&signer, "one", &claims("x")) {
+        assert_eq!(
+            tokens.check(&token, None),
+            Err(unauthenticated()),
+            "{wrong}"
+        );
+    }
+    let wrong = Signer::new().sign("one", &claims("x"));
+    let statuses = (0..100).map(|_| tokens.check(&wrong, CLIENT).unwrap_err().status);
+    assert_eq!(statuses.filter(|status| *status == 401).count(), 10);
+    assert_eq!(tokens.check(&known, CLIENT), Ok(()));
 }

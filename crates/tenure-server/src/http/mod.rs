@@ -30,7 +30,7 @@ use axum::Router;
 use axum::extract::Request;
 
 pub use self::protocol::Protocol;
-pub use self::routes::{Route, routes};
+pub use self::routes::{Route, is_native, routes};
 pub(crate) use self::service::{HttpService, Source};
 use crate::Store;
 use crate::access::Access;

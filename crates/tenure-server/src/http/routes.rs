@@ -276,11 +276,16 @@ pub(super) fn router(store: Store, access: &Access, audit: Audit) -> Router {
         .with_state(store)
 }
 
-/// Returns whether a path belongs to the native API, also if there is no route for it. An account
-/// of another protocol never has such a name.
-pub(super) fn is_native(path: &str) -> bool {
-    let first = path.strip_prefix('/').unwrap_or(path).split('/').next();
-    matches!(first, None | Some("" | "v1")) || ROUTES.iter().any(|route| route.path == path)
+/// The first parts of the native API's paths, and of those that are reserved for it.
+const FIRST_PARTS: [&str; 6] = ["livez", "metrics", "openapi.json", "readyz", "ui", "v1"];
+
+/// Returns whether a path belongs to the native API, also if there is no route for it. Requests for
+/// such a path never come to a [`Protocol`](crate::Protocol), so it must not have resources there.
+#[must_use]
+pub fn is_native(path: &str) -> bool {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let first = path.split_once('/').map_or(path, |(first, _)| first);
+    first.is_empty() || FIRST_PARTS.contains(&first)
 }
 
 /// Returns whether the request needs no credential. These paths have no names in them.
@@ -323,4 +328,22 @@ async fn method_not_allowed(method: Method, uri: Uri) -> ProblemResponse {
         Code::MethodNotAllowed,
         format!("{} does not take {method}", uri.path()),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_route_is_native_and_other_paths_are_not() {
+        for route in routes() {
+            assert!(is_native(route.path()), "{}", route.path());
+        }
+        for native in ["", "/", "/v1", "/v1/x", "/metrics", "/livez/x", "/ui/"] {
+            assert!(is_native(native), "{native}");
+        }
+        for other in ["/v12", "/account", "/account/v1", "/metrics2"] {
+            assert!(!is_native(other), "{other}");
+        }
+    }
 }

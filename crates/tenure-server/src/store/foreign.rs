@@ -9,7 +9,9 @@
 use std::sync::PoisonError;
 
 use axum::body::Bytes;
-use tenure_core::lease::{self, Change, LeaseDuration, Operation, Record, Rejection, Rules, State};
+use tenure_core::lease::{
+    self, Change, LeaseDuration, Operation, Owner, Record, Rejection, Rules, State,
+};
 use tenure_core::wire::Problem;
 use tenure_core::{Epoch, Instant};
 
@@ -43,7 +45,8 @@ pub enum AccessEffect {
 }
 
 impl Store {
-    /// Applies one operation under `rules`. An acquire creates the lease if it does not exist.
+    /// Applies one operation of `owner` under `rules`. An acquire creates the lease if it does not
+    /// exist, and `owner` owns the term that it begins.
     ///
     /// # Errors
     ///
@@ -53,6 +56,7 @@ impl Store {
         &self,
         rules: &Rules,
         key: &LeaseKey,
+        owner: Option<&Owner>,
         operation: &Operation,
         reason: Option<String>,
     ) -> Result<Result<(Change, Option<Epoch>), Rejection>, Problem> {
@@ -62,7 +66,7 @@ impl Store {
             _ => IfMissing::Refuse,
         };
         let request = |transaction: &mut LeaseTransaction<'_>| {
-            let applied = transaction.apply(rules, None, operation, reason.clone())?;
+            let applied = transaction.apply(rules, owner, operation, reason.clone())?;
             Ok((applied.change, last_epoch(transaction.record())))
         };
         let seen = self.execute(key, if_missing, request).await?;

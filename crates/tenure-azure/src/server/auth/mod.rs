@@ -3,7 +3,6 @@
 //! An unknown account gets the same refusal as a wrong signature, after the same amount of work, so
 //! that a client cannot find out which accounts exist.
 
-mod bearer;
 mod sas;
 mod shared_key;
 
@@ -14,23 +13,23 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use tenure_core::lease::Owner;
+use tenure_server::access::BearerTokens;
 
 use super::clock;
-use super::config::{AzureConfig, ServedAccount};
+use super::config::{AzureBearer, AzureConfig, ServedAccount};
 use super::error::{
     AUTHENTICATION_FAILED, AUTHORIZATION_PERMISSION_MISMATCH, AUTHORIZATION_RESOURCE_TYPE_MISMATCH,
     NO_AUTHENTICATION_INFORMATION, Result,
 };
 use super::target::{Query, Target};
 
-pub use bearer::AzureBearer;
-
 /// The credentials of all accounts.
 pub(super) struct Guard {
     accounts: Vec<ServedAccount>,
     /// Keys that are checked for unknown accounts.
     unknown: Vec<hmac::Key>,
-    bearer: Option<AzureBearer>,
+    bearer: Option<BearerTokens>,
     pub(super) over_tls: bool,
     behind_tls: bool,
     /// Whether a request without a credential has all permissions.
@@ -74,7 +73,7 @@ impl Guard {
         Self {
             accounts,
             unknown,
-            bearer: config.bearer.clone(),
+            bearer: config.bearer.as_ref().map(AzureBearer::tokens),
             over_tls: config.over_tls,
             behind_tls: config.behind_tls,
             is_open: config.unguarded,
@@ -86,6 +85,15 @@ impl Guard {
         self.over_tls || self.behind_tls
     }
 
+    /// Returns the owner of the leases that requests for this account acquire.
+    pub(super) fn owner(&self, account: &str) -> Option<&Owner> {
+        self.known(account).map(|known| &known.owner)
+    }
+
+    fn known(&self, account: &str) -> Option<&ServedAccount> {
+        self.accounts.iter().find(|known| known.name == account)
+    }
+
     /// Determines the permissions of a request for a resource of this account.
     pub(super) fn admit(
         &self,
@@ -95,7 +103,7 @@ impl Guard {
         query: &Query,
         client: Option<IpAddr>,
     ) -> Result<Grant> {
-        let known = self.accounts.iter().find(|known| known.name == account);
+        let known = self.known(account);
         let keys = known.map_or(&self.unknown, |known| &known.keys);
         let now = clock::utc();
         let Some(authorization) = parts.headers.get(AUTHORIZATION) else {
@@ -119,8 +127,8 @@ impl Guard {
             && self.is_secure()
             && let Some(bearer) = &self.bearer
         {
-            bearer.verify(credential.trim())?;
-            // Tokens are valid for all accounts of the store.
+            bearer.check(credential.trim(), client)?;
+            // Tokens are valid for all known accounts.
             return match known {
                 Some(_) => Ok(Grant::All),
                 None => Err(AUTHENTICATION_FAILED.into()),

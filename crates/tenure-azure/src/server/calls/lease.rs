@@ -52,7 +52,7 @@ pub(in crate::server) async fn lease(call: Call, _: Body) -> Result<Response> {
         _ => None,
     };
     let store = &call.service.store;
-    let done = store.operate_by(&Rules::AZURE, &key, &operation, reason);
+    let done = store.operate_by(&Rules::AZURE, &key, call.owner(), &operation, reason);
     let (change, epoch) = done
         .await?
         .map_err(|rejection| Error::of_rejection(&operation, &rejection))?;

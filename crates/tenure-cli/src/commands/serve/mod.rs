@@ -22,6 +22,7 @@ use tenure_server::{Server, Store, StoreConfig, Tls, forget_restore, restore_not
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{debug, error, info, warn};
 
+use self::keys::KeyFetcher;
 use crate::settings::access::AccessSettings;
 use crate::settings::serve::{self, StoreSettings};
 use crate::settings::{audit, azure, tls};
@@ -136,7 +137,7 @@ impl Serve {
             }
             let mut scheme = "http";
             if access.is_guarded() {
-                keys::keep_fresh(access.clone()).await;
+                KeyFetcher::new(access.clone()).start().await;
             }
             if access.is_guarded() || tls.is_some() {
                 reload_files(access, tls.clone(), audit.clone())?;

@@ -1,16 +1,24 @@
 //! Callers that another authority vouches for: JSON web tokens (RFC 7519), checked against sets of
 //! keys (RFC 7517).
 
+mod keys;
+
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use jsonwebtoken::{Validation, decode, decode_header};
 use serde::Deserialize;
 use tenure_core::Name;
 
+pub(super) use self::keys::Key;
+#[cfg(test)]
+pub(super) use self::keys::parse as parse_keys;
+
 /// Longest life of an accepted token. Whoever issues tokens for longer can't take them back.
 const MAX_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Longest token: no request with a longer one is within the default limit of its head.
+const MAX_TOKEN_LEN: usize = 16 * 1024;
 
 /// Longest identity.
 const MAX_IDENTITY_LEN: usize = 256;
@@ -42,6 +50,8 @@ pub enum KeySource {
     Url(String, Option<std::path::PathBuf>),
     /// The API server of the Kubernetes cluster that the store runs in.
     Kubernetes,
+    /// They are given once, and do not change.
+    Fixed,
 }
 
 /// The name of the authority whose identities are Kubernetes service accounts.
@@ -54,23 +64,11 @@ pub(super) struct Authority {
     keys: RwLock<Keys>,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 struct Keys {
-    keys: Arc<[Key]>,
+    keys: Arc<[Arc<Key>]>,
     /// The `iss` that the keys came with, if the file does not name it.
     issuer: Option<Arc<str>>,
-}
-
-struct Key {
-    id: Option<String>,
-    algorithm: Algorithm,
-    key: DecodingKey,
-}
-
-impl std::fmt::Debug for Keys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} keys", self.keys.len())
-    }
 }
 
 /// A caller that an authority vouches for.
@@ -87,6 +85,8 @@ pub(crate) struct Identity {
 pub(super) struct Verified {
     pub(super) identity: Identity,
     pub(super) expires: SystemTime,
+    /// The key that signed it.
+    pub(super) key: Arc<Key>,
 }
 
 /// Why a token is refused. Only the log of the store tells it.
@@ -119,14 +119,30 @@ impl Authority {
         self
     }
 
-    /// Puts other keys in force.
-    pub(super) fn replace(&self, key_set: &str, issuer: Option<&str>) -> Result<(), String> {
-        let keys = Keys {
-            keys: parse(key_set)?.into(),
-            issuer: issuer.map(Into::into),
-        };
-        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
-        Ok(())
+    /// Puts other keys in force, and returns whether they differ. A key that stays is the same
+    /// object, so that tokens that were checked with it need no other check.
+    pub(super) fn replace(&self, key_set: &str, issuer: Option<&str>) -> Result<bool, String> {
+        let parsed = keys::parse(key_set)?;
+        let mut present = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let is_same_issuer = present.issuer.as_deref() == issuer;
+        let keys = parsed.into_iter().map(|key| {
+            let mut known = present.keys.iter().filter(|_| is_same_issuer);
+            let known = known.find(|known| ***known == key).cloned();
+            known.unwrap_or_else(|| Arc::new(key))
+        });
+        let keys: Arc<[_]> = keys.collect();
+        let is_same = |(one, other)| Arc::ptr_eq(one, other);
+        let has_changed =
+            keys.len() != present.keys.len() || !keys.iter().zip(&*present.keys).all(is_same);
+        let issuer = issuer.map(Into::into);
+        *present = Keys { keys, issuer };
+        Ok(has_changed)
+    }
+
+    /// Whether this is one of the keys in force.
+    pub(super) fn has(&self, key: &Arc<Key>) -> bool {
+        let present = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        present.keys.iter().any(|known| Arc::ptr_eq(known, key))
     }
 
     fn keys(&self) -> Keys {
@@ -140,12 +156,16 @@ impl Authority {
         let Some(issuer) = self.issuer.issuer.as_deref().or(issuer.as_deref()) else {
             return Err(JwtRefusal::UnknownKey);
         };
-        let id = decode_header(token).map_err(|_| JwtRefusal::Invalid)?.kid;
+        if token.len() > MAX_TOKEN_LEN {
+            return Err(JwtRefusal::Invalid);
+        }
+        let header = decode_header(token).map_err(|_| JwtRefusal::Invalid)?;
+        if header.crit.is_some() {
+            // The token must be refused by whoever does not know these extensions (RFC 7515, 4.1.11).
+            return Err(JwtRefusal::Invalid);
+        }
         let mut refusal = JwtRefusal::UnknownKey;
-        for key in keys.iter() {
-            if id.is_some() && key.id.is_some() && id != key.id {
-                continue;
-            }
+        for key in keys.iter().filter(|key| key.is_for(header.kid.as_deref())) {
             refusal = JwtRefusal::Invalid;
             // The key decides the algorithm, never the token: a public key must not be used as the
             // secret of another algorithm.
@@ -154,18 +174,23 @@ impl Authority {
             validation.set_issuer(&[issuer]);
             validation.set_required_spec_claims(&["exp", "aud", "iss", "sub"]);
             validation.validate_nbf = true;
-            if let Ok(token) = decode::<Claims>(token, &key.key, &validation) {
-                return self.check(&token.claims, now).ok_or(JwtRefusal::Invalid);
+            if let Ok(token) = decode::<Claims>(token, &key.decoding, &validation) {
+                let verified = self.check(&token.claims, key, now);
+                return verified.ok_or(JwtRefusal::Invalid);
             }
         }
         Err(refusal)
     }
 
-    fn check(&self, claims: &Claims, now: SystemTime) -> Option<Verified> {
+    fn check(&self, claims: &Claims, key: &Arc<Key>, now: SystemTime) -> Option<Verified> {
         let expires = UNIX_EPOCH.checked_add(Duration::from_secs(claims.exp))?;
         let is_short = expires <= now + MAX_LIFE;
         let identity = self.identity(&claims.sub)?;
-        is_short.then_some(Verified { identity, expires })
+        is_short.then(|| Verified {
+            identity,
+            expires,
+            key: Arc::clone(key),
+        })
     }
 
     fn identity(&self, subject: &str) -> Option<Identity> {
@@ -190,53 +215,6 @@ impl Authority {
             namespace: None,
         })
     }
-}
-
-/// The usable keys of a set. Symmetric keys are not: whoever can check a token with one can make
-/// tokens.
-fn parse(key_set: &str) -> Result<Vec<Key>, String> {
-    let set: JwkSet = serde_json::from_str(key_set).map_err(|error| error.to_string())?;
-    let signs = |key: &&Jwk| {
-        !matches!(
-            key.common.public_key_use,
-            Some(PublicKeyUse::Encryption | PublicKeyUse::Other(_))
-        )
-    };
-    let keys = set.keys.iter().filter(signs).filter_map(|key| {
-        let algorithm = algorithm(key)?;
-        let decoding = DecodingKey::from_jwk(key).map_err(|error| error.to_string());
-        Some(decoding.map(|decoding| Key {
-            id: key.common.key_id.clone(),
-            algorithm,
-            key: decoding,
-        }))
-    });
-    let keys = keys.collect::<Result<Vec<_>, String>>()?;
-    if keys.is_empty() {
-        return Err("it has no public key of signatures".into());
-    }
-    Ok(keys)
-}
-
-fn algorithm(key: &Jwk) -> Option<Algorithm> {
-    let by_kind = match &key.algorithm {
-        AlgorithmParameters::RSA(_) => Algorithm::RS256,
-        AlgorithmParameters::OctetKeyPair(_) => Algorithm::EdDSA,
-        AlgorithmParameters::EllipticCurve(curve) => match curve.curve {
-            EllipticCurve::P384 => Algorithm::ES384,
-            _ => Algorithm::ES256,
-        },
-        AlgorithmParameters::OctetKey(_) => return None,
-    };
-    let Some(named) = key.common.key_algorithm else {
-        return Some(by_kind);
-    };
-    let named: Algorithm = named.to_string().parse().ok()?;
-    let is_symmetric = matches!(
-        named,
-        Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512
-    );
-    (!is_symmetric).then_some(named)
 }
 
 #[cfg(test)]

@@ -1,63 +1,18 @@
 //! Tokens that are valid, and all that is wrong with others.
 
+#[path = "../../../tests/common/signer.rs"]
+pub(crate) mod signer;
+
+use serde_json::json;
+
 use super::*;
-
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use jsonwebtoken::{EncodingKey, Header, encode};
-use serde_json::{Value, json};
-
-pub(crate) const ISSUER: &str = "https://issuer.example";
-
-/// A signer with an Ed25519 key.
-pub(crate) struct Signer {
-    private: EncodingKey,
-    public: Vec<u8>,
-}
-
-impl Signer {
-    pub(crate) fn new() -> Self {
-        use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
-        let key = Ed25519KeyPair::generate().unwrap();
-        let private = key.to_pkcs8().unwrap();
-        Self {
-            private: EncodingKey::from_ed_der(private.as_ref()),
-            public: key.public_key().as_ref().to_vec(),
-        }
-    }
-
-    pub(crate) fn key_set(&self, id: &str) -> String {
-        let x = BASE64_URL_SAFE_NO_PAD.encode(&self.public);
-        json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "kid": id, "x": x}]})
-            .to_string()
-    }
-
-    pub(crate) fn sign(&self, id: &str, claims: &Value) -> String {
-        let header = Header {
-            kid: Some(id.into()),
-            ..Header::new(Algorithm::EdDSA)
-        };
-        encode(&header, claims, &self.private).unwrap()
-    }
-}
-
-fn now_secs() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_secs()
-}
-
-pub(crate) fn claims(subject: &str) -> Value {
-    let exp = now_secs() + 600;
-    json!({"iss": ISSUER, "aud": "tenure", "exp": exp, "sub": subject})
-}
+use signer::{AUDIENCE, ISSUER, Signer, claims, wrong_claims, wrong_tokens};
 
 fn authority(name: &str) -> Authority {
     Authority::new(Issuer {
         name: name.into(),
         issuer: Some(ISSUER.into()),
-        audience: "tenure".into(),
+        audience: AUDIENCE.into(),
         keys: KeySource::Kubernetes,
     })
 }
@@ -73,35 +28,12 @@ fn a_token_of_a_known_key_is_its_subject() {
     assert_eq!(&*verified.identity.text, "ci:team/build");
     assert_eq!(verified.identity.namespace, None);
 
-    let change = |key: &str, value: Value| {
-        let mut claims = claims("team/build");
-        match value {
-            Value::Null => drop(claims.as_object_mut().unwrap().remove(key)),
-            value => claims[key] = value,
-        }
-        signer.sign("one", &claims)
-    };
-    let now = now_secs();
-    for (key, value) in [
-        ("iss", json!("https://other.example")),
-        ("aud", json!("other")),
-        ("exp", json!(now - 600)),
-        ("exp", json!(now + 25 * 60 * 60)),
-        ("exp", json!(u64::MAX)),
-        ("nbf", json!(now + 600)),
-        ("sub", json!("team/../admin")),
-        ("sub", json!("../admin")),
-        ("sub", json!("team//x")),
-        ("sub", json!("a b")),
-        ("sub", json!("ä")),
-        ("sub", json!("x".repeat(300))),
-        ("iss", Value::Null),
-        ("aud", Value::Null),
-        ("exp", Value::Null),
-        ("sub", Value::Null),
-    ] {
-        let refused = verify(&change(key, value.clone())).unwrap_err();
-        assert_eq!(refused, JwtRefusal::Invalid, "{key} {value}");
+    // A list of audiences may have others.
+    let many = signer::with(claims("x"), "aud", json!([AUDIENCE, "other"]));
+    verify(&signer.sign("one", &many)).unwrap();
+    for (wrong, claims) in wrong_claims(&claims("team/build")) {
+        let refused = verify(&signer.sign("one", &claims)).unwrap_err();
+        assert_eq!(refused, JwtRefusal::Invalid, "{wrong}");
     }
 }
 
@@ -114,22 +46,59 @@ fn a_token_of_another_signer_or_algorithm_is_refused() {
     assert_eq!(verify(&token), Err(JwtRefusal::UnknownKey), "no keys yet");
     ci.replace(&signer.key_set("one"), None).unwrap();
     assert_eq!(verify(&token), Ok(()));
-    let by_other = other.sign("one", &claims("x"));
-    assert_eq!(verify(&by_other), Err(JwtRefusal::Invalid));
-    let unknown = signer.sign("two", &claims("x"));
-    assert_eq!(verify(&unknown), Err(JwtRefusal::UnknownKey));
-    // The public key as the secret of HS256, and no signature at all.
-    let secret = EncodingKey::from_secret(&signer.public);
-    let hs256 = encode(&Header::new(Algorithm::HS256), &claims("x"), &secret).unwrap();
-    assert_eq!(verify(&hs256), Err(JwtRefusal::Invalid));
-    let none = BASE64_URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#);
-    let body = BASE64_URL_SAFE_NO_PAD.encode(claims("x").to_string());
-    for wrong in [format!("{none}.{body}."), String::new(), "a.b.c".into()] {
-        assert_eq!(verify(&wrong), Err(JwtRefusal::Invalid), "{wrong}");
+    for (wrong, token) in wrong_tokens(&signer, "one", &claims("x")) {
+        let expected = match &*wrong {
+            "an unknown key id" => JwtRefusal::UnknownKey,
+            _ => JwtRefusal::Invalid,
+        };
+        assert_eq!(verify(&token), Err(expected), "{wrong}");
     }
     // Keys that are taken back.
     ci.replace(&other.key_set("two"), None).unwrap();
     assert_eq!(verify(&token), Err(JwtRefusal::UnknownKey));
+}
+
+#[test]
+fn a_token_with_another_algorithm_of_its_key_is_refused() {
+    use aws_lc_rs::encoding::AsDer;
+    use aws_lc_rs::rsa::{KeyPair, KeySize};
+    use jsonwebtoken::jwk::Jwk;
+    use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+
+    let key = KeyPair::generate(KeySize::Rsa2048).unwrap();
+    let pkcs8 = key.as_der().unwrap();
+    // The key itself comes after 26 bytes that say that it is one.
+    let key = EncodingKey::from_rsa_der(&pkcs8.as_ref()[26..]);
+    let mut jwk = Jwk::from_encoding_key(&key, Algorithm::RS256).unwrap();
+    let ci = authority("ci");
+    let verify = |algorithm| {
+        let token = encode(&Header::new(algorithm), &claims("x"), &key).unwrap();
+        ci.verify(&token, SystemTime::now()).map(drop)
+    };
+    // With the algorithm of the key set, and with the usual one of such a key.
+    for named in [jwk.common.key_algorithm, None] {
+        jwk.common.key_algorithm = named;
+        let set = json!({ "keys": [jwk] });
+        ci.replace(&set.to_string(), None).unwrap();
+        assert_eq!(verify(Algorithm::RS256), Ok(()));
+        for other in [Algorithm::RS384, Algorithm::RS512, Algorithm::PS256] {
+            assert_eq!(verify(other), Err(JwtRefusal::Invalid), "{other:?}");
+        }
+    }
+}
+
+#[test]
+fn a_token_that_is_longer_than_a_head_is_refused() {
+    let (signer, ci) = (Signer::new(), authority("ci"));
+    ci.replace(&signer.key_set("one"), None).unwrap();
+    let token = |len: usize| {
+        let claims = signer::with(claims("x"), "pad", "x".repeat(len).into());
+        signer.sign("one", &claims)
+    };
+    let long = token(100 * 1024);
+    let refused = ci.verify(&long, SystemTime::now()).unwrap_err();
+    assert_eq!(refused, JwtRefusal::Invalid);
+    ci.verify(&token(8 * 1024), SystemTime::now()).unwrap();
 }
 
 #[test]
@@ -172,4 +141,41 @@ fn a_key_set_needs_a_public_key_and_a_wrong_one_changes_nothing() {
     }
     let token = signer.sign("one", &claims("x"));
     assert!(ci.verify(&token, SystemTime::now()).is_ok());
+}
+
+#[test]
+fn keys_of_other_kinds_and_for_other_uses_are_ignored() {
+    let (signer, other) = (Signer::new(), Signer::new());
+    let ci = authority("ci");
+    let mut encrypts = other.key("two");
+    encrypts["use"] = json!("enc");
+    let set = json!({"keys": [
+        {"kty": "AKP", "alg": "ML-DSA-65", "pub": "AA"},
+        {"kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA"},
+        {"kty": "EC", "crv": "P-521", "x": "AA", "y": "AA"},
+        {"kty": "oct", "k": "MDEyMzQ1Njc4OWFiY2RlZg"},
+        encrypts,
+        signer.key("one"),
+    ]});
+    ci.replace(&set.to_string(), None).unwrap();
+    let verify = |token: String| ci.verify(&token, SystemTime::now()).map(drop);
+    assert_eq!(verify(signer.sign("one", &claims("x"))), Ok(()));
+    let by_other = other.sign("two", &claims("x"));
+    assert_eq!(verify(by_other), Err(JwtRefusal::UnknownKey));
+}
+
+#[test]
+fn a_key_that_stays_is_the_same_and_one_of_another_issuer_is_not() {
+    let (one, two) = (Signer::new(), Signer::new());
+    let ci = authority("ci");
+    assert_eq!(ci.replace(&one.key_set("one"), None), Ok(true));
+    let token = one.sign("one", &claims("x"));
+    let key = ci.verify(&token, SystemTime::now()).unwrap().key;
+    assert_eq!(ci.replace(&one.key_set("one"), None), Ok(false));
+    assert!(ci.has(&key));
+    let both = json!({"keys": [two.key("two"), one.key("one")]}).to_string();
+    assert_eq!(ci.replace(&both, None), Ok(true));
+    assert!(ci.has(&key));
+    assert_eq!(ci.replace(&both, Some("https://other.example")), Ok(true));
+    assert!(!ci.has(&key));
 }

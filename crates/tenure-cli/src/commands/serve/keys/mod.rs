@@ -1,0 +1,208 @@
+//! The keys of the authorities whose tokens the store accepts: fetched from time to time, and when a
+//! token has a key that is not known.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, ensure};
+use reqwest::{Certificate, Client};
+use serde_json::Value;
+use tenure_server::access::{Access, Issuer, KeySource};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{info, warn};
+
+/// How often keys are fetched: an authority announces a new key long before it uses it.
+const INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// How often they are fetched for tokens with unknown keys, which anybody can send.
+const LEAST_INTERVAL: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the start of the store waits for the first keys. Leaders with tokens of the access file
+/// renew their leases meanwhile, so an authority that does not answer must not hold up the start.
+const START_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// Fetches the keys of the authorities in an access file.
+pub(super) struct KeyFetcher {
+    access: Access,
+    pod: Pod,
+    least_interval: Duration,
+}
+
+/// The pod that the store runs in, as Kubernetes sets it up.
+#[derive(Clone, Debug)]
+struct Pod {
+    /// The files of its service account.
+    folder: PathBuf,
+    api_server: String,
+}
+
+/// Keys as an authority gives them.
+struct Fetched {
+    key_set: String,
+    /// The claim `iss`, if the access file does not name it.
+    claim: Option<String>,
+}
+
+impl KeyFetcher {
+    pub(super) fn new(access: Access) -> Self {
+        let pod = Pod {
+            folder: "/var/run/secrets/kubernetes.io/serviceaccount".into(),
+            api_server: "https://kubernetes.default.svc".into(),
+        };
+        Self {
+            access,
+            pod,
+            least_interval: LEAST_INTERVAL,
+        }
+    }
+
+    /// Fetches the keys of all authorities, and goes on doing so.
+    pub(super) async fn start(self) {
+        let (done, fetched) = oneshot::channel();
+        tokio::spawn(async move {
+            let (mut at, mut issuers) = (Instant::now(), self.access.issuers());
+            self.fetch(&issuers).await;
+            let _ = done.send(());
+            loop {
+                self.wait(at, &issuers).await;
+                (at, issuers) = (Instant::now(), self.access.issuers());
+                self.fetch(&issuers).await;
+            }
+        });
+        let _ = timeout(START_TIMEOUT, fetched).await;
+    }
+
+    /// Waits until keys should be fetched again.
+    async fn wait(&self, fetched_at: Instant, issuers: &[Issuer]) {
+        tokio::select! {
+            () = sleep_until(fetched_at + INTERVAL) => return,
+            () = self.access.keys_wanted() => {}
+        }
+        // A changed access file may name another authority, which has no keys yet.
+        while self.access.issuers() == issuers {
+            tokio::select! {
+                () = sleep_until(fetched_at + self.least_interval) => return,
+                () = self.access.keys_wanted() => {}
+            }
+        }
+    }
+
+    /// Fetches the keys of these authorities at once: one that does not answer holds up no other.
+    async fn fetch(&self, issuers: &[Issuer]) {
+        let mut fetches = JoinSet::new();
+        for issuer in issuers.iter().cloned() {
+            let pod = self.pod.clone();
+            fetches.spawn(async move { (fetch(&issuer, &pod).await, issuer) });
+        }
+        while let Some(Ok((fetched, issuer))) = fetches.join_next().await {
+            let replaced = fetched.and_then(|Fetched { key_set, claim }| {
+                let replaced = self
+                    .access
+                    .replace_keys(&issuer, &key_set, claim.as_deref());
+                replaced.map_err(|error| anyhow!("the key set is not used: {error}"))
+            });
+            let issuer = issuer.name;
+            match replaced {
+                Ok(true) => info!(issuer, "keys of an authority are in force"),
+                Ok(false) => {}
+                Err(error) => warn!(
+                    issuer,
+                    error = format!("{error:#}"),
+                    "no new keys of an authority, keeping those before"
+                ),
+            }
+        }
+    }
+}
+
+async fn fetch(issuer: &Issuer, pod: &Pod) -> anyhow::Result<Fetched> {
+    let fetched = |key_set| Fetched {
+        key_set,
+        claim: None,
+    };
+    match &issuer.keys {
+        KeySource::File(path) => Ok(fetched(read(path)?)),
+        KeySource::Url(url, ca_file) => {
+            let client = client(ca_file.as_deref())?;
+            Ok(fetched(get(client.get(url)).await?))
+        }
+        KeySource::Kubernetes => {
+            // Kubernetes replaces both files, so they are read each time.
+            let token = read(&pod.folder.join("token"))?;
+            let token = token.trim();
+            let client = client(Some(&pod.folder.join("ca.crt")))?;
+            let url = format!("{}/openid/v1/jwks", pod.api_server);
+            Ok(Fetched {
+                key_set: get(client.get(url).bearer_auth(token)).await?,
+                claim: issuer_of(token),
+            })
+        }
+        _ => anyhow::bail!("this source of keys is not known"),
+    }
+}
+
+fn client(ca_file: Option<&Path>) -> anyhow::Result<Client> {
+    let builder = Client::builder()
+        .timeout(TIMEOUT)
+        .https_only(true)
+        .redirect(reqwest::redirect::Policy::none());
+    let builder = match ca_file {
+        Some(path) => {
+            let certificates = Certificate::from_pem_bundle(read(path)?.as_bytes())?;
+            builder.tls_certs_only(certificates)
+        }
+        None => builder,
+    };
+    Ok(builder.build()?)
+}
+
+async fn get(request: reqwest::RequestBuilder) -> anyhow::Result<String> {
+    let mut response = request.send().await?.error_for_status()?;
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        body.extend_from_slice(&chunk);
+        ensure!(
+            body.len() <= MAX_BYTES,
+            "the key set has more than {MAX_BYTES} bytes"
+        );
+    }
+    String::from_utf8(body).context("the key set is not UTF-8")
+}
+
+/// The claim `iss` of this pod's own token: the API server vouches for all with the same.
+fn issuer_of(token: &str) -> Option<String> {
+    let payload = base64url(token.split('.').nth(1)?)?;
+    let claims: Value = serde_json::from_slice(&payload).ok()?;
+    Some(claims.get("iss")?.as_str()?.to_owned())
+}
+
+fn base64url(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'-' => Some(62),
+        b'_' => Some(63),
+        _ => None,
+    };
+    let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
+    for byte in text.trim_end_matches('=').bytes() {
+        bits = bits << 6 | u32::from(digit(byte)?);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    Some(bytes)
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! JSON web tokens that were checked, with their callers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::SystemTime;
+
+use super::caller::Admission;
+use super::jwt::Key;
+use super::secret::SecretHash;
+
+/// Most tokens that are remembered: a few megabytes.
+const MAX: usize = 10_000;
+
+/// The part of the tokens that is forgotten if all of them are still valid. Those that are in use are
+/// checked again.
+const FORGOTTEN: usize = 8;
+
+/// The callers of tokens that were checked, by the hashes of the tokens. Checking a signature costs
+/// a hundred times as much as a look-up.
+#[derive(Debug, Default)]
+pub(super) struct CheckedTokens(RwLock<HashMap<SecretHash, Checked>>);
+
+#[derive(Debug)]
+struct Checked {
+    admission: Arc<Admission>,
+    /// The key that signed the token.
+    key: Arc<Key>,
+}
+
+impl CheckedTokens {
+    /// The caller of a token that is still valid.
+    pub(super) fn find(&self, hash: &SecretHash, now: SystemTime) -> Option<Arc<Admission>> {
+        let all = self.read();
+        let admission = &all.get(hash)?.admission;
+        admission.is_current(now).then(|| Arc::clone(admission))
+    }
+
+    /// Remembers a caller, if the key of its token is still in force.
+    pub(super) fn insert(
+        &self,
+        hash: SecretHash,
+        (admission, key): (Arc<Admission>, Arc<Key>),
+        is_in_force: impl FnOnce(&Arc<Key>) -> bool,
+        now: SystemTime,
+    ) {
+        let mut all = self.write();
+        if !is_in_force(&key) {
+            return;
+        }
+        if all.len() >= MAX {
+            all.retain(|_, checked| checked.admission.is_current(now));
+        }
+        if all.len() >= MAX {
+            let mut number = 0;
+            all.retain(|_, _| {
+                number += 1;
+                number % FORGOTTEN != 0
+            });
+        }
+        all.insert(hash, Checked { admission, key });
+    }
+
+    /// Forgets the tokens whose keys are no longer in force.
+    pub(super) fn retain(&self, is_in_force: impl Fn(&Arc<Key>) -> bool) {
+        self.write().retain(|_, checked| is_in_force(&checked.key));
+    }
+
+    /// The same tokens with the callers that other rules make of them.
+    pub(super) fn under(&self, admit: impl Fn(&Admission, &Arc<Key>) -> Option<Admission>) -> Self {
+        let all = self.read();
+        let admitted = all.iter().filter_map(|(hash, checked)| {
+            let key = Arc::clone(&checked.key);
+            let admission = Arc::new(admit(&checked.admission, &key)?);
+            Some((hash.clone(), Checked { admission, key }))
+        });
+        Self(RwLock::new(admitted.collect()))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<SecretHash, Checked>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<SecretHash, Checked>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::caller::Proof;
+    use super::super::jwt::tests::signer::Signer;
+    use super::super::jwt::{Identity, parse_keys};
+    use super::super::rights::Principal;
+    use super::*;
+    use std::time::Duration;
+    use tenure_core::lease::Owner;
+
+    fn admission(expires: SystemTime) -> Arc<Admission> {
+        let name: Arc<str> = "ci:x".into();
+        Arc::new(Admission {
+            principal: Arc::new(Principal {
+                name: Arc::clone(&name),
+                grants: Box::default(),
+            }),
+            owner: Owner::new(Arc::clone(&name)),
+            proof: Proof::Identity(Identity {
+                text: name,
+                namespace: None,
+            }),
+            expires: Some(expires),
+        })
+    }
+
+    #[test]
+    fn the_memory_for_a_million_tokens_is_bounded_and_most_of_the_known_ones_stay() {
+        let checked = CheckedTokens::default();
+        let keys = parse_keys(&Signer::new().key_set("one")).unwrap();
+        let key = Arc::new(keys.into_iter().next().unwrap());
+        let now = SystemTime::now();
+        let later = admission(now + Duration::from_secs(600));
+        let insert = |number: u32, admission: &Arc<Admission>| {
+            let hash = SecretHash::of(&number.to_string());
+            checked.insert(
+                hash,
+                (Arc::clone(admission), Arc::clone(&key)),
+                |_| true,
+                now,
+            );
+        };
+        let known = |range: std::ops::Range<u32>| {
+            let hashes = range.map(|number| SecretHash::of(&number.to_string()));
+            hashes
+                .filter(|hash| checked.find(hash, now).is_some())
+                .count()
+        };
+        for number in 0..1 << 20 {
+            insert(number, &later);
+            assert!(checked.read().len() <= MAX);
+        }
+        assert!(known(0..1 << 20) > MAX - MAX / FORGOTTEN);
+        // One more than the limit costs the others no more than their part.
+        checked.retain(|_| false);
+        (0..MAX as u32 + 1).for_each(|number| insert(number, &later));
+        assert!(known(0..MAX as u32) >= MAX - MAX / FORGOTTEN);
+        // Those that have expired go first.
+        checked.retain(|_| false);
+        let over = admission(now - Duration::from_secs(1));
+        (0..10).for_each(|number| insert(number, &later));
+        (10..2 * MAX as u32).for_each(|number| insert(number, &over));
+        assert_eq!(known(0..2 * MAX as u32), 10);
+    }
+
+    #[test]
+    fn a_token_of_a_key_that_was_just_taken_back_is_not_remembered() {
+        let checked = CheckedTokens::default();
+        let keys = parse_keys(&Signer::new().key_set("one")).unwrap();
+        let key = Arc::new(keys.into_iter().next().unwrap());
+        let (hash, now) = (SecretHash::of("x"), SystemTime::now());
+        let admission = admission(now + Duration::from_secs(600));
+        checked.insert(hash.clone(), (admission, key), |_| false, now);
+        assert!(checked.find(&hash, now).is_none());
+    }
+}

@@ -1,0 +1,87 @@
+//! The keys of an authority (RFC 7517).
+
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A public key, and the only algorithm that it is used with.
+pub(in crate::access) struct Key {
+    jwk: Jwk,
+    pub(super) algorithm: Algorithm,
+    pub(super) decoding: DecodingKey,
+}
+
+#[derive(Deserialize)]
+struct KeySet {
+    keys: Vec<Value>,
+}
+
+impl Key {
+    /// The key, if it can check signatures. A symmetric key is not used: whoever can check a token
+    /// with one can make tokens.
+    fn of(jwk: Jwk) -> Option<Self> {
+        let common = &jwk.common;
+        if let Some(PublicKeyUse::Encryption | PublicKeyUse::Other(_)) = common.public_key_use {
+            return None;
+        }
+        Some(Self {
+            algorithm: algorithm(&jwk)?,
+            decoding: DecodingKey::from_jwk(&jwk).ok()?,
+            jwk,
+        })
+    }
+
+    /// Whether a token with this key id may be signed with the key.
+    pub(super) fn is_for(&self, id: Option<&str>) -> bool {
+        let own = self.jwk.common.key_id.as_deref();
+        id.is_none() || own.is_none() || id == own
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.jwk == other.jwk
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Key({:?})", self.jwk.common.key_id)
+    }
+}
+
+/// The usable keys of a set. Others are ignored, as the standard asks for: an authority may have
+/// keys for other uses, and of kinds that come later.
+pub(in crate::access) fn parse(key_set: &str) -> Result<Vec<Key>, String> {
+    let set: KeySet = serde_json::from_str(key_set).map_err(|error| error.to_string())?;
+    let keys = set.keys.into_iter();
+    let keys = keys.filter_map(|key| Key::of(serde_json::from_value(key).ok()?));
+    let keys: Vec<Key> = keys.collect();
+    if keys.is_empty() {
+        return Err("it has no public key of signatures".into());
+    }
+    Ok(keys)
+}
+
+fn algorithm(jwk: &Jwk) -> Option<Algorithm> {
+    let by_kind = match &jwk.algorithm {
+        AlgorithmParameters::RSA(_) => Algorithm::RS256,
+        AlgorithmParameters::OctetKeyPair(_) => Algorithm::EdDSA,
+        AlgorithmParameters::EllipticCurve(curve) => match curve.curve {
+            EllipticCurve::P256 => Algorithm::ES256,
+            EllipticCurve::P384 => Algorithm::ES384,
+            _ => return None,
+        },
+        AlgorithmParameters::OctetKey(_) => return None,
+    };
+    let Some(named) = jwk.common.key_algorithm else {
+        return Some(by_kind);
+    };
+    let named: Algorithm = named.to_string().parse().ok()?;
+    let is_symmetric = matches!(
+        named,
+        Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512
+    );
+    (!is_symmetric).then_some(named)
+}
