@@ -1,6 +1,7 @@
 //! Access control with real processes: what a store refuses to start with, the first minute, tokens
 //! that are rotated and revoked under a leader, and candidates that are never let in.
 
+mod certificates;
 mod first_minute;
 mod starts;
 mod tokens;

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tenure_core::lease::Owner;
 
 use super::caller::{Admission, Caller, Proof};
+use super::certificates::{ClientAuthorities, PresentedCertificate, VerifiedCertificate};
 use super::file::{AccessFile, NamespaceRule};
 use super::jwt::{Authority, Identity, JwtRefusal};
 use super::rights::{AccessGrant, Principal, Scope};
@@ -16,15 +17,19 @@ use super::secret::{SecretHash, SecretId};
 /// Most JSON web tokens that are remembered: a few megabytes.
 const MAX_CHECKED: usize = 10_000;
 
-/// The tokens of a file. A new one replaces it whenever the file changes.
+/// The tokens and the authorities of a file. A new one replaces it whenever the file changes.
 #[derive(Debug)]
 pub(super) struct Table {
+    /// It grows with each table.
+    generation: u64,
     tokens: HashMap<SecretId, Token>,
     authorities: Vec<Authority>,
     /// The callers of JSON web tokens that were checked. Checking a signature costs a hundred times as
     /// much as a look-up.
     checked: RwLock<HashMap<SecretHash, Arc<Admission>>>,
-    file: AccessFile,
+    /// The authorities of client certificates.
+    certificates: Option<Arc<ClientAuthorities>>,
+    file: Arc<AccessFile>,
 }
 
 #[derive(Debug)]
@@ -36,7 +41,7 @@ struct Token {
 }
 
 impl Table {
-    pub(super) fn new(file: AccessFile) -> Self {
+    pub(super) fn new(file: Arc<AccessFile>, certificates: Option<Arc<ClientAuthorities>>) -> Self {
         let tokens = file.principals.iter().flat_map(|listed| {
             listed.secrets.iter().map(|secret| {
                 let admission = Admission {
@@ -55,9 +60,11 @@ impl Table {
         });
         let authorities = file.issuers.iter().cloned().map(Authority::new);
         Self {
+            generation: 0,
             tokens: tokens.collect(),
             authorities: authorities.collect(),
             checked: RwLock::default(),
+            certificates,
             file,
         }
     }
@@ -65,6 +72,7 @@ impl Table {
     /// Takes over what is known from the previous file: when its tokens were used, and the keys of its
     /// authorities.
     pub(super) fn following(mut self, previous: &Self) -> Self {
+        self.generation = previous.generation + 1;
         let authorities = self.authorities.into_iter().map(|authority| {
             let mut known = previous.authorities.iter();
             match known.find(|known| known.issuer == authority.issuer) {
@@ -101,20 +109,55 @@ impl Table {
 
     /// The caller with its present grants, if its proof is still valid.
     pub(super) fn refresh(&self, admission: &Admission, now: SystemTime) -> Option<Caller> {
-        let id = match &admission.proof {
-            Proof::Token(id) => id,
+        self.current(admission, now).map(Caller::Admitted)
+    }
+
+    fn current(&self, admission: &Admission, now: SystemTime) -> Option<Arc<Admission>> {
+        let admission = match &admission.proof {
+            Proof::Token(id) => {
+                let present = &self.tokens.get(id)?.admission;
+                let is_same = present.principal.name == admission.principal.name;
+                is_same.then(|| Arc::clone(present))?
+            }
             Proof::Identity(identity) => {
-                let expires = admission.expires?;
-                let admission = self.admission(identity, expires)?;
-                return admission
-                    .is_current(now)
-                    .then(|| Caller::Admitted(admission.into()));
+                let proof = Proof::Identity(identity.clone());
+                self.admission(identity, admission.expires?, proof)?.into()
+            }
+            Proof::Certificate(verified) => {
+                let verified = verified.of(self.certificates.as_ref()?, now)?;
+                self.certified(verified)?
             }
         };
-        let token = self.tokens.get(id)?;
-        let is_same = token.admission.principal.name == admission.principal.name;
-        (is_same && token.admission.is_current(now))
-            .then(|| Caller::Admitted(Arc::clone(&token.admission)))
+        admission.is_current(now).then_some(admission)
+    }
+
+    /// The caller that has presented this certificate, if the certificate is valid now. A certificate
+    /// is verified once for a connection, and again only after other authorities came in force.
+    pub(super) fn find_certificate(
+        &self,
+        presented: &PresentedCertificate,
+        now: SystemTime,
+    ) -> Option<Caller> {
+        let admission = presented.admission(self.generation, |chain, before| {
+            if let Some(before) = before {
+                return self.current(before, now);
+            }
+            let verified = self.certificates.as_ref()?.verify(chain, now)?;
+            self.certified(verified.into())
+        });
+        let admission = admission.filter(|admission| admission.is_current(now))?;
+        Some(Caller::Admitted(admission))
+    }
+
+    /// The rights of the identity in a certificate.
+    fn certified(&self, verified: Arc<VerifiedCertificate>) -> Option<Arc<Admission>> {
+        let proof = Proof::Certificate(Arc::clone(&verified));
+        let admission = self.admission(&verified.identity, verified.expires, proof)?;
+        Some(admission.into())
+    }
+
+    pub(super) const fn certificates(&self) -> Option<&Arc<ClientAuthorities>> {
+        self.certificates.as_ref()
     }
 
     /// The caller of a JSON web token that was checked before.
@@ -137,7 +180,9 @@ impl Table {
         for authority in &self.authorities {
             match authority.verify(token, now) {
                 Ok(verified) => {
-                    let admission = self.admission(&verified.identity, verified.expires);
+                    let identity = verified.identity;
+                    let proof = Proof::Identity(identity.clone());
+                    let admission = self.admission(&identity, verified.expires, proof);
                     let admission = Arc::new(admission.ok_or(JwtRefusal::Invalid)?);
                     let mut checked = self.checked.write().unwrap_or_else(PoisonError::into_inner);
                     if checked.len() >= MAX_CHECKED {
@@ -157,7 +202,12 @@ impl Table {
     }
 
     /// The rights of an identity, unless it is denied.
-    fn admission(&self, identity: &Identity, expires: SystemTime) -> Option<Admission> {
+    fn admission(
+        &self,
+        identity: &Identity,
+        expires: SystemTime,
+        proof: Proof,
+    ) -> Option<Admission> {
         let is_denied = |identity: &str| {
             let mut denied = self.file.denied.iter();
             denied.any(|pattern| pattern.matches(identity))
@@ -185,7 +235,7 @@ impl Table {
         Some(Admission {
             owner: Owner::new(Arc::clone(&principal.name)),
             principal: Arc::new(principal),
-            proof: Proof::Identity(identity.clone()),
+            proof,
             expires: Some(expires),
         })
     }
@@ -215,7 +265,7 @@ impl Table {
             .len()
     }
 
-    pub(super) fn file(&self) -> &AccessFile {
+    pub(super) const fn file(&self) -> &Arc<AccessFile> {
         &self.file
     }
 

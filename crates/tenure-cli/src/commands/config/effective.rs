@@ -134,6 +134,8 @@ fn rows(settings: &Settings, mut values: BTreeMap<String, Value>) -> Vec<Setting
     let row = |key| {
         let origin = settings.origin(key);
         let value = values.remove(key).unwrap_or_else(|| match origin {
+            // An empty text is none.
+            Some(_) if settings.list(key) == [""] => Value::Null,
             Some(_) if is_secret(key) => "(secret)".into(),
             Some(_) => settings.list(key).into(),
             None => Value::Null,

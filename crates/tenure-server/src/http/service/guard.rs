@@ -12,21 +12,30 @@ use crate::audit::Audit;
 use crate::http::origin::check_origin;
 use crate::http::routes;
 
+use super::Source;
+
 /// The caller of a request of the native API, if the request may go on.
 pub(super) fn admit(
     access: &Access,
     audit: &Audit,
     head: &Parts,
-    client: Option<IpAddr>,
+    source: &Source,
 ) -> Result<Caller, Problem> {
     check_origin(&head.method, &head.headers)?;
     if routes::is_open(head) {
         return Ok(Caller::Unknown);
     }
     check_host(access, head)?;
-    let caller = access.authenticate(&head.headers, client);
+    let client = source.client;
+    let has_header = head.headers.contains_key(AUTHORIZATION);
+    let caller = match &source.certificate {
+        // A header counts alone: what a request may do must not depend on its connection, which
+        // may be that of a proxy.
+        Some(certificate) if !has_header => access.authenticate_certificate(certificate, client),
+        _ => access.authenticate(&head.headers, client),
+    };
     if let Err(problem) = &caller
-        && head.headers.contains_key(AUTHORIZATION)
+        && (has_header || source.certificate.is_some())
     {
         audit.record_refusal(client, problem.code.as_str());
     }
@@ -94,7 +103,7 @@ mod tests {
         let access = Access::anonymous_at(["store.lan".to_owned()]);
         let request = Request::builder().uri(path).header(HOST, host);
         let head = request.body(()).unwrap().into_parts().0;
-        let refusal = admit(&access, &Audit::none(), &head, None).err();
+        let refusal = admit(&access, &Audit::none(), &head, &Source::default()).err();
         assert!(refusal.as_ref().is_none_or(|refusal| refusal.status == 403));
         refusal.is_none()
     }

@@ -37,7 +37,7 @@ use super::problem::ProblemResponse;
 use super::protocol::Protocol;
 use super::{fast_path, routes};
 use crate::Store;
-use crate::access::Access;
+use crate::access::{Access, ClientAuthorities, PresentedCertificate};
 use crate::audit::Audit;
 use crate::overflow::OverflowPermit;
 use crate::panics;
@@ -53,10 +53,12 @@ pub(crate) struct HttpService {
 }
 
 /// The connection that a request comes over.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Source {
     /// Where it comes from, if that is known.
     pub(crate) client: Option<IpAddr>,
+    /// The certificate that its client presented, right or wrong.
+    pub(crate) certificate: Option<PresentedCertificate>,
     /// The permit of a connection over the limit. It may renew leases, because a holder keeps its
     /// lease however many others connect, and ask for signs of life, because a busy store must not
     /// be killed.
@@ -125,14 +127,21 @@ impl HttpService {
             let request = Request::from_parts(head, Body::new(body));
             return protocol.serve(request, source.client).await;
         }
-        let admitted = guard::admit(&self.access, &self.audit, &head, source.client);
+        let admitted = guard::admit(&self.access, &self.audit, &head, source);
         let admitted = admitted.and_then(|caller| {
             self.check_load(source, None, &head)?;
             Ok(caller)
         });
         let caller = match admitted {
             Ok(caller) => caller,
-            Err(problem) => return ProblemResponse(problem).into_response(),
+            Err(problem) => {
+                let mut response = ProblemResponse(problem).into_response();
+                if source.certificate.is_some() {
+                    // Only another connection can have another certificate.
+                    close_after(&mut response);
+                }
+                return response;
+            }
         };
         if let Some(key) = fast_path::renewal(&head) {
             let request = Request::from_parts(head, body);
@@ -144,6 +153,11 @@ impl HttpService {
         let request = Request::from_parts(head, Body::new(body));
         let Ok(response) = self.routes.clone().call(request).await;
         response
+    }
+
+    /// The authorities of the certificates that clients are asked for.
+    pub(crate) fn client_authorities(&self) -> Option<Arc<ClientAuthorities>> {
+        self.access.client_authorities()
     }
 
     /// The protocol that the request is for, unless it is for the native API.
