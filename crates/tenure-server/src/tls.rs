@@ -157,8 +157,8 @@ impl Loaded {
         })
     }
 
-    /// The configuration that asks for certificates of these authorities. It is made once for them,
-    /// so that sessions of other authorities' certificates can't be resumed.
+    /// The configuration that asks for certificates of these authorities, by their names: a client
+    /// with several certificates presents the one that fits.
     fn config_for(&mut self, clients: &Arc<ClientAuthorities>) -> Arc<ServerConfig> {
         if let Some((known, config)) = &self.for_clients
             && Arc::ptr_eq(known, clients)
