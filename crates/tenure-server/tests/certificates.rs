@@ -507,13 +507,18 @@ async fn an_authority_that_is_taken_away_no_longer_counts_on_open_connections_an
     assert_eq!(place.whoami(Some(&worker)).await.0, 401);
     assert_eq!(place.whoami(Some(&next.issue(WORKER))).await.0, 200);
 
-    // Without the table nobody is asked, and no certificate counts.
+    // Without the table no client is asked, and no certificate counts.
     let mut wire = place.wire(&next.issue(WORKER)).await;
     assert_eq!(wire.get("/v1/whoami").await.answer.0, 200);
     replace(&place.folder.path().join("access.toml"), "version = 1\n");
     assert!(place.access.reload().unwrap());
     assert_eq!(wire.get("/v1/whoami").await.answer.0, 401);
-    assert_eq!(place.whoami(Some(&next.issue(WORKER))).await.0, 401);
+    let late = place.client(Some(&next.issue(WORKER)));
+    assert_eq!(whoami(&late, "").await.0, 401);
+    // With the table again, a client that was not asked gets another connection after a refusal.
+    place.change(RULE);
+    assert_eq!(whoami(&late, "").await.0, 401);
+    assert_eq!(whoami(&late, "").await.0, 200);
 }
 
 /// What a candidate may do with a lease within its scope, written by hand.

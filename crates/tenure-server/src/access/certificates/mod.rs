@@ -29,6 +29,11 @@ use super::jwt::Identity;
 use super::source::{AccessSource, Version};
 use crate::pem;
 
+/// Most certificates of a client, and their bytes. Clients that are not let in can send them, too:
+/// each connection keeps them, and to find a path of signatures through them takes time.
+const MAX_CHAIN: usize = 8;
+const MAX_CHAIN_BYTES: usize = 16 * 1024;
+
 type Chain = Arc<[CertificateDer<'static>]>;
 
 /// The authorities whose certificates prove the identities of clients.
@@ -179,8 +184,8 @@ impl PresentedCertificate {
     }
 }
 
-/// For the handshake: it asks for a certificate, and checks only that the client has the key of the
-/// one that it presents.
+/// For the handshake: it asks for a certificate, and checks only the size of what the client sends,
+/// and that the client has the key of its certificate.
 impl ClientCertVerifier for ClientAuthorities {
     fn client_auth_mandatory(&self) -> bool {
         false
@@ -192,10 +197,15 @@ impl ClientCertVerifier for ClientAuthorities {
 
     fn verify_client_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
+        own: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
+        let bytes = own.len() + between.iter().map(|one| one.len()).sum::<usize>();
+        if between.len() >= MAX_CHAIN || bytes > MAX_CHAIN_BYTES {
+            let reason = "the client has sent too many or too large certificates";
+            return Err(rustls::Error::General(reason.into()));
+        }
         // No request counts by this certificate before `ClientAuthorities::verify`.
         Ok(ClientCertVerified::assertion())
     }

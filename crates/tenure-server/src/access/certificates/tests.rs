@@ -85,6 +85,23 @@ fn a_name_that_is_not_well_formed_is_no_identity_and_no_other_name_replaces_it()
 }
 
 #[test]
+fn a_handshake_takes_a_bounded_chain() {
+    let mut params = CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+    let authorities = ClientAuthorities::parse(authority.pem()).unwrap();
+    let takes = |count: usize, bytes: usize| {
+        let chain = vec![CertificateDer::from(vec![0; bytes]); count];
+        let now = UnixTime::since_unix_epoch(Duration::ZERO);
+        let checked = authorities.verify_client_cert(&chain[0], &chain[1..], now);
+        checked.is_ok()
+    };
+    assert!(takes(1, MAX_CHAIN_BYTES) && takes(MAX_CHAIN, 1000));
+    assert!(!takes(1, MAX_CHAIN_BYTES + 1) && !takes(2, MAX_CHAIN_BYTES / 2 + 1));
+    assert!(!takes(MAX_CHAIN + 1, 1));
+}
+
+#[test]
 fn a_file_of_authorities_is_checked() {
     let key = KeyPair::generate().unwrap();
     let own = CertificateParams::new(["store.lan".to_owned()]).unwrap();

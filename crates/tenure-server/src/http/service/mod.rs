@@ -22,7 +22,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderValue;
-use axum::http::header::{CONNECTION, EXPECT};
+use axum::http::header::{AUTHORIZATION, CONNECTION, EXPECT};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -136,8 +136,9 @@ impl HttpService {
             Ok(caller) => caller,
             Err(problem) => {
                 let mut response = ProblemResponse(problem).into_response();
-                if source.certificate.is_some() {
-                    // Only another connection can have another certificate.
+                let has_header = head.headers.contains_key(AUTHORIZATION);
+                if !has_header && self.access.asks_for_certificates() {
+                    // Only another connection can have a certificate, or another one.
                     close_after(&mut response);
                 }
                 return response;
