@@ -403,7 +403,7 @@ async fn a_certificate_that_ends_no_longer_counts_on_an_open_connection() {
     let place = Place::start(RULE);
     let worker = place.authority.issue_with(|params| {
         params.subject_alt_names = vec![uri(WORKER)];
-        set_validity(params, -HOUR, 3);
+        set_validity(params, -HOUR, 5);
     });
     let mut wire = place.wire(&worker).await;
     assert_eq!(wire.get("/v1/whoami").await.answer.0, 200);
