@@ -134,6 +134,13 @@ fn a_candidate_leads_and_people_look_by_certificate() {
     place.succeed(&[&list[..], &["--config", &config]].concat());
     place.succeed(&["context", "add", "as-worker", &config]);
     doctor(&["--context", "as-worker"]);
+    // A certificate for another store does not go to that of a context.
+    let mut by_token = place.command(&list);
+    by_token
+        .env("TENURE_CLIENT_CERTIFICATE", "/nonexistent")
+        .env("TENURE_CLIENT_KEY", "/nonexistent");
+    let by_token = output(&mut by_token);
+    assert!(by_token.status.success(), "{by_token:?}");
 }
 
 #[test]
