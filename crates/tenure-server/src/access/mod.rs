@@ -59,7 +59,7 @@ enum Mode {
     Open {
         hosts: Option<Box<[String]>>,
     },
-    Guarded(Guarded),
+    Guarded(Box<Guarded>),
 }
 
 /// Access by the rules of a file.
@@ -116,14 +116,15 @@ impl Access {
             certificates,
         };
         let table = Table::new(file.into(), authorities.map(Arc::new));
-        Ok(Self(Arc::new(Mode::Guarded(Guarded {
+        let guarded = Guarded {
             source,
             table: RwLock::new(Arc::new(table)),
             versions: Mutex::new(versions),
             changes: watch::Sender::new(()),
             failures: Failures::default(),
             keys_wanted: Notify::new(),
-        }))))
+        };
+        Ok(Self(Arc::new(Mode::Guarded(Box::new(guarded)))))
     }
 
     /// Reads the file again if it, or the file with the authorities of client certificates, has

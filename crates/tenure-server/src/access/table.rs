@@ -125,7 +125,7 @@ impl Table {
             }
             Proof::Certificate(verified) => {
                 let verified = verified.of(self.certificates.as_ref()?, now)?;
-                self.certified(verified)?
+                self.certified(&verified)?
             }
         };
         admission.is_current(now).then_some(admission)
@@ -143,15 +143,15 @@ impl Table {
                 return self.current(before, now);
             }
             let verified = self.certificates.as_ref()?.verify(chain, now)?;
-            self.certified(verified.into())
+            self.certified(&verified.into())
         });
         let admission = admission.filter(|admission| admission.is_current(now))?;
         Some(Caller::Admitted(admission))
     }
 
     /// The rights of the identity in a certificate.
-    fn certified(&self, verified: Arc<VerifiedCertificate>) -> Option<Arc<Admission>> {
-        let proof = Proof::Certificate(Arc::clone(&verified));
+    fn certified(&self, verified: &Arc<VerifiedCertificate>) -> Option<Arc<Admission>> {
+        let proof = Proof::Certificate(Arc::clone(verified));
         let admission = self.admission(&verified.identity, verified.expires, proof)?;
         Some(admission.into())
     }

@@ -55,7 +55,12 @@ pub(super) fn open(
         min_epoch: None,
     };
     Ok(Arc::new(HttpStore {
-        store: StoreClient::with_http(http, &config.servers, &config.roots, &config.credentials)?,
+        store: StoreClient::with_http(
+            http,
+            &config.servers,
+            &config.roots,
+            config.credentials.clone(),
+        )?,
         election: config.election.clone(),
         acquire,
         was_admitted: AtomicBool::new(false),

@@ -126,7 +126,7 @@ impl StoreClient {
         endpoints: &[Endpoint],
         roots: &RootCertificates,
     ) -> Result<Self, HttpClientError> {
-        Self::with_all(endpoints, roots, &Credentials::none())
+        Self::with_all(endpoints, roots, Credentials::none())
     }
 
     /// The same with a credential.
@@ -137,16 +137,16 @@ impl StoreClient {
     /// certificate are wrong.
     pub fn with_credentials(self, credentials: Credentials) -> Result<Self, HttpClientError> {
         if credentials.certificate() != self.credentials.certificate() {
-            return Self::with_all(&self.endpoints, &self.roots, &credentials);
+            return Self::with_all(&self.endpoints, &self.roots, credentials);
         }
         let (endpoints, roots) = (&self.endpoints, &self.roots);
-        Self::with_http(self.http, endpoints, roots, &credentials)
+        Self::with_http(self.http, endpoints, roots, credentials)
     }
 
     fn with_all(
         endpoints: &[Endpoint],
         roots: &RootCertificates,
-        credentials: &Credentials,
+        credentials: Credentials,
     ) -> Result<Self, HttpClientError> {
         let urls = endpoints.iter().map(Endpoint::url);
         let http = HttpClients::default().get(roots, credentials.certificate(), urls)?;
@@ -158,7 +158,7 @@ impl StoreClient {
         http: HttpClient,
         endpoints: &[Endpoint],
         roots: &RootCertificates,
-        credentials: &Credentials,
+        credentials: Credentials,
     ) -> Result<Self, HttpClientError> {
         endpoints
             .iter()
@@ -168,7 +168,7 @@ impl StoreClient {
             http,
             endpoints: endpoints.into(),
             roots: roots.clone(),
-            credentials: credentials.clone(),
+            credentials,
             current: Arc::default(),
         })
     }
