@@ -1,6 +1,7 @@
 //! Access control with real processes: starts that a store refuses, the first minute, tokens that
 //! are rotated and revoked under a leader, and candidates that the store never lets in.
 
+mod certificates;
 mod first_minute;
 mod json_web_tokens;
 mod starts;

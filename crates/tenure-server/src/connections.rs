@@ -22,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::access::PresentedCertificate;
 use crate::head_deadline::{ConnectionState, HeadDeadline, TimedStream};
 use crate::http::{HttpService, Source};
 use crate::overflow::Overflow;
@@ -88,6 +89,7 @@ impl Connections {
         let client = Some(client.ip());
         let source = Source {
             client,
+            certificate: None,
             over,
             is_over_for_address,
         };
@@ -108,9 +110,15 @@ impl Connections {
         let Some(tls) = &self.tls else {
             return self.serve_http(source, &state, stream).await;
         };
-        let handshake = timeout(store.limits().request_time, tls.acceptor().accept(stream));
+        let acceptor = tls.acceptor(self.http.client_authorities().as_ref());
+        let handshake = timeout(store.limits().request_time, acceptor.accept(stream));
         if let Some(Ok(Ok(stream))) = store.stopping().run_until_cancelled(handshake).await {
-            self.serve_http(source, &state, stream).await;
+            let certificate = stream.get_ref().1.peer_certificates();
+            let source = Source {
+                certificate: certificate.map(PresentedCertificate::new),
+                ..source.clone()
+            };
+            self.serve_http(&source, &state, stream).await;
         }
     }
 

@@ -59,6 +59,7 @@ pub mod audit;
 
 mod clock;
 mod panics;
+mod pem;
 mod random;
 mod scans;
 mod timer;

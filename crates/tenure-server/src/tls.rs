@@ -7,9 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
+
+use crate::access::ClientAuthorities;
+use crate::pem;
 
 /// The certificate of a [`Server`](crate::Server), and its key. Clones are handles to the same one.
 #[derive(Clone)]
@@ -25,6 +28,8 @@ struct Files {
 struct Loaded {
     pem: Pem,
     config: Arc<ServerConfig>,
+    /// The same, which asks clients for certificates of these authorities.
+    for_clients: Option<(Arc<ClientAuthorities>, Arc<ServerConfig>)>,
 }
 
 #[derive(PartialEq, Eq)]
@@ -89,9 +94,13 @@ impl Tls {
     }
 
     /// Returns the acceptor that does the handshakes of new connections, with the current
-    /// certificate.
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.loaded().config))
+    /// certificate. It asks clients for a certificate of these authorities, if there are any.
+    pub(crate) fn acceptor(&self, clients: Option<&Arc<ClientAuthorities>>) -> TlsAcceptor {
+        let mut loaded = self.loaded();
+        TlsAcceptor::from(match clients {
+            None => Arc::clone(&loaded.config),
+            Some(clients) => loaded.config_for(clients),
+        })
     }
 
     fn loaded(&self) -> MutexGuard<'_, Loaded> {
@@ -142,15 +151,40 @@ impl Loaded {
             error => of_key(format!("it can't be used ({error}); {KEYS}")),
         })?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self {
+            pem,
+            config: Arc::new(config),
+            for_clients: None,
+        })
+    }
+
+    /// The configuration that asks for certificates of these authorities, by their names: a client
+    /// with several certificates presents the one that fits.
+    fn config_for(&mut self, clients: &Arc<ClientAuthorities>) -> Arc<ServerConfig> {
+        if let Some((known, config)) = &self.for_clients
+            && Arc::ptr_eq(known, clients)
+        {
+            return Arc::clone(config);
+        }
+        let provider = Arc::clone(self.config.crypto_provider());
+        let builder = ServerConfig::builder_with_provider(provider);
+        let builder = builder.with_safe_default_protocol_versions();
+        let mut config = builder
+            .expect("the other configuration has the same provider")
+            .with_client_cert_verifier(Arc::clone(clients) as _)
+            .with_cert_resolver(Arc::clone(&self.config.cert_resolver));
+        config
+            .alpn_protocols
+            .clone_from(&self.config.alpn_protocols);
         let config = Arc::new(config);
-        Ok(Self { pem, config })
+        self.for_clients = Some((Arc::clone(clients), Arc::clone(&config)));
+        config
     }
 }
 
 impl Pem {
     fn chain(&self) -> Result<Vec<CertificateDer<'static>>, String> {
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
-        let chain = chain.map_err(|error| garbled(&error))?;
+        let chain = pem::certificates(&self.certificate)?;
         if chain.is_empty() {
             return Err(
                 "there is no certificate in it; it must be PEM, with lines -----BEGIN \
@@ -163,7 +197,7 @@ impl Pem {
 
     fn secret(&self) -> Result<PrivateKeyDer<'static>, String> {
         let secrets: Result<Vec<_>, _> = PrivateKeyDer::pem_slice_iter(&self.key).collect();
-        let mut secrets = secrets.map_err(|error| garbled(&error))?;
+        let mut secrets = secrets.map_err(|error| pem::garbled(&error))?;
         match (secrets.pop(), secrets.len()) {
             (Some(secret), 0) => Ok(secret),
             (Some(_), others) => Err(format!(
@@ -181,14 +215,3 @@ impl Pem {
 /// The supported kinds of keys.
 const KEYS: &str = "it must be PEM, with a line -----BEGIN PRIVATE KEY-----, RSA PRIVATE KEY or EC \
                     PRIVATE KEY; supported are RSA with at least 2048 bits, ECDSA and Ed25519";
-
-/// Describes the error without any part of a key.
-fn garbled(error: &pem::Error) -> String {
-    let what = match error {
-        pem::Error::MissingSectionEnd { .. } => "a section has no line -----END ...-----",
-        pem::Error::IllegalSectionStart { .. } => "a line -----BEGIN ...----- is malformed",
-        pem::Error::Base64Decode(_) => "the text between BEGIN and END is not base64",
-        _ => "it is not PEM",
-    };
-    format!("{what}; copy the file again")
-}

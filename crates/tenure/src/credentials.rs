@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use reqwest::Url;
 use reqwest::header::HeaderValue;
 
+use crate::client_certificate::ClientCertificate;
 use crate::store::Endpoint;
 
 /// The interval at which a token file is read again. Kubernetes replaces the token of a pod long
@@ -17,13 +18,16 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// The maximum length of a token. By default a store accepts no longer head.
 const MAX_TOKEN_LEN: usize = 16 * 1024;
 
-/// The credential of a client: a token, or a file that has one. Clones are handles to the same
-/// credential.
+/// The credential of a client: a token, a file that has one, or a client certificate. Clones are
+/// handles to the same credential.
 ///
 /// The token is sent to the addresses of the store only, and never over plain http beyond this
-/// machine. `Debug` does not show it.
+/// machine. `Debug` does not show it. With a token and a certificate a store goes by the token alone.
 #[derive(Clone, Default)]
-pub struct Credentials(Option<Arc<Source>>);
+pub struct Credentials {
+    token: Option<Arc<Source>>,
+    certificate: Option<ClientCertificate>,
+}
 
 struct Source {
     /// The file that has the token, if it comes from one.
@@ -46,7 +50,10 @@ impl Credentials {
     /// No credential; the default.
     #[must_use]
     pub const fn none() -> Self {
-        Self(None)
+        Self {
+            token: None,
+            certificate: None,
+        }
     }
 
     /// This token.
@@ -77,13 +84,31 @@ impl Credentials {
             is_reading: false,
         };
         let known = Mutex::new(known);
-        Ok(Self(Some(Arc::new(Source { file, known }))))
+        Ok(Self {
+            token: Some(Arc::new(Source { file, known })),
+            certificate: None,
+        })
+    }
+
+    /// The same with a client certificate.
+    #[must_use]
+    pub fn with_certificate(self, certificate: ClientCertificate) -> Self {
+        Self {
+            certificate: Some(certificate),
+            ..self
+        }
     }
 
     /// Returns whether there is a credential.
     #[must_use]
     pub const fn is_some(&self) -> bool {
-        self.0.is_some()
+        self.token.is_some() || self.certificate.is_some()
+    }
+
+    /// The client certificate.
+    #[must_use]
+    pub const fn certificate(&self) -> Option<&ClientCertificate> {
+        self.certificate.as_ref()
     }
 
     /// Checks that the credential may be sent to this address.
@@ -93,7 +118,12 @@ impl Credentials {
     /// The reason, with a valid alternative.
     pub(crate) fn check(&self, endpoint: &Endpoint) -> Result<(), String> {
         let url = endpoint.url();
-        if self.0.is_none() {
+        if self.certificate.is_some() && url.scheme() != "https" {
+            return Err(format!(
+                "{endpoint} is not an https address, and a client certificate is set, which needs one"
+            ));
+        }
+        if self.token.is_none() {
             return Ok(());
         }
         if !url.username().is_empty() || url.password().is_some() {
@@ -112,7 +142,7 @@ impl Credentials {
     /// The value of the header `Authorization`. A file that was read long ago is read again
     /// meanwhile: a slow file system must not delay a renewal.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
-        let source = self.0.as_ref()?;
+        let source = self.token.as_ref()?;
         let mut known = source.lock();
         let is_stale = source.file.is_some() && known.read_at.elapsed() >= INTERVAL;
         if is_stale && !known.is_reading {
@@ -125,7 +155,7 @@ impl Credentials {
 
     /// Reads the file again, and returns the value if it differs from `refused`.
     pub(crate) async fn header_after(&self, refused: &HeaderValue) -> Option<HeaderValue> {
-        let source = Arc::clone(self.0.as_ref()?);
+        let source = Arc::clone(self.token.as_ref()?);
         source.file.as_ref()?;
         let read = move || {
             source.read_again();
@@ -135,11 +165,19 @@ impl Credentials {
         (header != *refused).then_some(header)
     }
 
-    /// Returns the source of the token, for errors.
+    /// Returns the source of the credential, for errors.
     pub(crate) fn origin(&self) -> String {
-        match &self.0 {
-            None => "no token is set: set token_file, TENURE_TOKEN_FILE or TENURE_TOKEN".into(),
-            Some(source) => match &source.file {
+        match (&self.token, &self.certificate) {
+            (None, None) => {
+                "no token is set: set token_file, TENURE_TOKEN_FILE or TENURE_TOKEN, or \
+                 client_certificate"
+                    .into()
+            }
+            (None, Some(certificate)) => {
+                let file = certificate.certificate().display();
+                format!("the client certificate is from {file}")
+            }
+            (Some(source), _) => match &source.file {
                 Some(file) => format!("the token is from {}", file.display()),
                 None => "the token is from the configuration".into(),
             },
@@ -172,11 +210,12 @@ impl Source {
 /// Two credentials are equal if they are handles to the same one.
 impl PartialEq for Credentials {
     fn eq(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
+        let has_same_token = match (&self.token, &other.token) {
             (None, None) => true,
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             _ => false,
-        }
+        };
+        has_same_token && self.certificate == other.certificate
     }
 }
 
@@ -184,11 +223,15 @@ impl Eq for Credentials {}
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_ref().map(|source| &source.file) {
-            None => f.write_str("Credentials(none)"),
-            Some(None) => f.write_str("Credentials(..)"),
-            Some(Some(file)) => write!(f, "Credentials({})", file.display()),
+        match self.token.as_ref().map(|source| &source.file) {
+            None => f.write_str("Credentials(none"),
+            Some(None) => f.write_str("Credentials(.."),
+            Some(Some(file)) => write!(f, "Credentials({}", file.display()),
+        }?;
+        if let Some(certificate) = &self.certificate {
+            write!(f, ", {}", certificate.certificate().display())?;
         }
+        f.write_str(")")
     }
 }
 
@@ -291,7 +334,7 @@ mod tests {
         let token = Credentials::token_file(&path).unwrap();
         std::fs::write(&path, "two").unwrap();
         let long_ago = Instant::now().checked_sub(INTERVAL).unwrap();
-        token.0.as_ref().unwrap().lock().read_at = long_ago;
+        token.token.as_ref().unwrap().lock().read_at = long_ago;
         let wait = async {
             while token.header().unwrap() != "Bearer two" {
                 tokio::time::sleep(Duration::from_millis(5)).await;

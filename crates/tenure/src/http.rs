@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use reqwest::{Client, ClientBuilder, Response, Url};
 
+use crate::client_certificate::{ClientCertificate, ClientCertificateError};
+use crate::http_client::HttpClient;
 use crate::root_certificates::RootCertificates;
 
 /// The timeout of a request that does not wait in the lease service.
@@ -36,12 +38,20 @@ impl From<reqwest::Error> for HttpClientError {
     }
 }
 
-/// The clients of the candidates that share a thread, one for each set of root certificates, both
-/// with https and without.
+impl From<ClientCertificateError> for HttpClientError {
+    fn from(error: ClientCertificateError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// The clients of the candidates that share a thread, one for each set of root certificates and
+/// each client certificate, both with https and without.
 ///
 /// A connection lives on the runtime that opened it, so a client belongs to one runtime.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HttpClients(Arc<Mutex<HashMap<(RootCertificates, bool), Client>>>);
+pub(crate) struct HttpClients(Arc<Mutex<HashMap<Key, HttpClient>>>);
+
+type Key = (RootCertificates, bool, Option<ClientCertificate>);
 
 impl HttpClients {
     /// Returns the client for these URLs.
@@ -52,22 +62,23 @@ impl HttpClients {
     pub(crate) fn get<'a>(
         &self,
         roots: &RootCertificates,
+        certificate: Option<&ClientCertificate>,
         urls: impl IntoIterator<Item = &'a Url>,
-    ) -> Result<Client, HttpClientError> {
+    ) -> Result<HttpClient, HttpClientError> {
         let uses_tls = uses_tls(urls);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (roots.clone(), uses_tls);
+        let key = (roots.clone(), uses_tls, certificate.cloned());
         if let Some(client) = known.get(&key) {
             return Ok(client.clone());
         }
-        let client = build(lease_client(), roots, uses_tls)?;
+        let client = HttpClient::new(roots, uses_tls, certificate)?;
         known.insert(key, client.clone());
         Ok(client)
     }
 }
 
 /// Configures a client whose answers decide about leadership.
-fn lease_client() -> ClientBuilder {
+pub(crate) fn lease_client() -> ClientBuilder {
     plain_client()
         // With HTTP/1.1, a request that times out closes its connection. An HTTP/2 connection that
         // failed silently would stay in the pool, and every later renewal would fail.

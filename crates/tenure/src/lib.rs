@@ -111,9 +111,11 @@ pub mod router;
 pub mod store;
 pub mod testing;
 
+mod client_certificate;
 mod clock;
 mod credentials;
 mod http;
+mod http_client;
 mod random;
 mod root_certificates;
 mod runtime;
@@ -127,6 +129,7 @@ mod peer_transport;
 
 pub use candidate::{Candidate, LeadershipGuard, RunError, TermSummary};
 pub use candidate_runtime::{CandidateRuntime, StartError};
+pub use client_certificate::{ClientCertificate, ClientCertificateError};
 #[cfg(feature = "config-file")]
 pub use config::ConfigError;
 #[doc(inline)]

@@ -48,11 +48,20 @@ struct Use {
 struct Add {
     /// Name of the context
     name: String,
-    /// Configuration file with the keys servers, token or token_file, and ca or ca_file
+    /// Configuration file with the keys servers, ca or ca_file, and token, token_file, or
+    /// client_certificate and client_key
     file: PathBuf,
 }
 
-const KEYS: [&str; 5] = ["servers", "ca_file", "ca", "token_file", "token"];
+const KEYS: [&str; 7] = [
+    "servers",
+    "ca_file",
+    "ca",
+    "token_file",
+    "token",
+    "client_certificate",
+    "client_key",
+];
 
 impl Context {
     pub(crate) fn run(&self) -> anyhow::Result<()> {

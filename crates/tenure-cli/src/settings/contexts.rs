@@ -48,6 +48,8 @@ pub(crate) struct Context {
     ca: Option<String>,
     token_file: Option<String>,
     token: Option<String>,
+    client_certificate: Option<String>,
+    client_key: Option<String>,
 }
 
 /// The token must not be shown.
@@ -97,6 +99,8 @@ impl ClientArgs {
             ("ca", &context.ca),
             ("token_file", &context.token_file),
             ("token", &context.token),
+            ("client_certificate", &context.client_certificate),
+            ("client_key", &context.client_key),
         ] {
             settings.unset(key);
             if let Some(value) = value {

@@ -18,6 +18,12 @@ pub(crate) struct StoreArgs {
     /// File with the token for the store; it is read again when it changes
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
+    /// Client certificate (PEM) for the store; it is read again when it changes; with --client-key
+    #[arg(long, value_name = "FILE")]
+    client_certificate: Option<String>,
+    /// Key of the client certificate (PEM)
+    #[arg(long, value_name = "FILE")]
+    client_key: Option<String>,
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -73,6 +79,8 @@ impl StoreArgs {
         settings.set_flag("servers", &self.server);
         settings.set_flag("ca_file", &self.ca_file);
         settings.set_flag("token_file", &self.token_file);
+        settings.set_flag("client_certificate", &self.client_certificate);
+        settings.set_flag("client_key", &self.client_key);
         Ok(settings)
     }
 }

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use tenure_core::lease::Owner;
 use tenure_core::wire::{Code, Problem};
 
+use super::certificates::VerifiedCertificate;
 use super::jwt::Identity;
 use super::rights::{self, Principal, Right, Role, Target};
 use super::secret::SecretId;
@@ -33,11 +34,12 @@ pub(crate) struct Admission {
 }
 
 /// A valid credential, without its secret part.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Proof {
     Token(SecretId),
     /// A JSON web token of this identity.
     Identity(Identity),
+    Certificate(Arc<VerifiedCertificate>),
 }
 
 impl Admission {
@@ -129,13 +131,14 @@ impl Proof {
         match self {
             Self::Token(_) => "token",
             Self::Identity(_) => "jwt",
+            Self::Certificate(_) => "certificate",
         }
     }
 
     pub(crate) const fn secret_id(&self) -> Option<SecretId> {
         match self {
             Self::Token(id) => Some(*id),
-            Self::Identity(_) => None,
+            Self::Identity(_) | Self::Certificate(_) => None,
         }
     }
 }

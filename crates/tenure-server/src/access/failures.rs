@@ -115,7 +115,8 @@ impl Failures {
 pub(crate) fn unauthenticated() -> Problem {
     Problem::new(
         Code::Unauthenticated,
-        "send a valid token in the header Authorization: Bearer TOKEN",
+        "send a valid token in the header Authorization: Bearer TOKEN, or use a valid client \
+         certificate",
     )
 }
 

@@ -1,8 +1,9 @@
 //! Access control: the sender of a request, and the rights of the sender.
 //!
-//! A *principal* is a name with *grants*. It proves its name with a token. The access file lists
-//! principals, their grants, and the hashes of their tokens; the store reads the file again when it
-//! changes. `docs/access-control.md` describes the file.
+//! A *principal* is a name with *grants*. It proves its name with a token, or by a client certificate.
+//! The access file lists principals, their grants, the hashes of their tokens, and the authorities
+//! that vouch for other principals; the store reads the file again when it changes.
+//! `docs/access-control.md` describes the file.
 //!
 //! ```text
 //! request -- credential --> Access --> Caller -- right, target --> allowed or refused
@@ -12,6 +13,7 @@
 
 mod bearer_tokens;
 mod caller;
+mod certificates;
 mod checked;
 mod failures;
 mod file;
@@ -39,6 +41,7 @@ use self::table::Table;
 
 pub use self::bearer_tokens::BearerTokens;
 pub(crate) use self::caller::Caller;
+pub(crate) use self::certificates::{ClientAuthorities, PresentedCertificate};
 pub(crate) use self::failures::Network;
 pub use self::file::{
     AccessError, AccessFile, ListedPrincipal, ListedSecret, MAX_SECRETS, check_principal_name,
@@ -61,7 +64,7 @@ enum Mode {
     Open {
         hosts: Option<Box<[String]>>,
     },
-    Guarded(Guarded),
+    Guarded(Box<Guarded>),
 }
 
 /// Access by the rules of a file.
@@ -69,13 +72,20 @@ enum Mode {
 struct Guarded {
     source: AccessSource,
     table: RwLock<Arc<Table>>,
-    /// The content of the file that was read last, right or wrong.
-    version: Mutex<Version>,
+    /// The content of the files that were read last, right or wrong.
+    versions: Mutex<Versions>,
     /// Notifies requests that wait when the table changes.
     changes: watch::Sender<()>,
     failures: Failures,
     /// Asks for new keys of authorities.
     keys_wanted: Notify,
+}
+
+/// The versions of the access file, and of the file with the authorities of client certificates.
+#[derive(Debug, PartialEq, Eq)]
+struct Versions {
+    file: Version,
+    certificates: Option<Version>,
 }
 
 impl Access {
@@ -103,24 +113,34 @@ impl Access {
     /// [`AccessError`].
     pub fn open(path: impl Into<std::path::PathBuf>) -> Result<Self, AccessError> {
         let source = AccessSource::new(path.into());
-        let (text, version) = source.read()?;
-        let table = Table::new(AccessFile::parse(&text, source.path())?);
-        Ok(Self(Arc::new(Mode::Guarded(Guarded {
+        let (text, file_version) = source.read()?;
+        let file = AccessFile::parse(&text, source.path())?;
+        let (authorities, certificates) = file.client_authorities()?.unzip();
+        let versions = Versions {
+            file: file_version,
+            certificates,
+        };
+        let table = Table::new(file.into(), authorities.map(Arc::new));
+        let guarded = Guarded {
             source,
             table: RwLock::new(Arc::new(table)),
-            version: Mutex::new(version),
+            versions: Mutex::new(versions),
             changes: watch::Sender::new(()),
             failures: Failures::default(),
             keys_wanted: Notify::new(),
-        }))))
+        };
+        Ok(Self(Arc::new(Mode::Guarded(Box::new(guarded)))))
     }
 
-    /// Reads the file again if it has changed since it was read last. Returns whether new rules are
-    /// in force. Requests that wait and streams end within a moment if they are no longer allowed.
+    /// Reads the file again if it, or the file with the authorities of client certificates, has
+    /// changed since it was read last. Returns whether new rules are in force. Requests that wait and
+    /// streams end within a moment if they are no longer allowed.
     ///
     /// # Errors
     ///
-    /// [`AccessError`]: the rules before stay in force. The same wrong file is reported once.
+    /// [`AccessError::Certificates`]: the authorities before stay in force, and the rules of the file
+    /// are in force: a mistake in one file must not delay a revocation in the other. With all other
+    /// errors the rules before stay in force. The same wrong file is reported once.
     pub fn reload(&self) -> Result<bool, AccessError> {
         match &*self.0 {
             Mode::Open { .. } => Ok(false),
@@ -155,6 +175,20 @@ impl Access {
         match &*self.0 {
             Mode::Open { .. } => Err("the store has no access file".into()),
             Mode::Guarded(guarded) => guarded.table().replace_keys(issuer, key_set, claim),
+        }
+    }
+
+    /// Returns whether clients are asked for certificates.
+    #[must_use]
+    pub fn asks_for_certificates(&self) -> bool {
+        self.client_authorities().is_some()
+    }
+
+    /// Returns the authorities of client certificates.
+    pub(crate) fn client_authorities(&self) -> Option<Arc<ClientAuthorities>> {
+        match &*self.0 {
+            Mode::Open { .. } => None,
+            Mode::Guarded(guarded) => guarded.table().certificates().cloned(),
         }
     }
 
@@ -199,10 +233,29 @@ impl Access {
         if !headers.contains_key(AUTHORIZATION) {
             return Err(unauthenticated());
         }
-        if let Some(caller) = bearer(headers).and_then(|token| guarded.find(token, client)) {
-            return Ok(caller);
-        }
-        Err(guarded.failures.refusal(client, Instant::now()))
+        let caller = bearer(headers).and_then(|token| guarded.find(token, client));
+        caller.ok_or_else(|| guarded.failures.refusal(client, Instant::now()))
+    }
+
+    /// Returns the sender of a request without the header `Authorization`, by the certificate of
+    /// its connection.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Access::authenticate`].
+    pub(crate) fn authenticate_certificate(
+        &self,
+        certificate: &PresentedCertificate,
+        client: Option<IpAddr>,
+    ) -> Result<Caller, Problem> {
+        let guarded = match &*self.0 {
+            Mode::Open { .. } => return Ok(Caller::Anyone),
+            Mode::Guarded(guarded) => guarded,
+        };
+        let caller = guarded
+            .table()
+            .find_certificate(certificate, SystemTime::now());
+        caller.ok_or_else(|| guarded.failures.refusal(client, Instant::now()))
     }
 
     /// Completes when the caller's credential is no longer valid, or its grants no longer allow
@@ -270,27 +323,52 @@ impl Guarded {
         }
     }
 
+    /// The answer to a wrong credential.
+    fn refusal(&self, client: Option<IpAddr>) -> Problem {
+        if client.is_none_or(|client| self.failures.admit(client, Instant::now())) {
+            return unauthenticated();
+        }
+        let detail = "too many wrong credentials came from this address; valid ones are accepted";
+        Problem::new(Code::OverLimit, detail)
+    }
+
     fn table(&self) -> Arc<Table> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&table)
     }
 
     fn reload(&self) -> Result<bool, AccessError> {
-        let mut version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
-        let present = self.source.version();
-        if present == *version {
+        let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.table();
+        let mut file = Arc::clone(before.file());
+        let present = Versions {
+            file: self.source.version(),
+            certificates: file.certificates_version(),
+        };
+        if present == *versions {
             return Ok(false);
         }
-        // A wrong file is not read again until it changes again.
-        *version = present;
-        let (text, read) = self.source.read()?;
-        *version = read;
-        let file = AccessFile::parse(&text, self.source.path())?;
-        let table = Table::new(file).following(&self.table());
+        if present.file != versions.file {
+            // A wrong file is not read again until it changes again.
+            versions.file = present.file;
+            let (text, read) = self.source.read()?;
+            versions.file = read;
+            file = AccessFile::parse(&text, self.source.path())?.into();
+        }
+        versions.certificates = file.certificates_version();
+        let (authorities, error) = match file.client_authorities() {
+            Ok(Some((authorities, read))) => {
+                versions.certificates = Some(read);
+                (Some(authorities.following(before.certificates())), None)
+            }
+            Ok(None) => (None, None),
+            Err(error) => (before.certificates().cloned(), Some(error)),
+        };
+        let table = Table::new(file, authorities).following(&before);
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
         self.changes.send_replace(());
         self.keys_wanted.notify_one();
-        Ok(true)
+        error.map_or(Ok(true), Err)
     }
 }
 
@@ -313,7 +391,9 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 /// [`AccessError`].
 pub fn check_file(path: &Path) -> Result<AccessFile, AccessError> {
     let (text, _) = AccessSource::new(path.into()).read()?;
-    AccessFile::parse(&text, path)
+    let file = AccessFile::parse(&text, path)?;
+    file.client_authorities()?;
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -17,10 +17,11 @@ const MARK: &str = "GUARDED";
 const MARK_TEXT: &str = "The store of this directory has access control. \
     It is not served without an access file unless the flag --allow-anonymous is given.\n";
 
-/// An access file.
+/// A file that decides who may do what: the access file, or one that it names.
 #[derive(Debug)]
 pub(super) struct AccessSource {
     path: PathBuf,
+    is_public: bool,
 }
 
 /// Identifies the content of a file without reading it. A file that was replaced has another inode,
@@ -28,9 +29,27 @@ pub(super) struct AccessSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version(Option<[u64; 6]>);
 
+impl Version {
+    /// The version of the file that is there now.
+    pub(super) fn of(path: &Path) -> Self {
+        Self(std::fs::metadata(path).ok().as_ref().map(stamp))
+    }
+}
+
 impl AccessSource {
     pub(super) const fn new(path: PathBuf) -> Self {
-        Self { path }
+        Self {
+            path,
+            is_public: false,
+        }
+    }
+
+    /// A file that everybody may read.
+    pub(super) const fn public(path: PathBuf) -> Self {
+        Self {
+            path,
+            is_public: true,
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -39,7 +58,7 @@ impl AccessSource {
 
     /// The version of the file that is there now.
     pub(super) fn version(&self) -> Version {
-        Version(std::fs::metadata(&self.path).ok().as_ref().map(stamp))
+        Version::of(&self.path)
     }
 
     /// The content of the file and its version, if no other user can change the file.
@@ -85,7 +104,7 @@ impl AccessSource {
             let problem = format!("has mode {mode:04o}: other users could change all rights");
             return Err(refuse(problem, "chmod go-w".into()));
         }
-        if mode & 0o004 != 0 {
+        if mode & 0o004 != 0 && !self.is_public {
             let path = self.path.display();
             warn!(
                 "{path} has mode {mode:04o}: every user can read the names and rights; run: chmod o-r {path}"

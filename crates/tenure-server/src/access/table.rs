@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tenure_core::lease::Owner;
 
 use super::caller::{Admission, Caller, Proof};
+use super::certificates::{ClientAuthorities, PresentedCertificate, VerifiedCertificate};
 use super::checked::CheckedTokens;
 use super::failures::Failures;
 use super::file::{AccessFile, NamespaceRule};
@@ -16,13 +17,17 @@ use super::jwt::{Authority, Identity, Issuer, JwtRefusal, Key};
 use super::rights::{AccessGrant, Principal, Scope};
 use super::secret::{SecretHash, SecretId};
 
-/// The tokens of a file. A new one replaces it whenever the file changes.
+/// The tokens and the authorities of a file. A new one replaces it whenever the file changes.
 #[derive(Debug)]
 pub(super) struct Table {
+    /// It grows with each table.
+    generation: u64,
     tokens: HashMap<SecretId, Token>,
     authorities: Vec<Authority>,
     checked: CheckedTokens,
-    file: AccessFile,
+    /// The authorities of client certificates.
+    certificates: Option<Arc<ClientAuthorities>>,
+    file: Arc<AccessFile>,
 }
 
 #[derive(Debug)]
@@ -34,7 +39,7 @@ struct Token {
 }
 
 impl Table {
-    pub(super) fn new(file: AccessFile) -> Self {
+    pub(super) fn new(file: Arc<AccessFile>, certificates: Option<Arc<ClientAuthorities>>) -> Self {
         let tokens = file.principals.iter().flat_map(|listed| {
             listed.secrets.iter().map(|secret| {
                 let admission = Admission {
@@ -53,9 +58,11 @@ impl Table {
         });
         let authorities = file.issuers.iter().cloned().map(Authority::new);
         Self {
+            generation: 0,
             tokens: tokens.collect(),
             authorities: authorities.collect(),
             checked: CheckedTokens::default(),
+            certificates,
             file,
         }
     }
@@ -63,6 +70,7 @@ impl Table {
     /// Takes over what is known from the previous file: when its tokens were used, the keys of its
     /// authorities, and the JSON web tokens that were checked with keys that stay in force.
     pub(super) fn following(mut self, previous: &Self) -> Self {
+        self.generation = previous.generation + 1;
         let authorities = self.authorities.into_iter().map(|authority| {
             let mut known = previous.authorities.iter();
             match known.find(|known| known.issuer == authority.issuer) {
@@ -109,20 +117,55 @@ impl Table {
 
     /// The caller with its present grants, if its proof is still valid.
     pub(super) fn refresh(&self, admission: &Admission, now: SystemTime) -> Option<Caller> {
-        let id = match &admission.proof {
-            Proof::Token(id) => id,
+        self.current(admission, now).map(Caller::Admitted)
+    }
+
+    fn current(&self, admission: &Admission, now: SystemTime) -> Option<Arc<Admission>> {
+        let admission = match &admission.proof {
+            Proof::Token(id) => {
+                let present = &self.tokens.get(id)?.admission;
+                let is_same = present.principal.name == admission.principal.name;
+                is_same.then(|| Arc::clone(present))?
+            }
             Proof::Identity(identity) => {
-                let expires = admission.expires?;
-                let admission = self.admission(identity, expires)?;
-                return admission
-                    .is_current(now)
-                    .then(|| Caller::Admitted(admission.into()));
+                let proof = Proof::Identity(identity.clone());
+                self.admission(identity, admission.expires?, proof)?.into()
+            }
+            Proof::Certificate(verified) => {
+                let verified = verified.of(self.certificates.as_ref()?, now)?;
+                self.certified(&verified)?
             }
         };
-        let token = self.tokens.get(id)?;
-        let is_same = token.admission.principal.name == admission.principal.name;
-        (is_same && token.admission.is_current(now))
-            .then(|| Caller::Admitted(Arc::clone(&token.admission)))
+        admission.is_current(now).then_some(admission)
+    }
+
+    /// The caller that has presented this certificate, if the certificate is valid now. A certificate
+    /// is verified once for a connection, and again only after other authorities came in force.
+    pub(super) fn find_certificate(
+        &self,
+        presented: &PresentedCertificate,
+        now: SystemTime,
+    ) -> Option<Caller> {
+        let admission = presented.admission(self.generation, |chain, before| {
+            if let Some(before) = before {
+                return self.current(before, now);
+            }
+            let verified = self.certificates.as_ref()?.verify(chain, now)?;
+            self.certified(&verified.into())
+        });
+        let admission = admission.filter(|admission| admission.is_current(now))?;
+        Some(Caller::Admitted(admission))
+    }
+
+    /// The rights of the identity in a certificate.
+    fn certified(&self, verified: &Arc<VerifiedCertificate>) -> Option<Arc<Admission>> {
+        let proof = Proof::Certificate(Arc::clone(verified));
+        let admission = self.admission(&verified.identity, verified.expires, proof)?;
+        Some(admission.into())
+    }
+
+    pub(super) const fn certificates(&self) -> Option<&Arc<ClientAuthorities>> {
+        self.certificates.as_ref()
     }
 
     /// The caller that has this JSON web token, if the token is valid now. A signature is checked
@@ -151,7 +194,9 @@ impl Table {
         for authority in &self.authorities {
             match authority.verify(token, now) {
                 Ok(verified) => {
-                    let admission = self.admission(&verified.identity, verified.expires);
+                    let identity = verified.identity;
+                    let proof = Proof::Identity(identity.clone());
+                    let admission = self.admission(&identity, verified.expires, proof);
                     let admission = Arc::new(admission.ok_or(JwtRefusal::Invalid)?);
                     let checked = (Arc::clone(&admission), verified.key);
                     self.checked
@@ -171,7 +216,12 @@ impl Table {
     }
 
     /// The rights of an identity, unless it is denied.
-    fn admission(&self, identity: &Identity, expires: SystemTime) -> Option<Admission> {
+    fn admission(
+        &self,
+        identity: &Identity,
+        expires: SystemTime,
+        proof: Proof,
+    ) -> Option<Admission> {
         let is_denied = |identity: &str| {
             let mut denied = self.file.denied.iter();
             denied.any(|pattern| pattern.matches(identity))
@@ -199,7 +249,7 @@ impl Table {
         Some(Admission {
             owner: Owner::new(Arc::clone(&principal.name)),
             principal: Arc::new(principal),
-            proof: Proof::Identity(identity.clone()),
+            proof,
             expires: Some(expires),
         })
     }
@@ -220,7 +270,7 @@ impl Table {
         Ok(has_changed)
     }
 
-    pub(super) fn file(&self) -> &AccessFile {
+    pub(super) const fn file(&self) -> &Arc<AccessFile> {
         &self.file
     }
 

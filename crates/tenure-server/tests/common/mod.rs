@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub)] // Each test file uses its part.
 
+pub mod authority;
 pub mod wire;
 
 use std::fs;

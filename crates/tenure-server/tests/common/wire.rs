@@ -4,17 +4,17 @@ use std::io;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, ReadHalf, WriteHalf};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::{Answer, Api, SOON};
 
 /// One connection.
-pub struct Wire {
-    read: BufReader<ReadHalf<TcpStream>>,
-    write: WriteHalf<TcpStream>,
+pub struct Wire<S = TcpStream> {
+    read: BufReader<ReadHalf<S>>,
+    write: WriteHalf<S>,
 }
 
 /// An answer with its headers.
@@ -35,7 +35,13 @@ impl Reply {
 impl Wire {
     pub async fn connect(api: &Api) -> Self {
         let address = api.origin.strip_prefix("http://").unwrap();
-        let (read, write) = tokio::io::split(TcpStream::connect(address).await.unwrap());
+        Self::over(TcpStream::connect(address).await.unwrap())
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite> Wire<S> {
+    pub fn over(stream: S) -> Self {
+        let (read, write) = tokio::io::split(stream);
         Self {
             read: BufReader::new(read),
             write,

@@ -29,7 +29,8 @@ pub(super) fn open(
     blob.check(&config.timings, config.lock_delay)?;
     // The blob's address was made from a URL, so it parses.
     let url = Url::parse(blob.url()).ok();
-    let http = clients.get(&config.roots, url.iter())?;
+    // The client certificate is for the store.
+    let http = clients.get(&config.roots, None, url.iter())?;
     let candidacy = BlobCandidacy {
         election: config.election.clone(),
         candidate: config.candidate.clone(),
@@ -38,7 +39,7 @@ pub(super) fn open(
     };
     Ok(Arc::new(AzureBlobBackend {
         address: blob.url().into(),
-        lease: BlobLease::new(http, blob.clone(), candidacy),
+        lease: BlobLease::new(http.current().client, blob.clone(), candidacy),
     }))
 }
 

@@ -41,7 +41,8 @@ pub(super) fn open(
     config: &Config,
     clients: &HttpClients,
 ) -> Result<SharedBackend, HttpClientError> {
-    let http = clients.get(&config.roots, config.servers.iter().map(Endpoint::url))?;
+    let urls = config.servers.iter().map(Endpoint::url);
+    let http = clients.get(&config.roots, config.credentials.certificate(), urls)?;
     let duration = LeaseDuration::Fixed(config.timings.lease_duration());
     let acquire = AcquireRequest {
         holder: config.candidate.to_string(),
@@ -54,8 +55,12 @@ pub(super) fn open(
         min_epoch: None,
     };
     Ok(Arc::new(HttpStore {
-        store: StoreClient::with_http(http, &config.servers, &config.roots)
-            .with_credentials(config.credentials.clone())?,
+        store: StoreClient::with_http(
+            http,
+            &config.servers,
+            &config.roots,
+            config.credentials.clone(),
+        )?,
         election: config.election.clone(),
         acquire,
         was_admitted: AtomicBool::new(false),
@@ -179,7 +184,7 @@ impl LeaseBackend for HttpStore {
 }
 
 impl HttpStore {
-    /// A candidate that was never let in is told so, with the origin of its token. Later the same
+    /// A candidate that was never let in is told so, with the origin of its credential. Later the same
     /// answer may pass: it must not end a campaign, and never a term.
     fn settle(&self, answer: Answer) -> Answer {
         match answer {

@@ -11,6 +11,7 @@ use tenure_core::{ElectionName, Name};
 use super::candidate::{Config, OnOverrun, default_server};
 use super::settings::{ConfigError, Origin, Scope, Settings};
 use super::strategy::Strategy;
+use crate::client_certificate::{ClientCertificate, ClientCertificateError};
 use crate::credentials::{Credentials, CredentialsError};
 use crate::guarantee::Guarantee;
 use crate::root_certificates::RootCertificates;
@@ -31,6 +32,8 @@ impl Config {
     /// servers = ["http://127.0.0.1:7400"]  # the store's addresses
     /// ca_file = "/etc/tenure/ca.pem"       # root certificates for https; default the system's
     /// token_file = "/etc/tenure/token"     # the credential for the store; default none
+    /// client_certificate = "/etc/tenure/worker.pem"  # or this, with its key; default none
+    /// client_key = "/etc/tenure/worker.key"
     /// candidate = "worker-1"               # default: host-pid-random
     /// priority = 100                       # the lowest is first among waiting candidates
     /// lease_duration = "15s"               # the other timings follow from it:
@@ -261,23 +264,13 @@ fn root_certificates(_: Vec<u8>) -> Result<RootCertificates, String> {
 /// # Errors
 ///
 /// [`ConfigError::Invalid`]: there is no token in the file, others can read the configuration that
-/// has the token, or an address must not get it.
+/// has the token, the files of the client certificate are wrong, or an address must not get the
+/// credential.
 pub fn credentials_of(settings: &Settings) -> Result<Credentials, ConfigError> {
-    let text = |error: CredentialsError| error.to_string();
-    let file = settings.with("token_file", |path| match path {
-        "" => Ok(None),
-        path => Credentials::token_file(path).map(Some).map_err(text),
-    })?;
-    let token = settings.with("token", |token| match token.trim() {
-        "" => Ok(None),
-        token => Credentials::token(token).map(Some).map_err(text),
-    })?;
-    let (key, credentials) = match (file.flatten(), token.flatten()) {
-        (None, None) => return Ok(Credentials::none()),
-        (Some(_), Some(_)) => return Err(settings.one_too_many("token", "token_file")),
-        (Some(file), None) => ("token_file", file),
-        (None, Some(token)) => ("token", token),
-    };
+    let (key, mut credentials) = token_of(settings)?;
+    if let Some(certificate) = client_certificate_of(settings)? {
+        credentials = credentials.with_certificate(certificate);
+    }
     if let (Some(Origin::File { path, .. }), "token") = (settings.origin(key), key) {
         check_permissions(path).map_err(|reason| settings.invalid(key, reason))?;
     }
@@ -288,6 +281,63 @@ pub fn credentials_of(settings: &Settings) -> Result<Credentials, ConfigError> {
         return Err(settings.invalid("servers", server));
     }
     Ok(credentials)
+}
+
+/// The token of these settings, and the key that was set.
+fn token_of(settings: &Settings) -> Result<(&'static str, Credentials), ConfigError> {
+    let text = |error: CredentialsError| error.to_string();
+    let file = settings.with("token_file", |path| match path {
+        "" => Ok(None),
+        path => Credentials::token_file(path).map(Some).map_err(text),
+    })?;
+    let token = settings.with("token", |token| match token.trim() {
+        "" => Ok(None),
+        token => Credentials::token(token).map(Some).map_err(text),
+    })?;
+    match (file.flatten(), token.flatten()) {
+        (Some(_), Some(_)) => Err(settings.one_too_many("token", "token_file")),
+        (Some(file), None) => Ok(("token_file", file)),
+        (None, Some(token)) => Ok(("token", token)),
+        (None, None) => Ok(("token_file", Credentials::none())),
+    }
+}
+
+/// The client certificate of these settings.
+fn client_certificate_of(settings: &Settings) -> Result<Option<ClientCertificate>, ConfigError> {
+    let file = |key| {
+        let file = settings.text(key)?;
+        Ok(file.filter(|file| !file.is_empty()))
+    };
+    let missing =
+        |key, other| ConfigError::missing(key, format!("{other} is set, and each needs the other"));
+    match (file("client_certificate")?, file("client_key")?) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => client_certificate(certificate, key)
+            .map(Some)
+            .map_err(|error| settings.invalid(error.setting, error.reason)),
+        (Some(_), None) => Err(missing("client_key", "client_certificate")),
+        (None, Some(_)) => Err(missing("client_certificate", "client_key")),
+    }
+}
+
+#[cfg(feature = "tls")]
+fn client_certificate(
+    certificate: &str,
+    key: &str,
+) -> Result<ClientCertificate, ClientCertificateError> {
+    ClientCertificate::from_files(certificate, key)
+}
+
+#[cfg(not(feature = "tls"))]
+fn client_certificate(
+    certificate: &str,
+    _: &str,
+) -> Result<ClientCertificate, ClientCertificateError> {
+    Err(ClientCertificateError {
+        setting: "client_certificate",
+        path: certificate.into(),
+        reason: "https needs the feature \"tls\" of the crate tenure".into(),
+    })
 }
 
 /// Refuses a file with a secret that other users can read.

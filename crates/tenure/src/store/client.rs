@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,6 +15,7 @@ use tenure_core::{ElectionName, Name};
 use super::Endpoint;
 use crate::credentials::Credentials;
 use crate::http::{HttpClientError, HttpClients, REQUEST_TIMEOUT, innermost_cause, read_body};
+use crate::http_client::{HttpClient, VersionedClient};
 use crate::root_certificates::RootCertificates;
 
 /// The size of the largest answer that is read. The answer to a thousand renewals contains as many
@@ -26,7 +27,7 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 /// connections.
 #[derive(Clone, Debug)]
 pub struct StoreClient {
-    http: Client,
+    http: HttpClient,
     pub(crate) endpoints: Arc<[Endpoint]>,
     roots: RootCertificates,
     pub(crate) credentials: Credentials,
@@ -129,38 +130,51 @@ impl StoreClient {
         endpoints: &[Endpoint],
         roots: &RootCertificates,
     ) -> Result<Self, HttpClientError> {
-        let http = HttpClients::default().get(roots, endpoints.iter().map(Endpoint::url))?;
-        Ok(Self::with_http(http, endpoints, roots))
+        Self::with_all(endpoints, roots, Credentials::none())
     }
 
     /// Sets the credential.
     ///
     /// # Errors
     ///
-    /// [`HttpClientError`]: one of the addresses must not get the credential.
+    /// [`HttpClientError`]: one of the addresses must not get the credential, or the files of a client
+    /// certificate are wrong.
     pub fn with_credentials(self, credentials: Credentials) -> Result<Self, HttpClientError> {
-        let mut endpoints = self.endpoints.iter();
+        if credentials.certificate() != self.credentials.certificate() {
+            return Self::with_all(&self.endpoints, &self.roots, credentials);
+        }
+        let (endpoints, roots) = (&self.endpoints, &self.roots);
+        Self::with_http(self.http, endpoints, roots, credentials)
+    }
+
+    fn with_all(
+        endpoints: &[Endpoint],
+        roots: &RootCertificates,
+        credentials: Credentials,
+    ) -> Result<Self, HttpClientError> {
+        let urls = endpoints.iter().map(Endpoint::url);
+        let http = HttpClients::default().get(roots, credentials.certificate(), urls)?;
+        Self::with_http(http, endpoints, roots, credentials)
+    }
+
+    /// The same over this client, which has the certificate of the credentials.
+    pub(crate) fn with_http(
+        http: HttpClient,
+        endpoints: &[Endpoint],
+        roots: &RootCertificates,
+        credentials: Credentials,
+    ) -> Result<Self, HttpClientError> {
         endpoints
+            .iter()
             .try_for_each(|endpoint| credentials.check(endpoint))
             .map_err(HttpClientError)?;
         Ok(Self {
-            credentials,
-            ..self
-        })
-    }
-
-    pub(crate) fn with_http(
-        http: Client,
-        endpoints: &[Endpoint],
-        roots: &RootCertificates,
-    ) -> Self {
-        Self {
             http,
             endpoints: endpoints.into(),
             roots: roots.clone(),
-            credentials: Credentials::none(),
+            credentials,
             current: Arc::default(),
-        }
+        })
     }
 
     /// Returns whether both clients have the same addresses and root certificates.
@@ -376,8 +390,8 @@ impl StoreClient {
         last_id: Option<u64>,
     ) -> Result<(Response, Endpoint), StoreError> {
         const EVENT_STREAM: &str = "text/event-stream";
-        let request = || {
-            let request = self.http.get(self.url(index, path));
+        let request = |client: &Client| {
+            let request = client.get(self.url(index, path));
             let request = request.header(ACCEPT, EVENT_STREAM);
             match last_id {
                 Some(last_id) => request.header("last-event-id", last_id),
@@ -413,8 +427,8 @@ impl StoreClient {
         call: &Call,
     ) -> Result<(StatusCode, HeaderMap, Vec<u8>), StoreError> {
         let unreachable = |error| self.unreachable(index, innermost_cause(&error));
-        let request = || {
-            let request = (self.http).request(call.method.clone(), self.url(index, &call.path));
+        let request = |client: &Client| {
+            let request = client.request(call.method.clone(), self.url(index, &call.path));
             // A lease may be named `events`. This header requests the lease and not the events of
             // its namespace.
             let request = request.header(ACCEPT, "application/json");
@@ -436,22 +450,34 @@ impl StoreClient {
         }
     }
 
-    /// Sends the request with the credential. If the store refuses that, and the file has another
+    /// Sends the request with the credential. If the store refuses that, and the files have another
     /// one by now, the request is sent again with it.
     async fn authorized(
         &self,
-        request: impl Fn() -> RequestBuilder,
+        request: impl Fn(&Client) -> RequestBuilder,
     ) -> Result<Response, reqwest::Error> {
-        let Some(header) = self.credentials.header() else {
-            return request().send().await;
+        let send = |http: &VersionedClient, header: Option<&HeaderValue>| {
+            let request = request(&http.client);
+            match header {
+                Some(header) => request.header(AUTHORIZATION, header).send(),
+                None => request.send(),
+            }
         };
-        let response = request().header(AUTHORIZATION, &header).send().await?;
-        if response.status() == StatusCode::UNAUTHORIZED
-            && let Some(header) = self.credentials.header_after(&header).await
-        {
-            return request().header(AUTHORIZATION, header).send().await;
+        let (http, header) = (self.http.current(), self.credentials.header());
+        let response = send(&http, header.as_ref()).await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(response);
         }
-        Ok(response)
+        let next_http = self.http.after(&http).await;
+        let next_header = match &header {
+            Some(header) => self.credentials.header_after(header).await,
+            None => None,
+        };
+        if next_http.is_none() && next_header.is_none() {
+            return Ok(response);
+        }
+        let http = next_http.unwrap_or(http);
+        send(&http, next_header.or(header).as_ref()).await
     }
 
     fn url(&self, index: usize, path: &str) -> String {

@@ -102,7 +102,7 @@ impl Run {
             },
             error => error,
         })?;
-        for key in ["bully.key_file", "azure_blob.key_file"] {
+        for key in ["bully.key_file", "azure_blob.key_file", "client_key"] {
             if let Some(file) = settings.text(key)? {
                 permissions::check_key(file.as_ref());
             }

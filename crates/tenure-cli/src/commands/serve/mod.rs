@@ -16,7 +16,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use tenure::__cli::{Scope, Settings};
 use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::{Azure, AzureConfig, ServedAccount};
-use tenure_server::access::{Access, mark_guarded};
+use tenure_server::access::{Access, AccessError, mark_guarded};
 use tenure_server::audit::{Audit, AuditEntry, AuditKind};
 use tenure_server::{Server, Store, StoreConfig, Tls, forget_restore, restore_note};
 use tokio::signal::unix::{SignalKind, signal};
@@ -103,6 +103,11 @@ impl Serve {
         let proxies = access_settings.trusted_proxies.clone();
         let access =
             start_rules::open_access(access_settings, listen, tls.is_some(), data_dir.as_deref())?;
+        if access.asks_for_certificates() && tls.is_none() {
+            warn!(
+                "the access file has [certificates], and without TLS no client has a certificate"
+            );
+        }
         let audit = audit::open(&settings)?;
         // A core dump would have tokens and lease ids.
         if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
@@ -262,6 +267,10 @@ fn reload_access(access: &Access, audit: &Audit) {
         Ok(true) => {
             info!("access file reloaded");
             "done".to_owned()
+        }
+        Err(error @ AccessError::Certificates { .. }) => {
+            error!(%error, "can't reload the authorities of clients, keeping those before");
+            error.to_string()
         }
         Err(error) => {
             error!(%error, "can't reload the access file, keeping the rules before");

@@ -15,6 +15,7 @@ use super::{
     AccessFile, IdentityGrant, IdentityPattern, IdentityRule, ListedPrincipal, ListedSecret,
     MAX_SECRETS, NamespaceRule, check_principal_name,
 };
+use crate::access::certificates::{CERTIFICATE, SPIFFE};
 use crate::access::jwt::{Issuer, KUBERNETES, KeySource};
 use crate::access::rights::{AccessGrant, Principal, Role, Scope};
 
@@ -50,6 +51,7 @@ pub(super) struct Content {
     #[serde(default)]
     principal: Vec<PrincipalTable>,
     kubernetes: Option<KubernetesTable>,
+    certificates: Option<CertificatesTable>,
     #[serde(default)]
     issuer: Vec<IssuerTable>,
     #[serde(default, rename = "match")]
@@ -91,6 +93,13 @@ struct GrantTable {
 struct KubernetesTable {
     audience: Spanned<String>,
     issuer: Option<Spanned<String>>,
+}
+
+/// The authorities of client certificates.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CertificatesTable {
+    ca_file: Spanned<String>,
 }
 
 #[derive(Deserialize)]
@@ -142,20 +151,32 @@ impl Content {
             principals.push(listed);
         }
         let issuers = self.issuers()?;
+        let mut authorities: Vec<&str> = issuers.iter().map(|issuer| &*issuer.name).collect();
+        if let Some(table) = &self.certificates {
+            filled("ca_file", &table.ca_file)?;
+            authorities.extend([SPIFFE, CERTIFICATE]);
+        }
         let identity_rules = self
             .identity_rules
             .iter()
-            .map(|table| table.check(&issuers));
+            .map(|table| table.check(&authorities));
         let denied = self
             .deny
             .iter()
-            .map(|table| pattern(&table.identity, &issuers));
+            .map(|table| pattern(&table.identity, &authorities));
         Ok(AccessFile {
             principals,
+            certificates: None,
             identity_rules: identity_rules.collect::<Result<_, _>>()?,
             denied: denied.collect::<Result<_, _>>()?,
             issuers,
         })
+    }
+
+    /// The file with the authorities of client certificates, and the place of its name.
+    pub(super) fn ca_file(&self) -> Option<(&str, usize)> {
+        let table = self.certificates.as_ref()?;
+        Some((table.ca_file.get_ref(), table.ca_file.span().start))
     }
 
     fn issuers(&self) -> Result<Vec<Issuer>, Wrong> {
@@ -278,10 +299,10 @@ impl IssuerTable {
         let name = self.name.get_ref();
         let is_plain =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        let is_reserved = matches!(name.as_str(), KUBERNETES | "azure" | "spiffe");
+        let is_reserved = matches!(name.as_str(), KUBERNETES | "azure" | SPIFFE | CERTIFICATE);
         if name.is_empty() || !name.bytes().all(is_plain) || is_reserved {
             let reason =
-                "a name has characters of a-z, 0-9 and -; k8s, azure and spiffe are reserved";
+                "a name has characters of a-z, 0-9 and -; k8s, azure, spiffe and cert are reserved";
             return Err(Wrong::new("name", &self.name, reason));
         }
         let ca_file = self.ca_file.as_ref().map(|file| filled("ca_file", file));
@@ -317,8 +338,8 @@ fn filled(key: &str, written: &Spanned<String>) -> Result<String, Wrong> {
 }
 
 impl MatchTable {
-    fn check(&self, issuers: &[Issuer]) -> Result<IdentityRule, Wrong> {
-        let identity = pattern(&self.identity, issuers)?;
+    fn check(&self, authorities: &[&str]) -> Result<IdentityRule, Wrong> {
+        let identity = pattern(&self.identity, authorities)?;
         let grants = self.grants.iter().map(|table| {
             let (role, namespace, prefix) = table.check()?;
             if namespace == NamespaceRule::OfIdentity && !identity.text.starts_with("k8s:") {
@@ -338,21 +359,29 @@ impl MatchTable {
     }
 }
 
-fn pattern(written: &Spanned<String>, issuers: &[Issuer]) -> Result<IdentityPattern, Wrong> {
+/// A pattern of identities that these authorities vouch for.
+fn pattern(written: &Spanned<String>, authorities: &[&str]) -> Result<IdentityPattern, Wrong> {
     let (text, is_prefix) = match written.get_ref().strip_suffix('*') {
         Some(text) => (text, true),
         None => (written.get_ref().as_str(), false),
     };
     let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());
     if !is_visible || text.contains('*') || !text.contains(':') {
-        let reason = "an identity is k8s:NAMESPACE/SERVICEACCOUNT or NAME:SUBJECT, and may end with \
-                      one *";
+        let reason = "an identity is k8s:NAMESPACE/SERVICEACCOUNT, NAME:SUBJECT, \
+                      spiffe://DOMAIN/PATH or cert:NAME, and may end with one *";
         return Err(Wrong::new("identity", written, reason));
     }
-    let (name, _) = text.split_once(':').unwrap_or((text, ""));
-    if !issuers.iter().any(|issuer| issuer.name == name) {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    if name == SPIFFE && !rest.starts_with("//") {
+        let reason = "an identity of SPIFFE begins with spiffe://";
+        return Err(Wrong::new("identity", written, reason));
+    }
+    if !authorities.contains(&name) {
         let reason = match name {
             KUBERNETES => "add a table [kubernetes] with the audience of the tokens".to_owned(),
+            SPIFFE | CERTIFICATE => {
+                "add a table [certificates] with the ca_file of the clients' authorities".to_owned()
+            }
             name => format!("no [[issuer]] has the name {name:?}"),
         };
         return Err(Wrong::new("identity", written, reason));

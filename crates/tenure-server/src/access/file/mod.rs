@@ -8,9 +8,11 @@ use std::time::SystemTime;
 
 use tenure_core::Name;
 
+use super::certificates::ClientAuthorities;
 use super::jwt::Issuer;
 use super::rights::{Principal, Role};
 use super::secret::{SecretHash, SecretId};
+use super::source::Version;
 
 use content::Content;
 
@@ -25,6 +27,7 @@ const MAX_PRINCIPAL_LEN: usize = 128;
 pub struct AccessFile {
     pub(super) principals: Vec<ListedPrincipal>,
     pub(super) issuers: Vec<Issuer>,
+    certificates: Option<CaFile>,
     pub(super) identity_rules: Vec<IdentityRule>,
     pub(super) denied: Vec<IdentityPattern>,
 }
@@ -50,6 +53,14 @@ pub struct ListedSecret {
     pub created: Option<SystemTime>,
     /// The time from which on the token is refused, if the file contains it.
     pub expires: Option<SystemTime>,
+}
+
+/// The file with the authorities of client certificates, and the line that names it.
+#[derive(Debug)]
+struct CaFile {
+    path: PathBuf,
+    access_file: PathBuf,
+    line: usize,
 }
 
 /// Grants for callers that another authority vouches for.
@@ -115,6 +126,18 @@ pub enum AccessError {
         /// The key, its value, and a valid alternative.
         problem: String,
     },
+    /// The file with the authorities of client certificates is wrong.
+    #[error("{path}:{line}: ca_file = {ca_file:?}: {reason}", path = path.display())]
+    Certificates {
+        /// The access file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// The file that it names.
+        ca_file: PathBuf,
+        /// Why the file is not used, with a valid alternative.
+        reason: String,
+    },
 }
 
 impl AccessFile {
@@ -124,18 +147,51 @@ impl AccessFile {
     ///
     /// [`AccessError::Invalid`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, AccessError> {
-        let invalid = |offset: usize, problem: String| AccessError::Invalid {
+        let line = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+        let invalid = |offset, problem| AccessError::Invalid {
             path: path.into(),
-            line: text[..offset.min(text.len())].matches('\n').count() + 1,
+            line: line(offset),
             problem,
         };
         let content: Content = toml::from_str(text).map_err(|error| {
             let offset = error.span().map_or(0, |span| span.start);
             invalid(offset, error.message().to_owned())
         })?;
-        content
+        let mut file = content
             .check()
-            .map_err(|wrong| invalid(wrong.offset, wrong.problem))
+            .map_err(|wrong| invalid(wrong.offset, wrong.problem))?;
+        file.certificates = content.ca_file().map(|(ca_file, offset)| CaFile {
+            path: ca_file.into(),
+            access_file: path.into(),
+            line: line(offset),
+        });
+        Ok(file)
+    }
+
+    /// Reads the authorities of client certificates, if the file names some.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError::Certificates`].
+    pub(super) fn client_authorities(
+        &self,
+    ) -> Result<Option<(ClientAuthorities, Version)>, AccessError> {
+        let Some(ca_file) = &self.certificates else {
+            return Ok(None);
+        };
+        let read = ClientAuthorities::read(&ca_file.path);
+        read.map(Some).map_err(|reason| AccessError::Certificates {
+            path: ca_file.access_file.clone(),
+            line: ca_file.line,
+            ca_file: ca_file.path.clone(),
+            reason,
+        })
+    }
+
+    /// The version of the file with the authorities that is there now.
+    pub(super) fn certificates_version(&self) -> Option<Version> {
+        let ca_file = self.certificates.as_ref();
+        ca_file.map(|ca_file| Version::of(&ca_file.path))
     }
 
     /// The principals with their tokens, in the order of the file.

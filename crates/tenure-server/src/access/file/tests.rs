@@ -78,7 +78,7 @@ fn a_wrong_value_is_named_with_its_line_and_a_valid_one() {
     assert_wrong(
         "version = 1\n\nprincipals = []",
         "3: unknown field `principals`, expected one of `version`, `principal`, \
-         `kubernetes`, `issuer`, `match`, `deny`",
+         `kubernetes`, `certificates`, `issuer`, `match`, `deny`",
     );
     let grant =
         |grant: &str| format!("version = 1\n[[principal]]\nname = \"a\"\ngrants = [{grant}]");
@@ -121,7 +121,8 @@ fn a_wrong_value_is_named_with_its_line_and_a_valid_one() {
     );
     assert_wrong(
         "version = 1\n[[match]]\nidentity = \"web\"\ngrants = []",
-        "3: identity = \"web\": an identity is k8s:NAMESPACE/SERVICEACCOUNT or NAME:SUBJECT, and may \
+        "3: identity = \"web\": an identity is k8s:NAMESPACE/SERVICEACCOUNT, NAME:SUBJECT, \
+         spiffe://DOMAIN/PATH or cert:NAME, and may \
          end with one *",
     );
     assert_wrong(
@@ -185,7 +186,7 @@ fn an_issuer_has_keys_and_a_name_that_rules_use() {
     for (text, expected) in [
         (
             issuer("k8s", file),
-            "3: name = \"k8s\": a name has characters of a-z, 0-9 and -; k8s, azure and spiffe are \
+            "3: name = \"k8s\": a name has characters of a-z, 0-9 and -; k8s, azure, spiffe and cert are \
              reserved",
         ),
         (

@@ -21,7 +21,7 @@ const MAX_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_TOKEN_LEN: usize = 16 * 1024;
 
 /// Longest identity.
-const MAX_IDENTITY_LEN: usize = 256;
+pub(super) const MAX_IDENTITY_LEN: usize = 256;
 
 /// The prefix of a Kubernetes service account's subject.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
@@ -204,13 +204,20 @@ impl Authority {
                 namespace: Some(namespace),
             });
         }
-        let text = format!("{}:{subject}", self.issuer.name);
+        Identity::of(&self.issuer.name, subject)
+    }
+}
+
+impl Identity {
+    /// The identity of a subject that an authority vouches for, if the subject is well-formed.
+    pub(super) fn of(authority: &str, subject: &str) -> Option<Self> {
+        let text = format!("{authority}:{subject}");
         let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());
         // A pattern such as `ci:team/*` must not match `ci:team/../other`.
         let mut parts = subject.split('/');
         let has_steps = parts.any(|part| matches!(part, "" | "." | ".."));
         let is_valid = is_visible && !has_steps && text.len() <= MAX_IDENTITY_LEN;
-        is_valid.then(|| Identity {
+        is_valid.then(|| Self {
             text: text.into(),
             namespace: None,
         })

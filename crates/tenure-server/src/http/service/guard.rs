@@ -7,7 +7,7 @@ use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::request::Parts;
 use tenure_core::wire::{Code, Problem};
 
-use crate::access::{Access, Caller};
+use crate::access::{Access, Caller, PresentedCertificate};
 use crate::audit::Audit;
 use crate::http::origin::check_origin;
 use crate::http::request_id::LazyRequestId;
@@ -18,6 +18,7 @@ pub(super) fn admit(
     access: &Access,
     audit: &Audit,
     head: &Parts,
+    certificate: Option<&PresentedCertificate>,
     client: Option<IpAddr>,
     request: &LazyRequestId,
 ) -> Result<Caller, Problem> {
@@ -26,9 +27,15 @@ pub(super) fn admit(
         return Ok(Caller::Unknown);
     }
     check_host(access, head)?;
-    let caller = access.authenticate(&head.headers, client);
+    let has_header = head.headers.contains_key(AUTHORIZATION);
+    let caller = match certificate {
+        // A header counts alone: what a request may do must not depend on its connection, which
+        // may be that of a proxy.
+        Some(certificate) if !has_header => access.authenticate_certificate(certificate, client),
+        _ => access.authenticate(&head.headers, client),
+    };
     if let Err(problem) = &caller
-        && head.headers.contains_key(AUTHORIZATION)
+        && (has_header || certificate.is_some())
     {
         audit.record_refusal(client, problem.code.as_str(), || request.id().to_string());
     }
@@ -97,7 +104,7 @@ mod tests {
         let request = Request::builder().uri(path).header(HOST, host);
         let head = request.body(()).unwrap().into_parts().0;
         let request = LazyRequestId::of(&head.headers);
-        let refusal = admit(&access, &Audit::none(), &head, None, &request).err();
+        let refusal = admit(&access, &Audit::none(), &head, None, None, &request).err();
         assert!(refusal.as_ref().is_none_or(|refusal| refusal.status == 403));
         refusal.is_none()
     }

@@ -23,7 +23,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderValue;
-use axum::http::header::{CONNECTION, EXPECT};
+use axum::http::header::{AUTHORIZATION, CONNECTION, EXPECT};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -39,7 +39,7 @@ use super::protocol::Protocol;
 use super::request_id::{LazyRequestId, RequestId};
 use super::{fast_path, routes};
 use crate::Store;
-use crate::access::{Access, TrustedProxies};
+use crate::access::{Access, ClientAuthorities, PresentedCertificate, TrustedProxies};
 use crate::audit::Audit;
 use crate::overflow::OverflowPermit;
 use crate::panics;
@@ -56,10 +56,12 @@ pub(crate) struct HttpService {
 }
 
 /// The connection on which a request arrives.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Source {
     /// The address of the client, or of a proxy in front of it, if it is known.
     pub(crate) client: Option<IpAddr>,
+    /// The certificate that the client presented, valid or not.
+    pub(crate) certificate: Option<PresentedCertificate>,
     /// The permit of a connection over the limit. Such a connection may renew leases, so that a
     /// holder keeps its lease however many other clients connect. It may also check liveness, so
     /// that a busy store is not killed.
@@ -153,14 +155,23 @@ impl HttpService {
         let client = source
             .client
             .map(|peer| self.proxies.client(peer, &head.headers));
-        let admitted = guard::admit(&self.access, &self.audit, &head, client, id);
+        let certificate = source.certificate.as_ref();
+        let admitted = guard::admit(&self.access, &self.audit, &head, certificate, client, id);
         let admitted = admitted.and_then(|caller| {
             self.check_load(source, None, &head)?;
             Ok(caller)
         });
         let caller = match admitted {
             Ok(caller) => caller,
-            Err(problem) => return ProblemResponse(problem).into_response(),
+            Err(problem) => {
+                let mut response = ProblemResponse(problem).into_response();
+                let has_header = head.headers.contains_key(AUTHORIZATION);
+                if !has_header && self.access.asks_for_certificates() {
+                    // Only another connection can have a certificate, or another one.
+                    close_after(&mut response);
+                }
+                return response;
+            }
         };
         if let Some(key) = fast_path::renewal(&head) {
             let request = Request::from_parts(head, body);
@@ -175,6 +186,11 @@ impl HttpService {
         let request = Request::from_parts(head, Body::new(body));
         let Ok(response) = self.routes.clone().call(request).await;
         response
+    }
+
+    /// Returns the authorities of the certificates that clients are asked for.
+    pub(crate) fn client_authorities(&self) -> Option<Arc<ClientAuthorities>> {
+        self.access.client_authorities()
     }
 
     /// Returns the protocol of the request, unless the request is for the native API.

@@ -92,6 +92,7 @@ impl Way {
         let overflow = Overflow::new(1);
         let source = Source {
             client: None,
+            certificate: None,
             over: match self.load {
                 Load::Within => None,
                 Load::Over => overflow.enter(),

@@ -146,6 +146,8 @@ impl LiveContestant {
             "ca_file",
             "token",
             "token_file",
+            "client_certificate",
+            "client_key",
             "candidate",
             "serve",
             "access",

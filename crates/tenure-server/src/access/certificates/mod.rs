@@ -1,0 +1,239 @@
+//! Client certificates: the authorities whose certificates count, and the identities in them.
+//!
+//! The store asks each client for a certificate in the TLS handshake, and completes the handshake
+//! with any certificate whose key the client has, or with none. Whether the certificate counts is
+//! decided at the first request, and again after each change of the rules. So a wrong certificate
+//! gets the answer of a wrong token, and not an alert of TLS, which clients report as a broken
+//! connection; and a changed rule concerns open connections, too.
+
+mod identity;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use tracing::debug;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+
+pub(super) use self::identity::{CERTIFICATE, SPIFFE};
+
+use super::caller::Admission;
+use super::jwt::Identity;
+use super::source::{AccessSource, Version};
+use crate::pem;
+
+/// Most certificates of a client, and their bytes. Clients that are not let in can send them, too:
+/// each connection keeps them, and to find a path of signatures through them takes time.
+const MAX_CHAIN: usize = 8;
+const MAX_CHAIN_BYTES: usize = 16 * 1024;
+
+type Chain = Arc<[CertificateDer<'static>]>;
+
+/// The authorities whose certificates prove the identities of clients.
+#[derive(Debug)]
+pub(crate) struct ClientAuthorities {
+    pem: String,
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+/// The certificate that a client presented in its handshake, right or wrong. Clones are the same one.
+#[derive(Clone, Debug)]
+pub(crate) struct PresentedCertificate(Arc<Presented>);
+
+#[derive(Debug)]
+struct Presented {
+    /// The client's own certificate, and those between it and an authority.
+    chain: Chain,
+    decided: Mutex<Decided>,
+}
+
+/// The caller that has a certificate, by the rules of a generation.
+#[derive(Debug, Default)]
+struct Decided {
+    generation: Option<u64>,
+    admission: Option<Arc<Admission>>,
+}
+
+/// A certificate of one of the authorities.
+#[derive(Debug)]
+pub(crate) struct VerifiedCertificate {
+    pub(super) identity: Identity,
+    /// Its notAfter.
+    pub(super) expires: SystemTime,
+    chain: Chain,
+    authorities: Arc<ClientAuthorities>,
+}
+
+impl ClientAuthorities {
+    /// The authorities in a file of PEM.
+    pub(super) fn read(path: &Path) -> Result<(Self, Version), String> {
+        let read = AccessSource::public(path.into()).read();
+        let (text, version) = read.map_err(|error| error.to_string())?;
+        Ok((Self::parse(text)?, version))
+    }
+
+    fn parse(pem: String) -> Result<Self, String> {
+        let certificates = pem::certificates(pem.as_bytes())?;
+        if certificates.is_empty() {
+            let reason = "there is no certificate in it; write PEM with the certificates of the \
+                          authorities, which begins with -----BEGIN CERTIFICATE-----";
+            return Err(reason.into());
+        }
+        let mut roots = RootCertStore::empty();
+        for (number, certificate) in (1..).zip(certificates) {
+            let parsed = X509Certificate::from_der(&certificate);
+            // Certificates of clients come from an authority; the store's own one is none.
+            if parsed.is_ok_and(|(_, parsed)| !parsed.is_ca()) {
+                let reason = "is not that of an authority (CA); write the certificates of the \
+                              authorities that issue those of the clients";
+                return Err(format!("certificate {number} in it {reason}"));
+            }
+            let added = roots.add(certificate);
+            added.map_err(|error| format!("certificate {number} in it can't be used ({error})"))?;
+        }
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider).build();
+        Ok(Self {
+            pem,
+            verifier: verifier.map_err(|error| error.to_string())?,
+        })
+    }
+
+    /// The authorities as one handle: that of `before` if they are the same, so that certificates
+    /// that were verified stay so.
+    pub(super) fn following(self, before: Option<&Arc<Self>>) -> Arc<Self> {
+        match before {
+            Some(before) if before.pem == self.pem => Arc::clone(before),
+            _ => Arc::new(self),
+        }
+    }
+
+    /// The certificate at the head of the chain, if one of the authorities has issued it for
+    /// clients, it is valid now, and it has an identity.
+    pub(super) fn verify(
+        self: &Arc<Self>,
+        chain: &Chain,
+        now: SystemTime,
+    ) -> Option<VerifiedCertificate> {
+        let (own, between) = chain.split_first()?;
+        let since = now.duration_since(UNIX_EPOCH).ok()?;
+        let time = UnixTime::since_unix_epoch(since);
+        if let Err(error) = self.verifier.verify_client_cert(own, between, time) {
+            debug!(%error, "a client certificate is refused");
+            return None;
+        }
+        let (_, own) = X509Certificate::from_der(own).ok()?;
+        let Some(identity) = identity::of(&own) else {
+            debug!(subject = %own.subject(), "a client certificate has no identity");
+            return None;
+        };
+        let end = u64::try_from(own.validity().not_after.timestamp()).ok()?;
+        Some(VerifiedCertificate {
+            identity,
+            expires: UNIX_EPOCH.checked_add(Duration::from_secs(end))?,
+            chain: Arc::clone(chain),
+            authorities: Arc::clone(self),
+        })
+    }
+}
+
+impl VerifiedCertificate {
+    /// The same certificate if it is one of these authorities, too.
+    pub(super) fn of(
+        self: &Arc<Self>,
+        authorities: &Arc<ClientAuthorities>,
+        now: SystemTime,
+    ) -> Option<Arc<Self>> {
+        if Arc::ptr_eq(authorities, &self.authorities) {
+            return Some(Arc::clone(self));
+        }
+        authorities.verify(&self.chain, now).map(Arc::new)
+    }
+}
+
+impl PresentedCertificate {
+    pub(crate) fn new(chain: &[CertificateDer<'static>]) -> Self {
+        Self(Arc::new(Presented {
+            chain: chain.into(),
+            decided: Mutex::default(),
+        }))
+    }
+
+    /// The caller by the rules of this generation. `decide` is called once for a generation, with the
+    /// caller by the rules before.
+    pub(super) fn admission(
+        &self,
+        generation: u64,
+        decide: impl FnOnce(&Chain, Option<&Admission>) -> Option<Arc<Admission>>,
+    ) -> Option<Arc<Admission>> {
+        let presented = &*self.0;
+        let decided = presented.decided.lock();
+        let mut decided = decided.unwrap_or_else(PoisonError::into_inner);
+        if decided.generation != Some(generation) {
+            decided.admission = decide(&presented.chain, decided.admission.as_deref());
+            decided.generation = Some(generation);
+        }
+        decided.admission.clone()
+    }
+}
+
+/// For the handshake: it asks for a certificate, and checks only the size of what the client sends,
+/// and that the client has the key of its certificate.
+impl ClientCertVerifier for ClientAuthorities {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.verifier.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let bytes = own.len() + between.iter().map(|one| one.len()).sum::<usize>();
+        if between.len() >= MAX_CHAIN || bytes > MAX_CHAIN_BYTES {
+            let reason = "the client has sent too many or too large certificates";
+            return Err(rustls::Error::General(reason.into()));
+        }
+        // No request counts by this certificate before `ClientAuthorities::verify`.
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let verifier = &self.verifier;
+        verifier.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let verifier = &self.verifier;
+        verifier.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests;
