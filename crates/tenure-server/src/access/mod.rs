@@ -147,7 +147,11 @@ impl Access {
     ) -> Result<(), String> {
         match &*self.0 {
             Mode::Open { .. } => Err("the store has no access file".into()),
-            Mode::Guarded(guarded) => guarded.table().replace_keys(name, key_set, issuer),
+            Mode::Guarded(guarded) => {
+                guarded.table().replace_keys(name, key_set, issuer)?;
+                guarded.failures.forget_refused();
+                Ok(())
+            }
         }
     }
 
@@ -206,6 +210,24 @@ impl Access {
         })
     }
 
+    /// Checks a right again, by the rules that are in force now: for requests that took time since
+    /// the first check. Returns the caller with its present grants.
+    pub(crate) fn check_again(
+        &self,
+        caller: &Caller,
+        right: Right,
+        target: Target<'_>,
+    ) -> Result<Caller, Problem> {
+        let current = match (&*self.0, caller) {
+            (Mode::Guarded(guarded), Caller::Admitted(admission)) => {
+                guarded.table().refresh(admission, SystemTime::now())
+            }
+            _ => Some(caller.clone()),
+        };
+        let current = current.filter(|current| current.may(right, target));
+        current.ok_or_else(|| caller.forbidden(right, target))
+    }
+
     /// Completes when the caller's credential is no longer valid, or its grants no longer allow
     /// this.
     pub(crate) async fn refused(&self, caller: &Caller, right: Right, target: Target<'_>) {
@@ -215,11 +237,10 @@ impl Access {
         let mut changes = guarded.changes.subscribe();
         loop {
             let now = SystemTime::now();
-            let current = guarded.table().refresh(admission, now);
-            let is_allowed = current.is_some_and(|current| {
+            let current = self.check_again(caller, right, target);
+            let is_allowed = current.is_ok_and(|current| {
                 // A stream of a namespace is filtered by the grants that it began with.
-                current.may(right, target)
-                    && (!matches!(target, Target::Namespace(_)) || current.has_grants_of(admission))
+                !matches!(target, Target::Namespace(_)) || current.has_grants_of(admission)
             });
             if !is_allowed {
                 return;
@@ -265,17 +286,22 @@ impl Guarded {
         if let Some(caller) = table.find_checked(&hash, now) {
             return Some(caller);
         }
-        let may_check = client.is_none_or(|client| self.failures.may_check(client, Instant::now()));
+        let (failures, instant) = (&self.failures, Instant::now());
+        let may_check = !failures.is_refused(&hash, instant)
+            && client.is_none_or(|client| failures.may_check(client, instant));
         if !may_check {
             return None;
         }
-        match table.check(token, hash, now) {
+        match table.check(token, hash.clone(), now) {
             Ok(caller) => Some(caller),
             Err(JwtRefusal::UnknownKey) => {
                 self.keys_wanted.notify_one();
                 None
             }
-            Err(JwtRefusal::Invalid) => None,
+            Err(JwtRefusal::Invalid) => {
+                failures.note_refused(hash, instant);
+                None
+            }
         }
     }
 
@@ -297,6 +323,7 @@ impl Guarded {
         let file = AccessFile::parse(&text, self.source.path())?;
         let table = Table::new(file).following(&self.table());
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+        self.failures.forget_refused();
         self.changes.send_replace(());
         self.keys_wanted.notify_one();
         Ok(true)

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{FromRequest, State};
+use axum::extract::{Extension, FromRequest, State};
 use axum::http::{StatusCode, Uri};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use tenure_core::lease::{Operation, Rules};
@@ -20,7 +20,7 @@ use super::path::{Lease, Namespace};
 use super::problem::ProblemResponse;
 use super::query::{ListQuery, NoQuery, PollQuery};
 use crate::Store;
-use crate::access::{Caller, Right, Role, Target};
+use crate::access::{Access, Caller, Right, Role, Target};
 use crate::audit::AuditKind;
 use crate::random::OsRandom;
 use crate::table::LeaseKey;
@@ -32,15 +32,26 @@ type Checked = Result<(Operation, Option<String>), Problem>;
 
 pub(super) async fn acquire(
     State(store): State<Store>,
+    Extension(access): Extension<Access>,
     caller: Caller,
     Lease(key): Lease,
     _: NoQuery,
     JsonBody(request): JsonBody<AcquireRequest>,
 ) -> JsonResult<LeaseView> {
+    let (right, target) = (
+        Right::Role(Role::Candidate),
+        Target::Lease(key.namespace(), key.lease()),
+    );
+    // The body may have come long after the head.
+    access.check_again(&caller, right, target)?;
+    let refused = async {
+        access.refused(&caller, right, target).await;
+        caller.forbidden(right, target)
+    };
     let queued = request.check(&Rules::NATIVE, &mut OsRandom)?;
     let most = store.limits().max_metadata_bytes;
     check_metadata(&queued.request.metadata, most)?;
-    let acquire = store.acquire_as(caller.owner(), &key, &queued);
+    let acquire = store.acquire_as(caller.owner(), &key, &queued, refused);
     answer(&store, queued.wait, acquire).await
 }
 
@@ -74,6 +85,7 @@ where
     B: FromRequest<Store, Rejection = ProblemResponse> + Send + 'static,
 {
     let handler = async move |State(store): State<Store>,
+                              Extension(access): Extension<Access>,
                               caller: Caller,
                               auditor: Auditor,
                               Lease(key): Lease,
@@ -90,7 +102,8 @@ where
             None => Role::Candidate,
         };
         let target = Target::Lease(key.namespace(), key.lease());
-        caller.check(Right::Role(role), target)?;
+        // By the rules of now: the body may have come long after the head.
+        access.check_again(&caller, Right::Role(role), target)?;
         let work = operate(&store, &caller, &key, &operation, reason.clone());
         match kind {
             Some(kind) => auditor.record(kind, (&store, &key), reason, work).await,
@@ -127,10 +140,14 @@ pub(super) async fn operate(
 
 pub(super) async fn verify(
     State(store): State<Store>,
+    Extension(access): Extension<Access>,
+    caller: Caller,
     Lease(key): Lease,
     _: NoQuery,
     JsonBody(request): JsonBody<VerifyRequest>,
 ) -> JsonResult<VerifyReply> {
+    let target = Target::Lease(key.namespace(), key.lease());
+    access.check_again(&caller, Right::Role(Role::Read), target)?;
     let operation = request.check()?;
     answer(&store, Duration::ZERO, store.verify(&key, &operation)).await
 }
