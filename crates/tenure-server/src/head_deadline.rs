@@ -74,7 +74,9 @@ impl ConnectionState {
     /// Bytes have come. Returns whether they begin a head.
     fn begin_head(&self) -> bool {
         let begin = |state: u32| (state % PHASES == IDLE).then(|| state - 1);
-        let begun = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, begin);
+        let begun = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, begin);
         begun.is_ok()
     }
 
@@ -88,10 +90,11 @@ impl ConnectionState {
     }
 
     fn finish_part_of(&self, request: u32) {
-        let finish = |state: u32| {
-            (state / PHASES == request && state % PHASES > IDLE).then(|| state - 1)
-        };
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, finish);
+        let finish =
+            |state: u32| (state / PHASES == request && state % PHASES > IDLE).then(|| state - 1);
+        let _ = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, finish);
     }
 }
 

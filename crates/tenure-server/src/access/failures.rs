@@ -113,7 +113,9 @@ impl Failures {
 
     /// Whether the signature of this token was found wrong a short time ago.
     pub(crate) fn is_refused(&self, token: &SecretHash, now: Instant) -> bool {
-        lock(&self.refused).get(token).is_some_and(|until| now < *until)
+        lock(&self.refused)
+            .get(token)
+            .is_some_and(|until| now < *until)
     }
 
     /// Lets all signatures be checked again, because there are other keys.

@@ -300,7 +300,10 @@ mod tests {
                     max_connections_per_address: 60_000,
                     ..usual.clone()
                 },
-                ["max_connections_per_address = 60000", "max_connections = 60000"],
+                [
+                    "max_connections_per_address = 60000",
+                    "max_connections = 60000",
+                ],
             ),
         ] {
             let warnings = limits.warnings();

@@ -61,10 +61,16 @@ impl Wire {
 
     /// The next answer; `None` if the connection was closed instead.
     pub async fn reply(&mut self) -> Option<Reply> {
-        timeout(SOON, self.read_reply()).await.expect("in time")
+        self.reply_to("GET").await
     }
 
-    async fn read_reply(&mut self) -> Option<Reply> {
+    /// The next answer, to a request of this method: that to `HEAD` has no body.
+    pub async fn reply_to(&mut self, method: &str) -> Option<Reply> {
+        let reply = self.read_reply(method != "HEAD");
+        timeout(SOON, reply).await.expect("in time")
+    }
+
+    async fn read_reply(&mut self, has_body: bool) -> Option<Reply> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             match self.read.read_line(&mut head).await {
@@ -78,7 +84,7 @@ impl Wire {
             let is_it = name.eq_ignore_ascii_case("content-length");
             is_it.then(|| value.parse::<usize>().unwrap())
         });
-        let mut body = vec![0; length.unwrap_or(0)];
+        let mut body = vec![0; length.filter(|_| has_body).unwrap_or(0)];
         self.read.read_exact(&mut body).await.ok()?;
         let value = serde_json::from_slice(&body).unwrap_or(Value::Null);
         Some(Reply {
