@@ -2,6 +2,8 @@
 
 use super::*;
 
+use tenure_server::{Existing, backup, restore};
+
 /// Every request that needs a lease id, with this one; the last one acquires.
 fn with_lease_id(lease_id: &str) -> [(Method, &'static str, Value); 6] {
     [
@@ -32,6 +34,13 @@ fn with_lease_id(lease_id: &str) -> [(Method, &'static str, Value); 6] {
 
 /// A stolen lease id gets the thief the same answers as a wrong one, and the lease stays.
 async fn assert_stolen_is_useless(guarded: &Guarded) {
+    // An identity of another authority is another principal, even with the same name.
+    for thief in ["thief", "ci:thief", "ci:worker"] {
+        assert_stolen_is_useless_to(thief, guarded).await;
+    }
+}
+
+async fn assert_stolen_is_useless_to(thief: &str, guarded: &Guarded) {
     let lease = "/v1/namespaces/a/leases/job";
     let before = guarded.get("worker", lease).await.1;
     assert_eq!(before["owner"], "worker", "{before}");
@@ -43,7 +52,7 @@ async fn assert_stolen_is_useless(guarded: &Guarded) {
         let mut answers = Vec::new();
         for (method, verb, body) in [stolen, wrong] {
             let path = format!("{lease}/{verb}");
-            let answer = guarded.send("thief", method, &path, body).await;
+            let answer = guarded.send(thief, method, &path, body).await;
             let (status, problem) = common::answer(answer).await;
             assert_eq!(status, 409, "{verb}: {problem}");
             answers.push(without_time(problem));
@@ -51,7 +60,7 @@ async fn assert_stolen_is_useless(guarded: &Guarded) {
         assert_eq!(answers[0], answers[1]);
     }
     let many = json!({"leases": [{"lease": "job", "lease_id": id(1)}]});
-    let (_, many) = guarded.post("thief", "/v1/namespaces/a/renew", many).await;
+    let (_, many) = guarded.post(thief, "/v1/namespaces/a/renew", many).await;
     assert_eq!(many["results"][0]["code"], "lease_id_mismatch", "{many}");
     let after = guarded.get("worker", lease).await.1;
     assert_eq!(
@@ -69,7 +78,7 @@ async fn assert_stolen_is_useless(guarded: &Guarded) {
 }
 
 #[tokio::test]
-async fn a_stolen_lease_id_is_useless_also_after_a_restart() {
+async fn a_stolen_lease_id_is_useless_also_after_a_restart_and_a_restore() {
     let principals = [
         ("worker", grant("candidate", "a", "")),
         ("thief", grant("candidate", "a", "")),
@@ -92,6 +101,18 @@ async fn a_stolen_lease_id_is_useless_also_after_a_restart() {
     assert_stolen_is_useless(&guarded).await;
     let guarded = guarded.restart(config()).await;
     assert_stolen_is_useless(&guarded).await;
+
+    // A backup of the running store, restored elsewhere.
+    let (file, restored) = (data.path().join("backup"), data.path().join("restored"));
+    let (from, to) = (data.path().join("data"), restored.clone());
+    let make = move || {
+        backup(&from, &file, Existing::Keep).unwrap();
+        restore(&file, &to).unwrap();
+    };
+    tokio::task::spawn_blocking(make).await.unwrap();
+    let guarded = guarded.restart(StoreConfig::embedded(&restored)).await;
+    assert_stolen_is_useless(&guarded).await;
+    let guarded = guarded.restart(config()).await;
     let history = guarded
         .get("worker", "/v1/namespaces/a/leases/job/history")
         .await

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, ReadHalf, WriteHalf};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use super::{Answer, Api, SOON};
@@ -35,7 +35,20 @@ impl Reply {
 impl Wire {
     pub async fn connect(api: &Api) -> Self {
         let address = api.origin.strip_prefix("http://").unwrap();
-        let (read, write) = tokio::io::split(TcpStream::connect(address).await.unwrap());
+        Self::of(TcpStream::connect(address).await.unwrap())
+    }
+
+    /// A connection from this address of this machine.
+    pub async fn connect_from(api: &Api, from: &str) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+        let address = api.origin.strip_prefix("http://").unwrap();
+        let stream = socket.connect(address.parse().unwrap()).await.unwrap();
+        Self::of(stream)
+    }
+
+    fn of(stream: TcpStream) -> Self {
+        let (read, write) = tokio::io::split(stream);
         Self {
             read: BufReader::new(read),
             write,
@@ -57,6 +70,12 @@ impl Wire {
     pub async fn get(&mut self, path: &str) -> Reply {
         self.send(head("GET", path, "")).await.unwrap();
         self.reply().await.expect("an answer")
+    }
+
+    /// The status of the answer; `None` if the connection was closed instead.
+    pub async fn get_or_closed(&mut self, path: &str) -> Option<u16> {
+        self.send(head("GET", path, "")).await.ok()?;
+        Some(self.reply().await?.answer.0)
     }
 
     /// The next answer; `None` if the connection was closed instead.
