@@ -15,6 +15,7 @@ mod cells;
 mod durability;
 mod errors;
 mod garbage;
+mod hosts;
 mod requests;
 mod sdks;
 mod secure;

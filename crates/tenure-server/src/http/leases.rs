@@ -1,6 +1,7 @@
 //! The operations on leases. The wire types check the request, the store executes it, and the
 //! response is a view.
 
+use std::panic::resume_unwind;
 use std::time::Duration;
 
 use axum::Json;
@@ -104,13 +105,30 @@ where
         let target = Target::Lease(key.namespace(), key.lease());
         // By the rules of now: the body may have come long after the head.
         access.check_again(&caller, Right::Role(role), target)?;
-        let work = operate(&store, &caller, &key, &operation, reason.clone());
-        match kind {
-            Some(kind) => auditor.record(kind, (&store, &key), reason, work).await,
-            None => work.await,
-        }
+        let Some(kind) = kind else {
+            return operate(&store, &caller, &key, &operation, reason).await;
+        };
+        let change = async move {
+            let work = operate(&store, &caller, &key, &operation, reason.clone());
+            auditor.record(kind, (&store, &key), reason, work).await
+        };
+        to_the_end(change).await
     };
     on(method, handler)
+}
+
+/// Does an operator's change and writes its line in the audit log, also if the client disconnects
+/// meanwhile: otherwise an operator could avoid the line.
+async fn to_the_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, ProblemResponse>> + Send + 'static,
+) -> Result<T, ProblemResponse> {
+    match tokio::spawn(change).await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            Err(_) => Err(Problem::new(Code::Internal, "the store stops").into()),
+        },
+    }
 }
 
 /// The kind of an operation that needs no lease id.
@@ -177,10 +195,12 @@ pub(super) async fn delete(
     Lease(key): Lease,
     _: NoQuery,
 ) -> Result<StatusCode, ProblemResponse> {
-    let work = answer(&store, Duration::ZERO, store.delete(&key));
-    let recorded = auditor.record(AuditKind::Delete, (&store, &key), None, work);
-    let Json(()) = recorded.await?;
-    Ok(StatusCode::NO_CONTENT)
+    let change = async move {
+        let work = answer(&store, Duration::ZERO, store.delete(&key));
+        let recorded = auditor.record(AuditKind::Delete, (&store, &key), None, work);
+        recorded.await.map(|Json(())| StatusCode::NO_CONTENT)
+    };
+    to_the_end(change).await
 }
 
 /// The leases that the caller may read.

@@ -100,3 +100,44 @@ async fn operators_changes_and_refused_credentials_are_in_the_audit_log() {
     // No lease id and no token.
     assert!(!text.contains(&id(1)) && !text.contains("tnr1_"), "{text}");
 }
+
+#[tokio::test]
+async fn an_operator_who_disconnects_does_not_avoid_the_audit_log() {
+    const LEASES: u32 = 40;
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let audit = Audit::open(AuditTarget::File(path.clone()), false).unwrap();
+    // On disk, so that a change takes time.
+    let config = StoreConfig::embedded(folder.path().join("data"));
+    let admin = grant("admin", "*", "");
+    let guarded = Guarded::start_audited(config, audit, &[("ada", &admin)]);
+    let lease = |number: u32| format!("{LEASE}-{number}");
+    for number in 0..LEASES {
+        let acquire = format!("{}/acquire", lease(number));
+        let acquired = guarded.post("ada", &acquire, body_of("acquire", &id(number + 1)));
+        assert_eq!(acquired.await.0, 200);
+        let mut wire = Wire::connect(&guarded.running.api).await;
+        let body = json!({"break_period_ms": 0}).to_string();
+        let more = format!(
+            "content-length: {}\r\n{}",
+            body.len(),
+            guarded.header("ada")
+        );
+        let head = common::wire::head("POST", &format!("{}/break", lease(number)), &more);
+        wire.send(head + &body).await.unwrap();
+        tokio::time::sleep(Duration::from_micros(u64::from(number) * 50)).await;
+    }
+    let mut broken = 0;
+    until("a line for each break", async || {
+        broken = 0;
+        for number in 0..LEASES {
+            let view = guarded.get("ada", &lease(number)).await.1;
+            broken += usize::from(view["state"] != "leased");
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let lines = fs::read_to_string(&path).unwrap();
+        lines.matches("\"kind\":\"break\"").count() == broken
+    })
+    .await;
+    assert!(broken > 0);
+}

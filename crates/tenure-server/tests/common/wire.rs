@@ -61,10 +61,16 @@ impl Wire {
 
     /// A request with a JSON body.
     pub async fn post(&mut self, path: &str, body: &Value) -> Reply {
+        let reply = self.post_or_closed(path, body).await;
+        reply.expect("an answer")
+    }
+
+    /// The same; `None` if the connection was closed instead.
+    pub async fn post_or_closed(&mut self, path: &str, body: &Value) -> Option<Reply> {
         let body = body.to_string();
         let head = head("POST", path, &format!("content-length: {}\r\n", body.len()));
-        self.send(head + &body).await.unwrap();
-        self.reply().await.expect("an answer")
+        self.send(head + &body).await.ok()?;
+        self.reply().await
     }
 
     pub async fn get(&mut self, path: &str) -> Reply {

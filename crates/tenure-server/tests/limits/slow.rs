@@ -88,8 +88,9 @@ impl Shape {
             Self::HandshakeUnfinished => address(&both.tls),
             _ => address(&both.plain),
         };
-        let stream = socket.connect(address).await.unwrap();
+        // The store may accept it before this client learns of that.
         let began = Instant::now();
+        let stream = socket.connect(address).await.unwrap();
         let (mut read, mut write) = stream.into_split();
         let mut closed = std::pin::pin!(async {
             let mut bytes = [0; 1024];
