@@ -69,12 +69,13 @@ fn a_warning_is_logged_for_limits_that_contradict_each_other() {
         let is_told = |limits| text.contains(limits);
         is_told("max_connections = 100 is not above max_waiting = 50000")
             && is_told("max_metadata_bytes = 4096 does not fit into max_body_bytes = 1024")
+            && is_told("max_connections_per_address = 10000 is not below max_connections = 100")
     };
     assert!(told(&stdout(&output)), "{output:?}");
     let checked = json_of(&run(&["config", "check", path, "--json"]));
     assert_eq!(
         checked["warnings"].as_array().unwrap().len(),
-        2,
+        3,
         "{checked}"
     );
     let store = Process::start(&["serve", "--config", path]);

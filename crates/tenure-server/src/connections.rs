@@ -9,7 +9,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::Request;
 use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
@@ -125,13 +124,12 @@ impl Connections {
     async fn serve_http(
         &self,
         source: &Source,
-        state: &ConnectionState,
+        state: &Arc<ConnectionState>,
         stream: impl AsyncRead + AsyncWrite + Unpin,
     ) {
         // Boxed, so that an idle connection uses no memory for a request.
         let service = service_fn(|request| {
-            let request = Request::map(request, Body::new);
-            state.head_received();
+            let request = Request::map(request, |body| ConnectionState::head_received(state, body));
             let answer = self.http.serve_request(source, request);
             Box::pin(answer.map(|response| {
                 state.answered();

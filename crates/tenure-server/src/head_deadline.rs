@@ -8,25 +8,39 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 /// The head of a request must come: the connection is new, or the head has begun.
-const DUE: u8 = 0;
-/// A request is served. Its body has a time limit of its own.
-const SERVING: u8 = 1;
+const DUE: u32 = 0;
 /// The connection waits for the next request.
-const IDLE: u8 = 2;
+const IDLE: u32 = 1;
+/// A request is served: its answer and its body are left. Each of them that is done makes the phase
+/// one less. The body has a time limit of its own.
+const SERVING: u32 = IDLE + 2;
+/// The state is the number of the request, times this, and the phase.
+const PHASES: u32 = 4;
 
 /// The activity of a connection. The stream, which sees bytes, and the service, which sees heads,
 /// share it.
 #[derive(Debug, Default)]
-pub(crate) struct ConnectionState(AtomicU8);
+pub(crate) struct ConnectionState(AtomicU32);
+
+/// The body of a request. A refusal leaves it behind: it may come after the answer, and is no part
+/// of the next head.
+struct CountedBody<B> {
+    body: B,
+    state: Arc<ConnectionState>,
+    /// The number of its request. The next one may begin before this is dropped.
+    request: u32,
+}
 
 /// The time limit of the heads of one connection.
 #[derive(Debug)]
@@ -38,14 +52,76 @@ pub(crate) struct HeadDeadline {
 }
 
 impl ConnectionState {
-    /// The head of a request is complete.
-    pub(crate) fn head_received(&self) {
-        self.0.store(SERVING, Ordering::Relaxed);
+    /// The head of a request is complete. The body that is returned is that of the request.
+    pub(crate) fn head_received<B>(state: &Arc<Self>, body: B) -> Body
+    where
+        B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + Unpin + 'static,
+    {
+        let request = state.request().wrapping_add(1) % (u32::MAX / PHASES);
+        state.0.store(request * PHASES + SERVING, Ordering::Relaxed);
+        let state = Arc::clone(state);
+        Body::new(CountedBody {
+            body,
+            state,
+            request,
+        })
     }
 
     /// The request is answered.
     pub(crate) fn answered(&self) {
-        self.0.store(IDLE, Ordering::Relaxed);
+        self.finish_part_of(self.request());
+    }
+
+    /// Bytes have come. Returns whether they begin a head.
+    fn begin_head(&self) -> bool {
+        let begin = |state: u32| (state % PHASES == IDLE).then(|| state - 1);
+        let begun = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, begin);
+        begun.is_ok()
+    }
+
+    fn is_due(&self) -> bool {
+        self.0.load(Ordering::Relaxed) % PHASES == DUE
+    }
+
+    /// The number of the request that came last.
+    fn request(&self) -> u32 {
+        self.0.load(Ordering::Relaxed) / PHASES
+    }
+
+    fn finish_part_of(&self, request: u32) {
+        let finish =
+            |state: u32| (state / PHASES == request && state % PHASES > IDLE).then(|| state - 1);
+        let _ = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, finish);
+    }
+}
+
+impl<B: HttpBody + Unpin> HttpBody for CountedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Drop for CountedBody<B> {
+    fn drop(&mut self) {
+        self.state.finish_part_of(self.request);
     }
 }
 
@@ -59,15 +135,17 @@ impl HeadDeadline {
     }
 
     /// Bytes have come.
-    pub(crate) fn bytes_received(&self) {
-        let state = &self.state.0;
-        let _ = state.compare_exchange(IDLE, DUE, Ordering::Relaxed, Ordering::Relaxed);
+    pub(crate) fn bytes_received(&mut self) {
+        if self.state.begin_head() {
+            // The time of an earlier head does not count.
+            self.over = None;
+        }
     }
 
     /// Completes when the head is late. Called when no bytes are there, so that a head that comes
     /// at once needs no timer.
     pub(crate) fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.state.0.load(Ordering::Relaxed) != DUE {
+        if !self.state.is_due() {
             self.over = None;
             return Poll::Pending;
         }
@@ -161,13 +239,27 @@ mod tests {
         let state = Arc::new(ConnectionState::default());
         let mut deadline = HeadDeadline::new(Arc::clone(&state), TIME);
         assert!(!is_late(&mut deadline, TIME / 10).await);
-        state.head_received();
+        let body = ConnectionState::head_received(&state, Body::empty());
         deadline.bytes_received();
         assert!(
             !is_late(&mut deadline, TIME * 2).await,
             "a body has another limit"
         );
         state.answered();
+        deadline.bytes_received();
+        assert!(
+            !is_late(&mut deadline, TIME * 2).await,
+            "the rest of a body is no head"
+        );
+        let next = ConnectionState::head_received(&state, Body::empty());
+        drop(body);
+        state.answered();
+        deadline.bytes_received();
+        assert!(
+            !is_late(&mut deadline, TIME * 2).await,
+            "the body of an earlier request is not that of this one"
+        );
+        drop(next);
         assert!(
             !is_late(&mut deadline, TIME * 2).await,
             "an idle connection"

@@ -17,6 +17,7 @@ mod cells;
 mod durability;
 mod errors;
 mod garbage;
+mod hosts;
 mod owners;
 mod requests;
 mod sdks;

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use tenure_core::wire::{Code, Problem};
 
+use super::secret::SecretHash;
+
 /// Failures that an address may have at once: people mistype, and a fleet restarts with an old
 /// token.
 const BURST: u32 = 10;
@@ -17,13 +19,21 @@ const INTERVAL: Duration = Duration::from_secs(6);
 const MAX_ADDRESSES: usize = 4096;
 
 /// The interval of signature checks for an address over the limit. A valid token that the store
-/// does not know yet is let in then, however many wrong ones come from its address.
-pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// does not know yet is let in then, unless very many different wrong ones come from its address.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The time for which a token whose signature was wrong is refused without another check: a program
+/// that repeats a wrong token must not use up the checks of others.
+const REFUSED_TIME: Duration = Duration::from_secs(30);
+/// Most tokens that are known to be wrong.
+const MAX_REFUSED: usize = 4096;
 
 /// The failures of the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     by_network: Mutex<HashMap<Network, Failed>>,
+    /// The tokens whose signatures were wrong, and when they are checked again.
+    refused: Mutex<HashMap<SecretHash, Instant>>,
 }
 
 /// The failures of one address.
@@ -104,11 +114,37 @@ impl Failures {
         may
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Network, Failed>> {
-        self.by_network
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// Notes that the signature of this token is wrong.
+    pub(crate) fn note_refused(&self, token: SecretHash, now: Instant) {
+        let mut refused = lock(&self.refused);
+        if refused.len() >= MAX_REFUSED {
+            refused.retain(|_, until| now < *until);
+        }
+        if refused.len() >= MAX_REFUSED {
+            refused.clear();
+        }
+        refused.insert(token, now + REFUSED_TIME);
     }
+
+    /// Whether the signature of this token was found wrong a short time ago.
+    pub(crate) fn is_refused(&self, token: &SecretHash, now: Instant) -> bool {
+        lock(&self.refused)
+            .get(token)
+            .is_some_and(|until| now < *until)
+    }
+
+    /// Lets all signatures be checked again, because there are other keys.
+    pub(crate) fn forget_refused(&self) {
+        lock(&self.refused).clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Network, Failed>> {
+        lock(&self.by_network)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the answer to a request without a valid credential.
@@ -153,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn over_the_limit_one_signature_a_second_is_checked() {
+    fn over_the_limit_ten_signatures_a_second_are_checked() {
         let (failures, start) = (Failures::default(), Instant::now());
         let checked = |address, millis| {
             let now = start + Duration::from_millis(millis);
@@ -164,8 +200,8 @@ mod tests {
         assert_eq!(checked(ONE, 0), 100);
         while failures.admit(ONE, start) {}
         assert_eq!(checked(ONE, 0), 1);
-        assert_eq!(checked(ONE, 999), 0);
-        assert_eq!(checked(ONE, 1_000), 1);
+        assert_eq!(checked(ONE, 99), 0);
+        assert_eq!(checked(ONE, 100), 1);
         assert_eq!(checked(TWO, 0), 100);
         assert_eq!(checked(ONE, 6_000), 100);
     }
@@ -181,6 +217,25 @@ mod tests {
         assert!(failures.admit(of(2, 0), now));
         let mapped = IpAddr::V6(Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped());
         assert_eq!(Network::of(mapped), Network::of(ONE));
+    }
+
+    #[test]
+    fn a_token_that_was_found_wrong_is_not_checked_again_for_a_while() {
+        let (failures, start) = (Failures::default(), Instant::now());
+        let [wrong, other] = ["wrong", "other"].map(SecretHash::of);
+        failures.note_refused(wrong.clone(), start);
+        let is_refused = |hash, seconds| {
+            let now = start + Duration::from_secs(seconds);
+            failures.is_refused(hash, now)
+        };
+        assert!(is_refused(&wrong, 29) && !is_refused(&wrong, 30));
+        assert!(!is_refused(&other, 0));
+        failures.forget_refused();
+        assert!(!is_refused(&wrong, 0));
+        for number in 0..2 * MAX_REFUSED {
+            failures.note_refused(SecretHash::of(&number.to_string()), start);
+        }
+        assert!(lock(&failures.refused).len() <= MAX_REFUSED);
     }
 
     #[test]

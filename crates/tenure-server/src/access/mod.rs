@@ -174,7 +174,13 @@ impl Access {
     ) -> Result<bool, String> {
         match &*self.0 {
             Mode::Open { .. } => Err("the store has no access file".into()),
-            Mode::Guarded(guarded) => guarded.table().replace_keys(issuer, key_set, claim),
+            Mode::Guarded(guarded) => {
+                let has_changed = guarded.table().replace_keys(issuer, key_set, claim)?;
+                if has_changed {
+                    guarded.failures.forget_refused();
+                }
+                Ok(has_changed)
+            }
         }
     }
 
@@ -258,6 +264,24 @@ impl Access {
         caller.ok_or_else(|| guarded.failures.refusal(client, Instant::now()))
     }
 
+    /// Checks a right again, by the rules that are in force now: for requests that took time since
+    /// the first check. Returns the caller with its present grants.
+    pub(crate) fn check_again(
+        &self,
+        caller: &Caller,
+        right: Right,
+        target: Target<'_>,
+    ) -> Result<Caller, Problem> {
+        let current = match (&*self.0, caller) {
+            (Mode::Guarded(guarded), Caller::Admitted(admission)) => {
+                guarded.table().refresh(admission, SystemTime::now())
+            }
+            _ => Some(caller.clone()),
+        };
+        let current = current.filter(|current| current.may(right, target));
+        current.ok_or_else(|| caller.forbidden(right, target))
+    }
+
     /// Completes when the caller's credential is no longer valid, or its grants no longer allow
     /// this.
     pub(crate) async fn refused(&self, caller: &Caller, right: Right, target: Target<'_>) {
@@ -267,11 +291,10 @@ impl Access {
         let mut changes = guarded.changes.subscribe();
         loop {
             let now = SystemTime::now();
-            let current = guarded.table().refresh(admission, now);
-            let is_allowed = current.is_some_and(|current| {
+            let current = self.check_again(caller, right, target);
+            let is_allowed = current.is_ok_and(|current| {
                 // A stream of a namespace is filtered by the grants that it began with.
-                current.may(right, target)
-                    && (!matches!(target, Target::Namespace(_)) || current.has_grants_of(admission))
+                !matches!(target, Target::Namespace(_)) || current.has_grants_of(admission)
             });
             if !is_allowed {
                 return;
@@ -323,15 +346,6 @@ impl Guarded {
         }
     }
 
-    /// The answer to a wrong credential.
-    fn refusal(&self, client: Option<IpAddr>) -> Problem {
-        if client.is_none_or(|client| self.failures.admit(client, Instant::now())) {
-            return unauthenticated();
-        }
-        let detail = "too many wrong credentials came from this address; valid ones are accepted";
-        Problem::new(Code::OverLimit, detail)
-    }
-
     fn table(&self) -> Arc<Table> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&table)
@@ -366,6 +380,7 @@ impl Guarded {
         };
         let table = Table::new(file, authorities).following(&before);
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+        self.failures.forget_refused();
         self.changes.send_replace(());
         self.keys_wanted.notify_one();
         error.map_or(Ok(true), Err)

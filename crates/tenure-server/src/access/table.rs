@@ -182,10 +182,17 @@ impl Table {
         if let Some(admission) = self.checked.find(&hash, now) {
             return Ok(Caller::Admitted(admission));
         }
-        if client.is_some_and(|client| !failures.may_check(client, Instant::now())) {
+        let instant = Instant::now();
+        let may_check = !failures.is_refused(&hash, instant)
+            && client.is_none_or(|client| failures.may_check(client, instant));
+        if !may_check {
             return Err(JwtRefusal::Invalid);
         }
-        self.check(token, hash, now)
+        let found = self.check(token, hash.clone(), now);
+        if matches!(found, Err(JwtRefusal::Invalid)) {
+            failures.note_refused(hash, instant);
+        }
+        found
     }
 
     /// Checks a JSON web token, and remembers its caller.

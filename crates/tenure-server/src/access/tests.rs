@@ -347,6 +347,44 @@ fn exhaust(access: &Access) {
 }
 
 #[test]
+fn a_new_token_is_let_in_while_its_address_repeats_a_wrong_one() {
+    let (fixture, signer, other) = (Fixture::new(), Signer::new(), Signer::new());
+    fixture.write(WITH_ISSUER);
+    let access = fixture.open();
+    access
+        .replace_keys(&access.issuers()[0], &signer.key_set("one"), None)
+        .unwrap();
+    let wrong = with_jwt(&other.sign("one", &claims("team/build")));
+    let fresh = with_jwt(&signer.sign("one", &claims("team/fresh")));
+    let start = Instant::now();
+    loop {
+        // Many more than are checked, so that each of them comes before the new one.
+        for _ in 0..100 {
+            access.authenticate(&wrong, CLIENT).unwrap_err();
+        }
+        if access.authenticate(&fresh, CLIENT).is_ok() {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_wrong_token_is_checked_again_by_other_keys() {
+    let (fixture, signer, next) = (Fixture::new(), Signer::new(), Signer::new());
+    fixture.write(WITH_ISSUER);
+    let access = fixture.open();
+    let issuer = &access.issuers()[0];
+    let replace = |signer: &Signer| access.replace_keys(issuer, &signer.key_set("one"), None);
+    replace(&signer).unwrap();
+    let token = with_jwt(&next.sign("one", &claims("team/build")));
+    assert_eq!(refusal(&access, &token), unauthenticated());
+    replace(&next).unwrap();
+    access.authenticate(&token, CLIENT).unwrap();
+}
+
+#[test]
 fn over_the_limit_signatures_are_checked_at_the_interval_for_that() {
     let (fixture, signer) = (Fixture::new(), Signer::new());
     fixture.write(WITH_ISSUER);

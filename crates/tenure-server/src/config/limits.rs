@@ -209,6 +209,13 @@ impl Limits {
                 self.max_connections, self.max_waiting
             ));
         }
+        if self.max_connections_per_address >= self.max_connections {
+            warnings.push(format!(
+                "max_connections_per_address = {} is not below max_connections = {}: one address may \
+                 take all of them; use 0 if a proxy is in front of the store",
+                self.max_connections_per_address, self.max_connections
+            ));
+        }
         let needed = self.max_metadata_bytes + REQUEST.len();
         if self.max_metadata_bytes > 0 && self.max_body_bytes < needed {
             warnings.push(format!(
@@ -292,6 +299,16 @@ mod tests {
                 },
                 ["max_metadata_bytes = 4096", "max_body_bytes = 4165"],
             ),
+            (
+                Limits {
+                    max_connections_per_address: 60_000,
+                    ..usual.clone()
+                },
+                [
+                    "max_connections_per_address = 60000",
+                    "max_connections = 60000",
+                ],
+            ),
         ] {
             let warnings = limits.warnings();
             assert_eq!(warnings.len(), 1, "{warnings:?}");
@@ -302,6 +319,7 @@ mod tests {
         }
         let enough = Limits {
             max_connections: 50_001,
+            max_connections_per_address: 50_000,
             max_body_bytes: 4166,
             ..usual
         };

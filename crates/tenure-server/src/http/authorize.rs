@@ -50,8 +50,10 @@ impl Gate {
         }
     }
 
-    /// Answers the request if its caller has the right. Waiting requests and streams end when it
-    /// loses the right.
+    /// Answers the request if its caller has the right. A stream ends when the caller loses it.
+    ///
+    /// No other request ends here: a change that has begun must not be answered with a refusal.
+    /// Handlers that wait, for a body or for a lease, ask for the right again.
     pub(super) async fn pass(self, request: Request, next: Next) -> Response {
         let (mut parts, body) = request.into_parts();
         let checked = self.check(&mut parts).await;
@@ -59,24 +61,11 @@ impl Gate {
             Ok(checked) => checked,
             Err(problem) => return ProblemResponse(problem).into_response(),
         };
-        let answer = next.run(Request::from_parts(parts, body));
-        if !matches!(caller, Caller::Admitted(_)) {
-            return answer.await;
+        let response = next.run(Request::from_parts(parts, body)).await;
+        match is_stream(&response) && matches!(caller, Caller::Admitted(_)) {
+            true => self.until_refused(response, caller, names),
+            false => response,
         }
-        let target = self.target.of(&names);
-        let response = tokio::select! {
-            // The refusal first: an acquire that is granted at this moment is given back.
-            biased;
-            () = self.access.refused(&caller, self.right, target) => {
-                let refusal = caller.forbidden(self.right, target);
-                return ProblemResponse(refusal).into_response();
-            }
-            response = answer => response,
-        };
-        if is_stream(&response) {
-            return self.until_refused(response, caller, names);
-        }
-        response
     }
 
     async fn check(&self, parts: &mut Parts) -> Result<(Caller, Names), Problem> {

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -17,7 +17,7 @@ use super::path::Lease;
 use super::problem::ProblemResponse;
 use super::query::{PollQuery, malformed, number, values};
 use crate::Store;
-use crate::access::{Caller, Right, Role, Target};
+use crate::access::{Access, Caller, Right, Role, Target};
 use crate::events::Topic;
 use crate::store::WatchItem;
 
@@ -26,6 +26,8 @@ use crate::store::WatchItem;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 const EVENT_STREAM: &str = "text/event-stream";
+
+const READ: Right = Right::Role(Role::Read);
 
 /// Streams the events of one lease.
 pub(super) async fn of_lease(
@@ -42,23 +44,29 @@ pub(super) async fn of_lease(
 /// lease. Any other client gets the lease if it exists.
 pub(super) async fn of_namespace_or_view(
     State(store): State<Store>,
+    Extension(access): Extension<Access>,
     caller: Caller,
     Lease(key): Lease,
     request: Request,
 ) -> Result<Response, ProblemResponse> {
     let headers = request.headers();
+    let (read, target) = (READ, Target::Lease(key.namespace(), key.lease()));
+    // To a caller who may not read the lease, the answer must not tell whether it exists.
     let is_stream = key.lease() == "events"
         && (accepts(headers, EVENT_STREAM)
-            || !accepts(headers, "application/json") && !store.knows(&key));
+            || !accepts(headers, "application/json")
+                && !(caller.may(read, target) && store.knows(&key)));
     if is_stream {
         let topic = Topic::Namespace(key.namespace().into());
         return Ok(stream(&store, caller, topic, &request)?);
     }
-    let target = Target::Lease(key.namespace(), key.lease());
-    caller.check(Right::Role(Role::Read), target)?;
+    caller.check(read, target)?;
     let query = PollQuery::of(request.uri())?;
-    let view = leases::view(&store, &key, query).await?;
-    Ok(view.into_response())
+    tokio::select! {
+        biased;
+        () = access.refused(&caller, read, target) => Err(caller.forbidden(read, target).into()),
+        view = leases::view(&store, &key, query) => Ok(view?.into_response()),
+    }
 }
 
 /// Returns whether the request accepts this media type by name.
@@ -128,7 +136,7 @@ fn is_readable(caller: &Caller, item: &WatchItem) -> bool {
     match item {
         WatchItem::Event(event) => {
             let (namespace, lease) = (event.change.key.namespace(), event.change.key.lease());
-            caller.may(Right::Role(Role::Read), Target::Lease(namespace, lease))
+            caller.may(READ, Target::Lease(namespace, lease))
         }
         WatchItem::Reset(_) => true,
     }

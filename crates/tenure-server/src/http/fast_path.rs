@@ -3,8 +3,11 @@
 //! The response is the same as that of the router's route. The fast path saves the search for the
 //! route, the data that the router stores for extractors, and its allocations for each call.
 
+use std::pin::pin;
+
 use axum::http::request::Parts;
 use axum::http::{Method, Request};
+use futures_util::FutureExt;
 use tenure_core::lease::Rules;
 use tenure_core::wire::{LeaseView, RenewRequest};
 
@@ -13,7 +16,7 @@ use super::drain::DrainOnDrop;
 use super::leases::{JsonResult, operate};
 use super::routes::RENEW;
 use crate::Store;
-use crate::access::{Caller, Target};
+use crate::access::{Access, Caller, Target};
 use crate::table::LeaseKey;
 
 /// Returns the lease that this request renews, if it is a renewal in the form that clients usually
@@ -31,6 +34,7 @@ pub(super) fn renewal(head: &Parts) -> Option<LeaseKey> {
 /// Renews the lease.
 pub(super) async fn renew(
     store: &Store,
+    access: &Access,
     caller: &Caller,
     key: &LeaseKey,
     request: Request<DrainOnDrop>,
@@ -38,7 +42,16 @@ pub(super) async fn renew(
     let target = Target::Lease(key.namespace(), key.lease());
     caller.check(RENEW.right(), target)?;
     let limits = store.limits();
-    let request: RenewRequest = read(request, limits, limits.max_body_bytes).await?;
+    let mut body = pin!(read(request, limits, limits.max_body_bytes));
+    let request: RenewRequest = match body.as_mut().now_or_never() {
+        Some(request) => request?,
+        // The body comes later than its head, perhaps much later.
+        None => {
+            let request = body.await?;
+            access.check_again(caller, RENEW.right(), target)?;
+            request
+        }
+    };
     operate(store, caller, key, &request.check(&Rules::NATIVE)?, None).await
 }
 

@@ -1,10 +1,11 @@
 //! The operations on leases. The wire types check the request, the store executes it, and the
 //! response is a view.
 
+use std::panic::resume_unwind;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{FromRequest, State};
+use axum::extract::{Extension, FromRequest, State};
 use axum::http::{StatusCode, Uri};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use tenure_core::lease::{Operation, Rules};
@@ -20,7 +21,7 @@ use super::path::{Lease, Namespace};
 use super::problem::ProblemResponse;
 use super::query::{ListQuery, NoQuery, PollQuery};
 use crate::Store;
-use crate::access::{Caller, Right, Role, Target};
+use crate::access::{Access, Caller, Right, Role, Target};
 use crate::audit::AuditKind;
 use crate::random::OsRandom;
 use crate::table::LeaseKey;
@@ -32,15 +33,26 @@ type Checked = Result<(Operation, Option<String>), Problem>;
 
 pub(super) async fn acquire(
     State(store): State<Store>,
+    Extension(access): Extension<Access>,
     caller: Caller,
     Lease(key): Lease,
     _: NoQuery,
     JsonBody(request): JsonBody<AcquireRequest>,
 ) -> JsonResult<LeaseView> {
+    let (right, target) = (
+        Right::Role(Role::Candidate),
+        Target::Lease(key.namespace(), key.lease()),
+    );
+    // The body may have come long after the head.
+    access.check_again(&caller, right, target)?;
+    let refused = async {
+        access.refused(&caller, right, target).await;
+        caller.forbidden(right, target)
+    };
     let queued = request.check(&Rules::NATIVE, &mut OsRandom)?;
     let most = store.limits().max_metadata_bytes;
     check_metadata(&queued.request.metadata, most)?;
-    let acquire = store.acquire_as(caller.owner(), &key, &queued);
+    let acquire = store.acquire_as(caller.owner(), &key, &queued, refused);
     answer(&store, queued.wait, acquire).await
 }
 
@@ -75,6 +87,7 @@ where
     B: FromRequest<Store, Rejection = ProblemResponse> + Send + 'static,
 {
     let handler = async move |State(store): State<Store>,
+                              Extension(access): Extension<Access>,
                               caller: Caller,
                               auditor: Auditor,
                               Lease(key): Lease,
@@ -91,14 +104,32 @@ where
             None => Role::Candidate,
         };
         let target = Target::Lease(key.namespace(), key.lease());
-        caller.check(Right::Role(role), target)?;
-        let work = operate(&store, &caller, &key, &operation, reason.clone());
-        match kind {
-            Some(kind) => auditor.record(kind, (&store, &key), reason, work).await,
-            None => work.await,
-        }
+        // By the rules of now: the body may have come long after the head.
+        access.check_again(&caller, Right::Role(role), target)?;
+        let Some(kind) = kind else {
+            return operate(&store, &caller, &key, &operation, reason).await;
+        };
+        let change = async move {
+            let work = operate(&store, &caller, &key, &operation, reason.clone());
+            auditor.record(kind, (&store, &key), reason, work).await
+        };
+        to_the_end(change).await
     };
     on(method, handler)
+}
+
+/// Does an operator's change and writes its line in the audit log, also if the client disconnects
+/// meanwhile: otherwise an operator could avoid the line.
+async fn to_the_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, ProblemResponse>> + Send + 'static,
+) -> Result<T, ProblemResponse> {
+    match tokio::spawn(change).await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            Err(_) => Err(Problem::new(Code::Internal, "the store stops").into()),
+        },
+    }
 }
 
 /// The kind of an operation that needs no lease id.
@@ -128,10 +159,14 @@ pub(super) async fn operate(
 
 pub(super) async fn verify(
     State(store): State<Store>,
+    Extension(access): Extension<Access>,
+    caller: Caller,
     Lease(key): Lease,
     _: NoQuery,
     JsonBody(request): JsonBody<VerifyRequest>,
 ) -> JsonResult<VerifyReply> {
+    let target = Target::Lease(key.namespace(), key.lease());
+    access.check_again(&caller, Right::Role(Role::Read), target)?;
     let operation = request.check()?;
     answer(&store, Duration::ZERO, store.verify(&key, &operation)).await
 }
@@ -161,10 +196,12 @@ pub(super) async fn delete(
     Lease(key): Lease,
     _: NoQuery,
 ) -> Result<StatusCode, ProblemResponse> {
-    let work = answer(&store, Duration::ZERO, store.delete(&key));
-    let recorded = auditor.record(AuditKind::Delete, (&store, &key), None, work);
-    let Json(()) = recorded.await?;
-    Ok(StatusCode::NO_CONTENT)
+    let change = async move {
+        let work = answer(&store, Duration::ZERO, store.delete(&key));
+        let recorded = auditor.record(AuditKind::Delete, (&store, &key), None, work);
+        recorded.await.map(|Json(())| StatusCode::NO_CONTENT)
+    };
+    to_the_end(change).await
 }
 
 /// The leases that the caller may read.

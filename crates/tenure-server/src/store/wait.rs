@@ -1,5 +1,6 @@
 //! Acquires, which may wait.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,14 +31,20 @@ enum Attempt {
 }
 
 impl Store {
-    /// Acquires the lease for this principal, at once or when it is this request's turn.
+    /// Acquires the lease for this principal, at once or when it is this request's turn. The request
+    /// stops waiting when `refused` completes, and then holds nothing.
+    ///
+    /// A request that was granted the lease at once is not refused while its grant is written: it
+    /// could not be given back, because the holder may know of it from another request.
     pub(crate) async fn acquire_as(
         &self,
         owner: Option<&Owner>,
         key: &LeaseKey,
         queued: &Queued,
+        refused: impl Future<Output = Problem>,
     ) -> Result<LeaseView, Problem> {
         self.ready()?;
+        let mut refused = pin!(refused);
         let mut may_wait = !queued.wait.is_zero();
         loop {
             let acquire = |transaction: &mut LeaseTransaction<'_>| {
@@ -58,15 +65,23 @@ impl Store {
                     view.revision = seen.revision;
                     view
                 }
-                Attempt::Waiting(mut waiter) => match waiter.wait(queued.wait).await {
-                    Some(outcome) => (*outcome)?,
-                    None if self.inner.stopping.is_cancelled() => return Err(stopping()),
-                    // The time is up, so the answer shows the current state.
-                    None => {
-                        may_wait = false;
-                        continue;
+                Attempt::Waiting(mut waiter) => {
+                    let waited = tokio::select! {
+                        // The refusal first: a lease that is granted at this moment is given back.
+                        biased;
+                        refusal = &mut refused => return Err(refusal),
+                        waited = waiter.wait(queued.wait) => waited,
+                    };
+                    match waited {
+                        Some(outcome) => (*outcome)?,
+                        None if self.inner.stopping.is_cancelled() => return Err(stopping()),
+                        // The time is up, so the answer shows the current state.
+                        None => {
+                            may_wait = false;
+                            continue;
+                        }
                     }
-                },
+                }
             };
             return Ok(view.with_lease_id(queued.request.lease_id));
         }
@@ -133,8 +148,8 @@ fn over_limit(whose: &str, waiting: usize, most: usize) -> Problem {
     )
 }
 
-/// One waiting acquire. If it is dropped because its client disconnected, it leaves the queue, or
-/// gives the lease back.
+/// One waiting acquire. If it is dropped because its client disconnected or lost its right, it
+/// leaves the queue, or gives the lease back.
 struct Waiter {
     inner: Arc<Inner>,
     _permit: Permit,

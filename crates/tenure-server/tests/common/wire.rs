@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use super::{Answer, Api, SOON};
@@ -37,6 +37,14 @@ impl Wire {
         let address = api.origin.strip_prefix("http://").unwrap();
         Self::over(TcpStream::connect(address).await.unwrap())
     }
+
+    /// Connects from this address of this machine.
+    pub async fn connect_from(api: &Api, from: &str) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+        let address = api.origin.strip_prefix("http://").unwrap();
+        Self::over(socket.connect(address.parse().unwrap()).await.unwrap())
+    }
 }
 
 impl<S: AsyncRead + AsyncWrite> Wire<S> {
@@ -54,10 +62,16 @@ impl<S: AsyncRead + AsyncWrite> Wire<S> {
 
     /// Sends a request with a JSON body.
     pub async fn post(&mut self, path: &str, body: &Value) -> Reply {
+        let reply = self.post_or_closed(path, body).await;
+        reply.expect("an answer")
+    }
+
+    /// The same; `None` if the connection was closed instead.
+    pub async fn post_or_closed(&mut self, path: &str, body: &Value) -> Option<Reply> {
         let body = body.to_string();
         let head = head("POST", path, &format!("content-length: {}\r\n", body.len()));
-        self.send(head + &body).await.unwrap();
-        self.reply().await.expect("an answer")
+        self.send(head + &body).await.ok()?;
+        self.reply().await
     }
 
     pub async fn get(&mut self, path: &str) -> Reply {
@@ -65,12 +79,24 @@ impl<S: AsyncRead + AsyncWrite> Wire<S> {
         self.reply().await.expect("an answer")
     }
 
-    /// Reads the next answer; `None` if the connection was closed instead.
-    pub async fn reply(&mut self) -> Option<Reply> {
-        timeout(SOON, self.read_reply()).await.expect("in time")
+    /// The status of the answer; `None` if the connection was closed instead.
+    pub async fn get_or_closed(&mut self, path: &str) -> Option<u16> {
+        self.send(head("GET", path, "")).await.ok()?;
+        Some(self.reply().await?.answer.0)
     }
 
-    async fn read_reply(&mut self) -> Option<Reply> {
+    /// The next answer; `None` if the connection was closed instead.
+    pub async fn reply(&mut self) -> Option<Reply> {
+        self.reply_to("GET").await
+    }
+
+    /// The next answer, to a request of this method: that to `HEAD` has no body.
+    pub async fn reply_to(&mut self, method: &str) -> Option<Reply> {
+        let reply = self.read_reply(method != "HEAD");
+        timeout(SOON, reply).await.expect("in time")
+    }
+
+    async fn read_reply(&mut self, has_body: bool) -> Option<Reply> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             match self.read.read_line(&mut head).await {
@@ -84,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite> Wire<S> {
             let is_it = name.eq_ignore_ascii_case("content-length");
             is_it.then(|| value.parse::<usize>().unwrap())
         });
-        let mut body = vec![0; length.unwrap_or(0)];
+        let mut body = vec![0; length.filter(|_| has_body).unwrap_or(0)];
         self.read.read_exact(&mut body).await.ok()?;
         let value = serde_json::from_slice(&body).unwrap_or(Value::Null);
         Some(Reply {

@@ -164,19 +164,8 @@ async fn one_address_has_so_many_connections_and_keeps_its_leases_beyond() {
     let mut back = Wire::connect(&api).await;
     assert_ok(&back.post(RENEW, &renewal).await.answer);
     // Another address is not concerned.
-    let port = api.origin.rsplit_once(':').unwrap().1;
-    let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
-    let address = format!("127.0.0.1:{port}").parse().unwrap();
-    let mut other = socket.connect(address).await.unwrap();
-    let request = head("GET", "/v1/limits", "connection: close\r\n");
-    tokio::io::AsyncWriteExt::write_all(&mut other, request.as_bytes())
-        .await
-        .unwrap();
-    let mut answer = String::new();
-    let read = tokio::io::AsyncReadExt::read_to_string(&mut other, &mut answer);
-    timeout(SOON, read).await.unwrap().unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let mut other = Wire::connect_from(&api, "127.0.0.2").await;
+    assert_eq!(other.get("/v1/limits").await.answer.0, 200);
 
     drop(second);
     let until = Instant::now() + SOON;
@@ -184,4 +173,99 @@ async fn one_address_has_so_many_connections_and_keeps_its_leases_beyond() {
         assert!(Instant::now() < until, "the place was never free again");
         sleep(Duration::from_millis(5)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_takes_all_it_can_keeps_no_other_out() {
+    const EACH: usize = 20;
+    const ALL: usize = 100;
+    let api = limited(|limits| {
+        limits.max_connections = ALL;
+        limits.max_connections_per_address = EACH;
+    })
+    .api;
+    let mut leader = Wire::connect(&api).await;
+    assert_ok(&leader.post(ACQUIRE, &minute(1)).await.answer);
+    drop(leader);
+    // It connects again and again, silent or after a request.
+    let greedy = (0..3 * EACH).map(|number| {
+        let api = api.clone();
+        tokio::spawn(async move {
+            loop {
+                let mut wire = Wire::connect(&api).await;
+                if number % 2 == 0 && wire.send(head("GET", "/livez", "")).await.is_ok() {
+                    let _ = wire.reply().await;
+                }
+                wire.closes_within(SOON).await;
+            }
+        })
+    });
+    let greedy: Vec<_> = greedy.collect();
+    let until = Instant::now() + SOON;
+    while Wire::connect(&api).await.get_or_closed("/v1/limits").await != Some(429) {
+        assert!(
+            Instant::now() < until,
+            "the address never reached its limit"
+        );
+    }
+    let renewal = json!({"lease_id": id(1)});
+    let mut others = Vec::new();
+    for number in 0..40 {
+        // The leader of that address renews over a new connection. If one is closed, because very
+        // many came after it, it tries again, as candidates do.
+        let until = Instant::now() + SOON;
+        loop {
+            let mut back = Wire::connect(&api).await;
+            match back.post_or_closed(RENEW, &renewal).await {
+                Some(reply) => break assert_ok(&reply.answer),
+                None => assert!(Instant::now() < until, "no renewal is served"),
+            }
+        }
+        // Others connect, each as often as it may, until the store is full.
+        let mut other = Wire::connect_from(&api, &format!("127.0.0.{}", 2 + number / EACH)).await;
+        assert_eq!(other.get("/v1/limits").await.answer.0, 200);
+        others.push(other);
+    }
+    for task in greedy {
+        task.abort();
+    }
+}
+
+#[tokio::test]
+async fn the_limits_of_an_address_and_of_the_store_are_counted_apart() {
+    const EACH: usize = 5;
+    let api = limited(|limits| {
+        limits.max_connections = 3 * EACH;
+        limits.max_connections_per_address = EACH;
+    })
+    .api;
+    let mut open = Vec::new();
+    for address in 1..=3 {
+        let address = format!("127.0.0.{address}");
+        for _ in 0..EACH {
+            let mut wire = Wire::connect_from(&api, &address).await;
+            assert_eq!(wire.get("/v1/limits").await.answer.0, 200);
+            open.push(wire);
+        }
+        let mut over = Wire::connect_from(&api, &address).await;
+        let refused = over.get("/v1/limits").await;
+        assert_problem(&refused, 429, "over_limit", &["this address", "at most 5"]);
+    }
+    let mut over = Wire::connect_from(&api, "127.0.0.4").await;
+    let refused = over.get("/v1/limits").await;
+    assert_problem(&refused, 429, "over_limit", &["the store", "at most 15"]);
+    // A place that is free again is for any address that is within its own limit.
+    open.pop();
+    let until = Instant::now() + SOON;
+    loop {
+        let mut next = Wire::connect_from(&api, "127.0.0.4").await;
+        if next.get("/v1/limits").await.answer.0 == 200 {
+            break;
+        }
+        assert!(Instant::now() < until, "the place was never free again");
+        sleep(Duration::from_millis(5)).await;
+    }
+    let mut over = Wire::connect(&api).await;
+    let refused = over.get("/v1/limits").await;
+    assert_problem(&refused, 429, "over_limit", &["this address", "at most 5"]);
 }

@@ -138,3 +138,22 @@ async fn a_head_has_a_time_limit_of_its_own_and_an_idle_connection_has_not() {
     let renewal = json!({"lease_id": id(1)});
     assert_ok(&idle.post(RENEW, &renewal).await.answer);
 }
+
+#[tokio::test]
+async fn the_rest_of_a_body_that_was_refused_is_no_head() {
+    let limit = Duration::from_millis(300);
+    let api = limited(|limits| limits.head_time = limit).api;
+    let mut wire = Wire::connect(&api).await;
+    for path in [RENEW, ACQUIRE] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/plain\r\n\
+             content-length: 10\r\n\r\n"
+        );
+        wire.send(head).await.unwrap();
+        assert_refused(&wire.reply().await.unwrap().answer, 415, "not_json");
+        wire.send("0123456789").await.unwrap();
+        // The connection is idle now, and may be so for much longer.
+        sleep(limit * 4).await;
+        assert_eq!(wire.get("/readyz").await.answer.0, 200);
+    }
+}

@@ -8,6 +8,7 @@ mod bodies;
 mod connections;
 mod heads;
 mod leases;
+mod slow;
 mod waiters;
 
 use std::time::Duration;

@@ -76,9 +76,10 @@ fn host_of(headers: &HeaderMap) -> Option<&str> {
 
 /// `host:port`, `[v6]:port`, or either without a port.
 fn without_port(authority: &str) -> &str {
-    match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or(rest),
-        None => authority.split(':').next().unwrap_or(authority),
+    let v6 = authority.strip_prefix('[');
+    match v6.and_then(|rest| rest.split_once(']')) {
+        Some((host, port)) if port.is_empty() || port.starts_with(':') => host,
+        _ => authority.split(':').next().unwrap_or(authority),
     }
 }
 
@@ -131,6 +132,8 @@ mod tests {
             "localhost.evil.example",
             "store.lan.evil.example",
             "notlocalhost",
+            "[::1].evil.example",
+            "[::1",
             "",
         ] {
             assert!(!admitted(host, "/v1/limits"), "{host}");

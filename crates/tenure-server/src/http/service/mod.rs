@@ -175,7 +175,7 @@ impl HttpService {
         };
         if let Some(key) = fast_path::renewal(&head) {
             let request = Request::from_parts(head, body);
-            let renewed = fast_path::renew(&self.store, &caller, &key, request).await;
+            let renewed = fast_path::renew(&self.store, &self.access, &caller, &key, request).await;
             return renewed.into_response();
         }
         head.extensions.insert(caller);

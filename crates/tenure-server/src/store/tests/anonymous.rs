@@ -21,7 +21,8 @@ impl Store {
         key: &LeaseKey,
         queued: &Queued,
     ) -> Result<LeaseView, Problem> {
-        self.acquire_as(None, key, queued).await
+        let never = std::future::pending();
+        self.acquire_as(None, key, queued, never).await
     }
 
     pub(crate) async fn renew_many(

@@ -1,7 +1,10 @@
-//! Waiting requests whose clients disconnect at the moment of their grant.
+//! Waiting requests whose clients disconnect, or lose their right, at the moment of the grant.
 
+use std::future::pending;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+
+use tokio::sync::oneshot;
 
 use super::*;
 use crate::config::StoreConfig;
@@ -117,4 +120,80 @@ async fn a_request_whose_time_is_up_while_its_grant_is_written_gets_the_grant() 
     answer(released).await.unwrap();
     let granted = answer(next).await.unwrap();
     assert_eq!(granted.holder.as_deref(), Some("candidate-2"));
+}
+
+/// A request that is refused when something is sent.
+fn revocable(
+    store: &Store,
+    number: u64,
+    wait: Duration,
+) -> (
+    impl Future<Output = Result<LeaseView, Problem>> + use<>,
+    oneshot::Sender<()>,
+) {
+    let (revoke, revoked) = oneshot::channel();
+    let refused = async {
+        match revoked.await {
+            Ok(()) => Problem::new(Code::Forbidden, "the right is gone"),
+            Err(_) => pending().await,
+        }
+    };
+    let store = store.clone();
+    let request = async move {
+        let queued = queued(number, wait);
+        store.acquire_as(None, &key(), &queued, refused).await
+    };
+    (request, revoke)
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_at_the_moment_of_its_grant_gives_the_lease_to_the_next() {
+    let store = held().await;
+    let (first, revoke) = revocable(&store, 2, SOON);
+    let (mut first, mut next): (Request<'_>, _) = (Box::pin(first), request(&store, 3));
+    assert!(poll(&mut first).is_pending() && poll(&mut next).is_pending());
+    release(&store, 1).await;
+    assert_eq!(holder(&store).await, "candidate-2");
+    revoke.send(()).unwrap();
+    let Poll::Ready(Err(refusal)) = poll(&mut first) else {
+        panic!("the request was granted the lease after the right was gone");
+    };
+    assert_eq!(refusal.code, Code::Forbidden);
+    let Poll::Ready(granted) = poll(&mut next) else {
+        panic!("the next request was not granted the lease");
+    };
+    assert_eq!(granted.unwrap().holder.unwrap().to_string(), "candidate-3");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_refused_before_its_grant_is_durable_gives_the_lease_to_the_next() {
+    let (store, script) = super::held().await;
+    let (first, revoke) = revocable(&store, 2, SOON);
+    let first = tokio::spawn(first);
+    queue_of(&store, 1).await;
+    let next = acquire(&store, 3, SOON);
+    queue_of(&store, 2).await;
+    let released = operate(&store, Operation::Release(id(1)));
+    on_engine(&script, Script::batch).await;
+    revoke.send(()).unwrap();
+    assert_eq!(answer(first).await.unwrap_err().code, Code::Forbidden);
+    script.decide(Ok(()));
+    answer(released).await.unwrap();
+    on_engine(&script, Script::commit).await;
+    let granted = answer(next).await.unwrap();
+    assert_eq!(granted.holder.as_deref(), Some("candidate-3"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_was_granted_the_lease_at_once_is_not_refused_while_that_is_written() {
+    let (store, script) = scripted();
+    let (first, revoke) = revocable(&store, 1, SOON);
+    let first = tokio::spawn(first);
+    on_engine(&script, Script::batch).await;
+    revoke.send(()).unwrap();
+    tokio::time::sleep(A_MOMENT).await;
+    assert!(!first.is_finished());
+    script.decide(Ok(()));
+    let granted = answer(first).await.unwrap();
+    assert_eq!(granted.holder.as_deref(), Some("candidate-1"));
 }
