@@ -155,8 +155,13 @@ impl Measurement {
         if secs.is_finite() {
             format!("{secs:.2}{unit}")
         } else {
-            format!("flood {}/{}", self.floods, self.seeds)
+            self.flood_text()
         }
+    }
+
+    /// Returns the number of runs that flooded, and of all runs.
+    pub(crate) fn flood_text(&self) -> String {
+        format!("flood {}/{}", self.floods, self.seeds)
     }
 }
 

@@ -192,9 +192,9 @@ impl Report {
         });
         format!(
             "<h2>Messages against the number of members</h2>\n<p>One run each, with seed {}. A \
-             line ends early if with more members messages only cause more messages. Contestants are \
-             drawn in the order of the key, with thinner lines and smaller dots one after the other, so \
-             that lines which coincide remain visible.</p>\n{}",
+             line ends early if with more members messages only cause more messages. Where \
+             lines coincide, the larger dot below belongs to the contestant that comes first in the \
+             key.</p>\n{}",
             seeds.start,
             figures.concat()
         )
@@ -232,9 +232,14 @@ impl Report {
             let mut contestants = self.contestants.iter();
             contestants.position(|it| it == name).unwrap_or_default()
         };
-        let times = of
-            .iter()
-            .map(|(row, _)| (place(&row.contestant), &row.contestant[..], &row.gaps[..]));
+        let labels = of.iter().map(|(row, _)| match row.floods {
+            0 => row.contestant.clone(),
+            _ => format!("{}, {}", row.contestant, row.flood_text()),
+        });
+        let labels: Vec<String> = labels.collect();
+        let times = of.iter().zip(&labels);
+        let times =
+            times.map(|((row, _), label)| (place(&row.contestant), &label[..], &row.gaps[..]));
         let runs = of.iter().map(|(row, run)| (&row.contestant[..], *run));
         let (name, about) = (scenario.name, escape(&self.about_scenario(scenario)));
         let (scale, which) = match &self.setting {

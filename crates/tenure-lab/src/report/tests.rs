@@ -58,8 +58,12 @@ fn a_page_contains_every_contestant_and_scenario_and_loads_nothing() {
             .filter(|it| !scenario.needs_store() || it.algorithm.uses_store())
         {
             let name = &contestant.name;
+            let is_labelled = [
+                format!(">{name}</text>"),
+                format!(">{name}, flood 1/1</text>"),
+            ];
             assert!(
-                section.contains(&format!(">{name}</text>")),
+                is_labelled.iter().any(|label| section.contains(label)),
                 "{name} {}",
                 scenario.name
             );
@@ -80,14 +84,24 @@ fn a_page_contains_every_contestant_and_scenario_and_loads_nothing() {
 fn runs_that_flood_are_counted_and_have_no_time_without_a_leader() {
     let scenarios = ["kill-leader", "flaky"].map(|name| scenario::Scenario::of_name(name).unwrap());
     let contestants = [Algorithm::Textbook, Algorithm::Lease].map(Contestant::new);
-    let report = report(contestants.to_vec(), scenarios.to_vec());
+    let comparison = Comparison {
+        contestants: contestants.to_vec(),
+        scenarios: scenarios.to_vec(),
+        seeds: 0..1,
+    };
+    let rows = compare(&comparison, || {}).into_iter();
+    let report = Report::live(
+        vec!["textbook".into(), "lease".into()],
+        scenarios.to_vec(),
+        Setting::Simulated(0..1),
+        rows.map(|row| (row, Timeline::default())).collect(),
+    );
     let row = report.row("textbook", &scenarios[1]).unwrap();
     assert_eq!((row.floods, row.without_leader_at_end), (1, 1));
     let page = report.html(&made());
-    assert!(page.contains(
-        "<td><strong>flood 1/1</strong><br><strong>no leader at the end: 1</strong></td>"
-    ));
-    assert!(page.contains("<td>flood 1/1</td>"));
+    assert!(page.contains("<td><strong>flood 1/1</strong><br>"));
+    assert!(page.contains("<strong>no leader at the end: 1</strong></td>"));
+    assert!(page.contains("<td>flood 1/1</td>") && page.contains(">textbook, flood 1/1</text>"));
     assert!(
         page.contains("<code>textbook</code> in 1 scenario, most often in flaky (1 of 1 runs)")
     );

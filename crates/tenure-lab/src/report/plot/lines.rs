@@ -24,18 +24,16 @@ pub(in crate::report) fn lines(
     let (mut plots, mut all) = (Vec::new(), Vec::new());
     let last = of.len().saturating_sub(1);
     for (number, mut series) in of.into_iter().enumerate() {
-        // Earlier series are larger, so that they remain visible below others that coincide.
-        let larger = (last - number) as f64;
+        // Dots of earlier series are larger, so that they are visible below those of later ones.
+        let size = 4.0 + 0.7 * (last - number) as f64;
         // A logarithmic axis has no zero.
         series.line.retain(|it| it.1 > 0.0);
         series.dots.retain(|it| it.1 > 0.0);
         all.extend(series.line.iter().chain(&series.dots));
         let line = LinePlot::new().with_data(series.line);
-        let line = line.with_color(colour(series.place));
-        plots.push(Plot::from(line.with_stroke_width(1.5 + 0.6 * larger)));
-        let dots = ScatterPlot::new()
-            .with_data(series.dots)
-            .with_size(4.0 + 0.7 * larger);
+        let line = line.with_color(colour(series.place)).with_stroke_width(1.5);
+        plots.push(Plot::from(line));
+        let dots = ScatterPlot::new().with_data(series.dots).with_size(size);
         let dots = dots.with_color(colour(series.place));
         plots.push(Plot::from(dots.with_marker(shape(series.place).0)));
     }
