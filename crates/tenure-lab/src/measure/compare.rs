@@ -115,6 +115,20 @@ pub(crate) fn map_parallel<T, R: Send>(
 }
 
 impl RunResult {
+    /// Returns the longest time without a leader, in seconds. A run that ended because of too many
+    /// messages did not recover, so its time is infinite.
+    pub(super) fn longest_without(&self) -> f64 {
+        if self.floods {
+            f64::INFINITY
+        } else {
+            self.figures.longest_without.as_secs_f64()
+        }
+    }
+
+    pub(super) fn led_at_end(&self) -> bool {
+        self.figures.led_at_end && !self.floods
+    }
+
     fn of(world: &World) -> Self {
         let (figures, traffic_log) = (figures(&world.history), &world.traffic_log);
         let of = |&(from, until): &(Time, Time)| traffic_log.between(from, until);

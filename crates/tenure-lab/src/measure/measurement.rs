@@ -1,14 +1,16 @@
 //! The measurement of one contestant in one scenario.
 
-use std::time::Duration;
-
 use serde::Serialize;
 
 use super::REST;
 use super::compare::RunResult;
 use crate::sim::Traffic;
 
-/// A distribution, in seconds.
+/// The smallest number of runs whose 99th percentile is not the maximum. Tables for people show the
+/// percentile from this number on.
+pub const ENOUGH_FOR_P99: u64 = 100;
+
+/// A distribution, in seconds. Infinite values are `null` in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
     /// The median.
@@ -32,7 +34,8 @@ pub struct Measurement {
     pub first_leader: Spread,
     /// The number of runs without any leader.
     pub never_led: u64,
-    /// The longest time without a leader in each run, after the first one.
+    /// The longest time without a leader in each run, after the first one. The time is infinite in
+    /// a run that ended because of too many messages: it must not rank before a run that recovered.
     pub without_leader: Spread,
     /// The longest time without a leader of each run, in the order of the seeds, in seconds.
     #[serde(skip)]
@@ -64,9 +67,10 @@ pub struct Measurement {
     pub messages_at_rest: f64,
     /// The bytes of the bodies of those messages.
     pub bytes_at_rest: f64,
-    /// The number of runs that ended because of too many messages.
+    /// The number of runs that ended because of too many messages. Their other figures count until
+    /// then.
     pub floods: u64,
-    /// The number of runs without a leader at the end.
+    /// The number of runs that ended without a leader, or because of too many messages.
     pub without_leader_at_end: u64,
     /// Whether the processes were real. Then messages are requests and responses, all of them count
     /// as election messages, and bytes include headers.
@@ -77,15 +81,15 @@ pub struct Measurement {
 }
 
 impl Spread {
-    pub(super) fn of(durations: impl Iterator<Item = Duration>) -> Self {
-        let mut sorted: Vec<Duration> = durations.collect();
-        sorted.sort_unstable();
+    pub(super) fn of(secs: impl Iterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = secs.collect();
+        sorted.sort_by(f64::total_cmp);
         let Some(last) = sorted.len().checked_sub(1) else {
             return Self::default();
         };
         let at = |percent: usize| {
             let rank = (sorted.len() * percent).div_ceil(100);
-            sorted[rank.saturating_sub(1).min(last)].as_secs_f64()
+            sorted[rank.saturating_sub(1).min(last)]
         };
         Self {
             median: at(50),
@@ -102,6 +106,7 @@ impl Measurement {
         let count = runs.len().max(1) as f64;
         let all = || runs.iter().map(|ran| &ran.figures);
         let traffic = || runs.iter().map(|ran| &ran.traffic);
+        let gaps: Vec<f64> = runs.iter().map(RunResult::longest_without).collect();
         let mean = |sum: u64| sum as f64 / count;
         let per_minute = |sum: u64| sum as f64 / count / minutes;
         let elections = || runs.iter().flat_map(|ran| &ran.elections);
@@ -117,11 +122,13 @@ impl Measurement {
             contestant: contestant.into(),
             scenario: scenario.into(),
             seeds: runs.len() as u64,
-            first_leader: Spread::of(all().filter_map(|it| it.first_leader)),
+            first_leader: Spread::of(
+                all().filter_map(|it| it.first_leader.map(|at| at.as_secs_f64())),
+            ),
             never_led: all().filter(|it| it.first_leader.is_none()).count() as u64,
-            without_leader: Spread::of(all().map(|it| it.longest_without)),
-            gaps: all().map(|it| it.longest_without.as_secs_f64()).collect(),
-            overlap: Spread::of(all().map(|it| it.overlap)),
+            without_leader: Spread::of(gaps.iter().copied()),
+            gaps,
+            overlap: Spread::of(all().map(|it| it.overlap.as_secs_f64())),
             runs_with_overlap: all().filter(|it| !it.overlap.is_zero()).count() as u64,
             terms: mean(all().map(|it| it.terms).sum()),
             flaps: mean(all().map(|it| it.terms.saturating_sub(1)).sum()),
@@ -135,22 +142,68 @@ impl Measurement {
             messages_at_rest: at_rest(|sent| sent.messages),
             bytes_at_rest: at_rest(|sent| sent.bytes),
             floods: runs.iter().filter(|ran| ran.floods).count() as u64,
-            without_leader_at_end: all().filter(|it| !it.led_at_end).count() as u64,
+            without_leader_at_end: runs.iter().filter(|ran| !ran.led_at_end()).count() as u64,
             live: false,
             cpu_at_rest: None,
         }
+    }
+
+    /// Returns a time without a leader as text with its unit, or the number of floods if such a run
+    /// determines the figure.
+    #[must_use]
+    pub fn gap_text(&self, secs: f64, unit: &str) -> String {
+        if secs.is_finite() {
+            format!("{secs:.2}{unit}")
+        } else {
+            self.flood_text()
+        }
+    }
+
+    /// Returns the number of runs that flooded, and of all runs.
+    pub(crate) fn flood_text(&self) -> String {
+        format!("flood {}/{}", self.floods, self.seeds)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::measure::Figures;
 
     #[test]
     fn percentiles_are_measured_values() {
-        let spread = Spread::of((1..=100).rev().map(Duration::from_secs));
+        let spread = Spread::of((1..=100).rev().map(f64::from));
         assert_eq!((spread.median, spread.p99, spread.max), (50.0, 99.0, 100.0));
-        let one = Spread::of(std::iter::once(Duration::from_secs(3)));
+        let one = Spread::of(std::iter::once(3.0));
         assert_eq!((one.median, one.p99, one.max), (3.0, 3.0, 3.0));
+    }
+
+    #[test]
+    fn a_run_that_floods_ranks_after_all_others_and_has_no_leader_at_the_end() {
+        let run = |floods| RunResult {
+            figures: Figures {
+                first_leader: Some(Duration::ZERO),
+                longest_without: Duration::from_millis(30),
+                led_at_end: true,
+                ..Figures::default()
+            },
+            floods,
+            ..RunResult::default()
+        };
+        let some = Measurement::of("textbook", "flaky", 3.0, &[true, false, false].map(run));
+        assert_eq!((some.floods, some.without_leader_at_end), (1, 1));
+        let times = some.without_leader;
+        assert_eq!((times.median, times.max), (0.03, f64::INFINITY));
+        assert_eq!(some.gap_text(times.median, " s"), "0.03 s");
+        assert_eq!(some.gap_text(times.max, " s"), "flood 1/3");
+        let json = serde_json::to_value(&some).unwrap();
+        assert!(
+            json["without_leader"]["max"].is_null() && json["floods"] == 1,
+            "{json}"
+        );
+        let all = Measurement::of("textbook", "flaky", 3.0, &[true, true].map(run));
+        assert_eq!(all.gap_text(all.without_leader.median, ""), "flood 2/2");
     }
 }

@@ -6,5 +6,5 @@ mod watch;
 
 pub use compare::{Comparison, NODES, REST, RunResult, compare};
 pub(crate) use compare::{map_parallel, new_world, run_scenario};
-pub use measurement::{Measurement, Spread};
+pub use measurement::{ENOUGH_FOR_P99, Measurement, Spread};
 pub use watch::{Figures, figures};

@@ -152,6 +152,14 @@ impl Report {
             .collect()
     }
 
+    /// Describes the faults of a scenario with the times of this comparison.
+    pub(super) fn about_scenario(&self, scenario: &Scenario) -> String {
+        match self.setting {
+            Setting::Simulated(_) => scenario.about.into(),
+            Setting::Live { scale, .. } => scenario.about_scaled(scale),
+        }
+    }
+
     /// Returns the scenario that shows the failover time: the first one of the list with a fault
     /// that affects all contestants.
     pub(super) fn failover(&self) -> Option<&Scenario> {

@@ -60,8 +60,8 @@ impl Report {
                 "Live: {candidates} candidates as real processes on one machine, in real time; {} of each \
                  contestant in each scenario. The network between them consists of proxies. The leader writes every \
                  few milliseconds to a receiver that checks epochs, and all times are those of its writes. The \
-                 times in the descriptions of scenarios are scaled to the lease duration: by {scale:.2} for \
-                 the longest lease.",
+                 times of the faults are in proportion to the lease duration. The descriptions of scenarios \
+                 state them for the longest lease: {scale:.2} of those in a simulation.",
                 match runs {
                     1 => "one run".into(),
                     runs => format!("{runs} runs"),
@@ -100,8 +100,11 @@ impl Report {
             let row = self.row(it, failover)?;
             let times = row.without_leader;
             // A logarithmic axis has no zero.
-            let shown =
-                row.never_led < row.seeds && row.messages_at_rest > 0.0 && times.median > 0.0;
+            // A run that flooded has no finite time.
+            let shown = row.never_led < row.seeds
+                && row.messages_at_rest > 0.0
+                && times.median > 0.0
+                && times.max.is_finite();
             let (messages, median, max) = (row.messages_at_rest, times.median, times.max);
             shown.then_some((place, messages, median, max))
         });
@@ -122,9 +125,9 @@ impl Report {
             &format!(
                 "<b>{}</b>: {}. The dot is the median of the longest times without a leader, and the line \
                  above it ends at the maximum. Lower left is better. Contestants that were never without a \
-                 leader are not shown.{}",
+                 leader, or with a run that flooded, are not shown.{}",
                 escape(failover.name),
-                escape(failover.about),
+                escape(&self.about_scenario(failover)),
                 self.lease_durations()
             ),
         )
@@ -189,7 +192,9 @@ impl Report {
         });
         format!(
             "<h2>Messages against the number of members</h2>\n<p>One run each, with seed {}. A \
-             line ends early if with more members messages only cause more messages.</p>\n{}",
+             line ends early if with more members messages only cause more messages. Where \
+             lines coincide, the larger dot below belongs to the contestant that comes first in the \
+             key.</p>\n{}",
             seeds.start,
             figures.concat()
         )
@@ -227,11 +232,16 @@ impl Report {
             let mut contestants = self.contestants.iter();
             contestants.position(|it| it == name).unwrap_or_default()
         };
-        let times = of
-            .iter()
-            .map(|(row, _)| (place(&row.contestant), &row.contestant[..], &row.gaps[..]));
+        let labels = of.iter().map(|(row, _)| match row.floods {
+            0 => row.contestant.clone(),
+            _ => format!("{}, {}", row.contestant, row.flood_text()),
+        });
+        let labels: Vec<String> = labels.collect();
+        let times = of.iter().zip(&labels);
+        let times =
+            times.map(|((row, _), label)| (place(&row.contestant), &label[..], &row.gaps[..]));
         let runs = of.iter().map(|(row, run)| (&row.contestant[..], *run));
-        let (name, about) = (scenario.name, scenario.about);
+        let (name, about) = (scenario.name, escape(&self.about_scenario(scenario)));
         let (scale, which) = match &self.setting {
             Setting::Simulated(seeds) => (1.0, format!("run with seed {}", seeds.start)),
             Setting::Live { scale, .. } => (*scale, "first run".into()),
@@ -251,12 +261,13 @@ impl Report {
             &format!("Leaders over time in {name}"),
         );
         format!(
-            "<details id=\"{name}\"{open}><summary><b>{name}</b> {about}</summary>\n{}{}</details>\n",
+            // Browsers open closed details if a link leads to an element inside.
+            "<details{open}><summary><b>{name}</b> {about}</summary>\n<div id=\"{name}\">{}{}</div></details>\n",
             figure(
                 &distribution,
                 "",
                 "Time without a leader: the box holds the middle half of the runs, the line in it is the \
-                 median, and dots are single runs, 40 at most."
+                 median, and dots are single runs, 40 at most. Runs that flooded are not drawn."
             ),
             figure(
                 &timeline,
@@ -264,7 +275,7 @@ impl Report {
                 &format!(
                     "Leaders over time on each host, in the {which}. Dashed: faults. A line ends with \
                      its process, with the run, or when there are too many messages. Gaps \
-                     narrower than a dot are not drawn."
+                     narrower than a dot are not drawn. The task of a frozen process does not run."
                 )
             ),
         )

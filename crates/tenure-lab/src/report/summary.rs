@@ -12,6 +12,7 @@ pub(super) fn summary(report: &Report) -> String {
         overlap(report),
         refused(report),
         none_at_end(report),
+        floods(report),
         at_rest(report),
     ];
     let items = sentences.into_iter().flatten();
@@ -26,11 +27,14 @@ fn failover(report: &Report) -> Option<String> {
     led.sort_by(|a, b| a.without_leader.median.total_cmp(&b.without_leader.median));
     let times = led.iter().map(|row| {
         let times = row.without_leader;
-        let (name, median, max) = (name(&row.contestant), secs(times.median), secs(times.max));
-        format!("{name} {median} s ({max} s)")
+        let (median, max) = (
+            row.gap_text(times.median, " s"),
+            row.gap_text(times.max, " s"),
+        );
+        format!("{} {median} ({max})", name(&row.contestant))
     });
     let times = list(times, ", ")?;
-    let about = escape(scenario.about);
+    let about = escape(&report.about_scenario(scenario));
     Some(format!(
         "<b>Time without a leader</b> when {about}, median (maximum) of all runs: {times}."
     ))
@@ -69,7 +73,7 @@ fn refused(report: &Report) -> Option<String> {
     ))
 }
 
-/// Describes the contestants that did not recover.
+/// Describes the contestants that did not recover. Runs that flooded count.
 fn none_at_end(report: &Report) -> Option<String> {
     let (_, did) = sorted(report, |row| row.without_leader_at_end > 0);
     let did = worst(
@@ -85,6 +89,23 @@ fn none_at_end(report: &Report) -> Option<String> {
         None => "<b>No leader at the end</b> of a run: never.".into(),
         Some(did) => format!("<b>No leader at the end</b> of some runs: {did}."),
     })
+}
+
+/// Describes the contestants whose runs were ended because of too many messages.
+fn floods(report: &Report) -> Option<String> {
+    let (_, did) = sorted(report, |row| row.floods > 0);
+    let did = worst(
+        &did,
+        |row| row.floods as f64,
+        |row| {
+            let (floods, seeds) = (row.floods, row.seeds);
+            let scenario = escape(&row.scenario);
+            format!("most often in {scenario} ({floods} of {seeds} runs)")
+        },
+    )?;
+    Some(format!(
+        "<b>Floods</b>, runs that were ended because messages only caused more messages: {did}."
+    ))
 }
 
 /// Describes the cost at rest.

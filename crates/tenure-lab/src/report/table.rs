@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Report;
 use super::page::escape;
-use crate::measure::Measurement;
+use crate::measure::{ENOUGH_FOR_P99, Measurement};
 
 /// Returns a table of the times without a leader, with a row for each scenario and a column for
 /// each contestant.
@@ -23,7 +23,7 @@ pub(super) fn overview(report: &Report) -> String {
         let _ = writeln!(
             table,
             "<tr><th><a href=\"#{name}\" title=\"{}\">{name}</a></th>{cells}</tr>",
-            escape(scenario.about)
+            escape(&report.about_scenario(scenario))
         );
     }
     scrolling(&table)
@@ -34,7 +34,12 @@ fn overview_cell(row: &Measurement) -> String {
         return "<td class=\"bad\">never led</td>".into();
     }
     let times = row.without_leader;
-    let mut text = format!("{} <small>{}</small>", secs(times.median), secs(times.max));
+    let (median, max) = (row.gap_text(times.median, ""), row.gap_text(times.max, ""));
+    let mut text = match times {
+        _ if times.median.is_infinite() => format!("<strong>{median}</strong>"),
+        _ if times.max.is_infinite() => format!("{median} <strong>{max}</strong>"),
+        _ => format!("{median} <small>{max}</small>"),
+    };
     if row.runs_with_overlap > 0 {
         let _ = write!(text, "<br><em>overlap: {} s</em>", secs(row.overlap.max));
     }
@@ -48,6 +53,9 @@ fn overview_cell(row: &Measurement) -> String {
     format!("<td>{text}</td>")
 }
 
+const P99: &str = "no leader: p99";
+const CPU: &str = "CPU at rest, %";
+
 const COLUMNS: &[&str] = &[
     "scenario",
     "contestant",
@@ -55,7 +63,7 @@ const COLUMNS: &[&str] = &[
     "never led",
     "first leader, s",
     "no leader: median, s",
-    "no leader: p99",
+    P99,
     "no leader: max",
     "overlap: runs",
     "overlap: max, s",
@@ -70,23 +78,27 @@ const COLUMNS: &[&str] = &[
     "kB/election",
     "messages/min at rest",
     "kB/min at rest",
-    "CPU at rest, %",
+    CPU,
     "floods",
     "no leader at the end",
 ];
 
 /// Returns a table with every figure of every row.
 pub(super) fn all(report: &Report) -> String {
-    let names = COLUMNS.iter().map(|name| format!("<th>{name}</th>"));
+    let has_p99 = report.rows.iter().any(|it| it.seeds >= ENOUGH_FOR_P99);
+    let has_cpu = report.rows.iter().any(|it| it.cpu_at_rest.is_some());
+    let is_shown = |name: &str| (name != P99 || has_p99) && (name != CPU || has_cpu);
+    let names = COLUMNS.iter().filter(|name| is_shown(name));
+    let names = names.map(|name| format!("<th>{name}</th>"));
     let mut table = format!("<tr>{}</tr>\n", names.collect::<String>());
     for row in &report.rows {
         let cells = [
             row.seeds.to_string(),
             row.never_led.to_string(),
             secs(row.first_leader.median),
-            secs(row.without_leader.median),
-            secs(row.without_leader.p99),
-            secs(row.without_leader.max),
+            row.gap_text(row.without_leader.median, ""),
+            row.gap_text(row.without_leader.p99, ""),
+            row.gap_text(row.without_leader.max, ""),
             row.runs_with_overlap.to_string(),
             secs(row.overlap.max),
             format!("{:.0}", row.writes_taken),
@@ -105,7 +117,10 @@ pub(super) fn all(report: &Report) -> String {
             row.floods.to_string(),
             row.without_leader_at_end.to_string(),
         ];
-        let cells = cells.map(|cell| format!("<td>{cell}</td>")).concat();
+        // The first two columns are the names of the row.
+        let cells = COLUMNS[2..].iter().zip(cells);
+        let cells = cells.filter(|(name, _)| is_shown(name));
+        let cells: String = cells.map(|(_, cell)| format!("<td>{cell}</td>")).collect();
         let (scenario, contestant) = (escape(&row.scenario), escape(&row.contestant));
         let _ = writeln!(
             table,
@@ -116,7 +131,7 @@ pub(super) fn all(report: &Report) -> String {
 }
 
 fn scrolling(table: &str) -> String {
-    format!("<div class=\"table\"><table>\n{table}</table></div>")
+    format!("<div class=\"table\" tabindex=\"0\"><table>\n{table}</table></div>")
 }
 
 pub(super) fn secs(secs: f64) -> String {

@@ -45,7 +45,10 @@ fn a_page_contains_every_contestant_and_scenario_and_loads_nothing() {
     }
     let page = report.html(&made());
     for scenario in scenario::ALL {
-        let section = page.split_once(&format!("<details id=\"{}\"", scenario.name));
+        // Browsers open closed details for a link to an element inside, not to the details.
+        let inside = format!("</summary>\n<div id=\"{}\">", scenario.name);
+        assert!(page.contains(&format!("<a href=\"#{}\"", scenario.name)));
+        let section = page.split_once(&inside);
         let (section, _) = section
             .and_then(|(_, it)| it.split_once("</details>"))
             .unwrap();
@@ -55,8 +58,12 @@ fn a_page_contains_every_contestant_and_scenario_and_loads_nothing() {
             .filter(|it| !scenario.needs_store() || it.algorithm.uses_store())
         {
             let name = &contestant.name;
+            let is_labelled = [
+                format!(">{name}</text>"),
+                format!(">{name}, flood 1/1</text>"),
+            ];
             assert!(
-                section.contains(&format!(">{name}</text>")),
+                is_labelled.iter().any(|label| section.contains(label)),
                 "{name} {}",
                 scenario.name
             );
@@ -71,6 +78,93 @@ fn a_page_contains_every_contestant_and_scenario_and_loads_nothing() {
     }
     assert!(is_self_contained(&page));
     assert!(page.len() < LARGEST, "{} bytes", page.len());
+}
+
+#[test]
+fn runs_that_flood_are_counted_and_have_no_time_without_a_leader() {
+    let scenarios = ["kill-leader", "flaky"].map(|name| scenario::Scenario::of_name(name).unwrap());
+    let contestants = [Algorithm::Textbook, Algorithm::Lease].map(Contestant::new);
+    let comparison = Comparison {
+        contestants: contestants.to_vec(),
+        scenarios: scenarios.to_vec(),
+        seeds: 0..1,
+    };
+    let rows = compare(&comparison, || {}).into_iter();
+    let report = Report::live(
+        vec!["textbook".into(), "lease".into()],
+        scenarios.to_vec(),
+        Setting::Simulated(0..1),
+        rows.map(|row| (row, Timeline::default())).collect(),
+    );
+    let row = report.row("textbook", &scenarios[1]).unwrap();
+    assert_eq!((row.floods, row.without_leader_at_end), (1, 1));
+    let page = report.html(&made());
+    assert!(page.contains("<td><strong>flood 1/1</strong><br>"));
+    assert!(page.contains("<strong>no leader at the end: 1</strong></td>"));
+    assert!(page.contains("<td>flood 1/1</td>") && page.contains(">textbook, flood 1/1</text>"));
+    assert!(
+        page.contains("<code>textbook</code> in 1 scenario, most often in flaky (1 of 1 runs)")
+    );
+    assert!(!page.contains("of a run: never") && !page.contains("inf"));
+}
+
+#[test]
+fn only_figures_that_were_measured_have_a_column() {
+    let start = scenario::Scenario::of_name("start").unwrap();
+    let mut report = report(vec![Contestant::new(Algorithm::Lease)], vec![start]);
+    let page = report.html(&made());
+    assert!(!page.contains("<th>no leader: p99</th>") && !page.contains("<th>CPU at rest"));
+    report.rows[0].seeds = 100;
+    let page = report.html(&made());
+    assert!(page.contains("<th>no leader: p99</th>"));
+    let (_, table) = page.rsplit_once("<table>").unwrap();
+    let columns = table.matches("<th>").count() - 2;
+    assert_eq!(table.matches("<td>").count() + 2, columns);
+}
+
+/// Returns the contrast of two colours, as the Web Content Accessibility Guidelines define it.
+fn contrast(one: &str, other: &str) -> f64 {
+    let light = |colour: &str| {
+        let digits = colour.trim_start_matches('#');
+        // #abc stands for #aabbcc.
+        let step = digits.len() / 3;
+        let part = |at: usize| {
+            let part = digits[at * step..(at + 1) * step].repeat(3 - step);
+            let part = f64::from(u8::from_str_radix(&part, 16).expect("two digits")) / 255.0;
+            if part <= 0.04045 {
+                part / 12.92
+            } else {
+                ((part + 0.055) / 1.055).powf(2.4)
+            }
+        };
+        0.2126 * part(0) + 0.7152 * part(1) + 0.0722 * part(2) + 0.05
+    };
+    let (one, other) = (light(one), light(other));
+    one.max(other) / one.min(other)
+}
+
+#[test]
+fn every_colour_has_contrast_to_its_background_in_light_and_dark() {
+    let themes: Vec<_> = include_str!("page.html").split(":root {").skip(1).collect();
+    assert_eq!(themes.len(), 2);
+    for theme in themes {
+        let (theme, _) = theme.split_once('}').unwrap();
+        let colour = |name: &str| {
+            let (_, value) = theme.split_once(&format!("--{name}: ")).expect(name);
+            value.split_once(';').unwrap().0
+        };
+        let drawn = "up leads still acts fault c0 c1 c2 c3 c4 c5 c6 c7".split(' ');
+        for name in drawn {
+            for behind in ["page", "card"] {
+                let contrast = contrast(colour(name), colour(behind));
+                assert!(contrast >= 3.0, "{name} on {behind}: {contrast}");
+            }
+        }
+        for behind in ["leads", "still"] {
+            let contrast = contrast(colour("acts"), colour(behind));
+            assert!(contrast >= 3.0, "acts on {behind}: {contrast}");
+        }
+    }
 }
 
 #[test]
@@ -109,7 +203,7 @@ fn a_page_of_a_fault_without_effect_on_leaders_says_so() {
 #[test]
 fn a_page_of_real_processes_shows_their_processor_time_and_only_measured_plots() {
     let scenarios =
-        ["kill-leader", "cut-leader"].map(|name| scenario::Scenario::of_name(name).unwrap());
+        ["kill-leader", "freeze-leader"].map(|name| scenario::Scenario::of_name(name).unwrap());
     let simulated = report(vec![Contestant::new(Algorithm::Lease)], scenarios.to_vec());
     let live = simulated.rows.into_iter().map(|row| Measurement {
         live: true,
@@ -124,8 +218,10 @@ fn a_page_of_real_processes_shows_their_processor_time_and_only_measured_plots()
     let measured = live.zip(simulated.timelines).collect();
     let report = Report::live(vec!["lease".into()], scenarios.to_vec(), setting, measured);
     let page = report.html(&made());
+    // Times of faults are those of this comparison.
+    assert!(page.contains("is frozen for 6 s") && !page.contains("is frozen for 30 s"));
     assert!(page.contains("Live: 7 candidates") && page.contains("4.3 % of a processor"));
-    assert!(page.contains("<td>4.3</td>"));
+    assert!(page.contains("<td>4.3</td>") && page.contains("<th>CPU at rest, %</th>"));
     // One plot of the failover time against messages, and two for each scenario.
     assert_eq!(page.matches("<svg").count(), 5);
     assert!(is_self_contained(&page));

@@ -44,7 +44,7 @@ pub enum LaneState {
     Leads,
     /// The process is frozen.
     Frozen,
-    /// The task runs.
+    /// The task runs. The task of a frozen host does not run.
     Acts,
 }
 
@@ -112,17 +112,21 @@ impl Machine {
                 self.end_leadership(at);
                 // If the host resumes before the end of its claim, it leads again.
                 self.leads = leads;
-                self.frozen.get_or_insert(at);
+                if self.frozen.is_none() {
+                    self.span(LaneState::Acts, self.acts, at);
+                    self.frozen = Some(at);
+                }
             }
             HistoryEventKind::Resumed => {
                 let frozen = self.frozen.take();
                 self.span(LaneState::Frozen, frozen, at);
                 let leads = self.leads.filter(|(_, until)| *until > at);
                 self.leads = leads.map(|(_, until)| (at, until));
+                self.acts = self.acts.map(|_| at);
             }
             HistoryEventKind::TaskStarted(_) => self.acts = self.acts.or(Some(at)),
             HistoryEventKind::TaskEnded(_) => {
-                let acts = self.acts.take();
+                let acts = self.acts.take().filter(|_| self.frozen.is_none());
                 self.span(LaneState::Acts, acts, at);
             }
             _ => {}
@@ -131,6 +135,7 @@ impl Machine {
 
     /// Ends all states, because the process has ended.
     fn stops(&mut self, at: Time) {
+        let acts = self.acts.take().filter(|_| self.frozen.is_none());
         if self.frozen.is_none() {
             self.end_leadership(at);
         }
@@ -138,7 +143,7 @@ impl Machine {
         let ends = [
             (LaneState::Up, self.up.take()),
             (LaneState::Frozen, self.frozen.take()),
-            (LaneState::Acts, self.acts.take()),
+            (LaneState::Acts, acts),
         ];
         for (state, since) in ends {
             self.span(state, since, at);
@@ -206,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_leader_does_not_lead_and_its_task_continues() {
+    fn a_frozen_leader_neither_leads_nor_runs_its_task() {
         let found = spans(&[
             (0, HistoryEventKind::Started),
             (1, HistoryEventKind::Claims(None, after(30))),
@@ -219,24 +224,30 @@ mod tests {
             found,
             [
                 (LaneState::Leads, 1.0, 5.0),
+                (LaneState::Acts, 1.0, 5.0),
                 (LaneState::Frozen, 5.0, 20.0),
                 (LaneState::Leads, 20.0, 25.0),
                 (LaneState::Up, 0.0, 25.0),
-                (LaneState::Acts, 1.0, 25.0)
+                (LaneState::Acts, 20.0, 25.0)
             ]
         );
     }
 
     #[test]
-    fn a_leader_that_is_frozen_until_the_end_does_not_lead_then() {
+    fn a_leader_that_is_frozen_until_the_end_does_not_lead_or_act_then() {
         let found = spans(&[
             (1, HistoryEventKind::Claims(None, after(99))),
+            (1, HistoryEventKind::TaskStarted(None)),
             (5, HistoryEventKind::Paused(after(80))),
             (9, HistoryEventKind::RunEnded),
         ]);
         assert_eq!(
             found,
-            [(LaneState::Leads, 1.0, 5.0), (LaneState::Frozen, 5.0, 9.0)]
+            [
+                (LaneState::Leads, 1.0, 5.0),
+                (LaneState::Acts, 1.0, 5.0),
+                (LaneState::Frozen, 5.0, 9.0)
+            ]
         );
     }
 }

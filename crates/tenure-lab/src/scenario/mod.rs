@@ -34,6 +34,20 @@ impl Scenario {
         faults.collect()
     }
 
+    /// Describes the faults with times that are multiplied by this factor.
+    #[must_use]
+    pub fn about_scaled(&self, scale: f64) -> String {
+        let mut words: Vec<String> = self.about.split(' ').map(str::to_owned).collect();
+        for at in 1..words.len() {
+            if words[at] == "s"
+                && let Ok(secs) = words[at - 1].parse::<f64>()
+            {
+                words[at - 1] = format!("{}", (secs * scale * 100.0).round() / 100.0);
+            }
+        }
+        words.join(" ")
+    }
+
     /// Returns whether the scenario needs a store, because a fault affects one.
     #[must_use]
     pub fn needs_store(&self) -> bool {
@@ -99,7 +113,7 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario(
         "restart-leader",
-        "the leader is killed and is back a second later",
+        "the leader is killed and is back 1 s later",
         || vec![(0, Fault::Crash(Target::Leader, Some(secs(1))))],
     ),
     scenario("stop-leader", "the leader is shut down in order", || {
@@ -151,7 +165,7 @@ pub const ALL: &[Scenario] = &[
     }),
     scenario(
         "slow-links",
-        "messages take half a second on average for 40 s",
+        "messages take 0.5 s on average for 40 s",
         || {
             let (least, mean) = (Duration::from_millis(100), Duration::from_millis(400));
             let link = Link {
@@ -195,6 +209,23 @@ pub const ALL: &[Scenario] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_times_of_a_description_are_scaled() {
+        let about = |name| Scenario::of_name(name).unwrap().about_scaled(0.2);
+        assert_eq!(about("freeze-leader"), "the leader is frozen for 6 s");
+        assert_eq!(
+            about("slow-links"),
+            "messages take 0.1 s on average for 8 s"
+        );
+        assert_eq!(
+            about("store-restart"),
+            "the store is killed and is back 0.4 s later"
+        );
+        for scenario in ALL {
+            assert!(!scenario.about.contains("second"), "{}", scenario.name);
+        }
+    }
 
     #[test]
     fn the_error_for_an_unknown_scenario_names_the_nearest_one() {

@@ -88,8 +88,12 @@ fn lines(summary: &Summary, rows: &[&Measurement], candidates: u32) -> Vec<Strin
     let bound = summary.bound.as_secs_f64();
     let measured = rows.iter().find(|row| row.scenario == "kill-leader");
     let measured = measured.map_or_else(String::new, |row| {
-        let (median, max) = (row.without_leader.median, row.without_leader.max);
-        format!("; measured: median {median:.1} s, max {max:.1} s")
+        let times = row.without_leader;
+        let (median, max) = (
+            row.gap_text(times.median, " s"),
+            row.gap_text(times.max, " s"),
+        );
+        format!("; measured: median {median}, max {max}")
     });
     lines.push(format!(
         "  no leader after a crash: at most {bound:.1} s by its settings{measured}"
@@ -97,9 +101,9 @@ fn lines(summary: &Summary, rows: &[&Measurement], candidates: u32) -> Vec<Strin
     let longest = |row: &&&Measurement| row.without_leader.max;
     let worst = rows.iter().max_by(|a, b| longest(a).total_cmp(&longest(b)));
     if let Some(row) = worst {
-        let (scenario, max) = (&row.scenario, row.without_leader.max);
+        let (scenario, max) = (&row.scenario, row.gap_text(row.without_leader.max, " s"));
         lines.push(format!(
-            "  longest time without a leader: {max:.1} s, in {scenario}"
+            "  longest time without a leader: {max}, in {scenario}"
         ));
         let (messages, kilobytes) = (row.messages_at_rest, row.bytes_at_rest / 1_000.0);
         let cpu = row.cpu_at_rest.map_or_else(String::new, |percent| {

@@ -1,6 +1,6 @@
 //! The figures of a comparison as tables.
 
-use tenure_lab::measure::Measurement;
+use tenure_lab::measure::{ENOUGH_FOR_P99, Measurement};
 use tenure_lab::scenario::Scenario;
 
 use crate::output::{self, or_dash};
@@ -18,14 +18,15 @@ fn cells(row: &Measurement) -> Vec<(&'static str, bool, String)> {
         let led = row.never_led < row.seeds;
         if led { text } else { "never".into() }
     };
-    let gap = &row.without_leader;
+    let gap = |secs: f64| led(row.gap_text(secs, " s"));
+    let gaps = &row.without_leader;
     let (per_election, at_rest) = (row.bytes_per_election, row.bytes_at_rest);
     let mut cells = vec![
         ("CONTESTANT", false, row.contestant.clone()),
         ("FIRST LEADER", false, led(secs(row.first_leader.median))),
-        ("NO LEADER: MEDIAN", false, led(secs(gap.median))),
-        ("P99", true, led(secs(gap.p99))),
-        ("MAX", false, led(secs(gap.max))),
+        ("NO LEADER: MEDIAN", false, gap(gaps.median)),
+        ("P99", true, gap(gaps.p99)),
+        ("MAX", false, gap(gaps.max)),
         ("OVERLAP: RUNS", false, row.runs_with_overlap.to_string()),
         ("MAX", true, secs(row.overlap.max)),
         ("STALE WRITES", true, row.writes_refused.to_string()),
@@ -49,6 +50,9 @@ fn cells(row: &Measurement) -> Vec<(&'static str, bool, String)> {
             row.without_leader_at_end.to_string(),
         ),
     ];
+    if row.seeds < ENOUGH_FOR_P99 {
+        cells.retain(|(heading, ..)| *heading != "P99");
+    }
     if row.live {
         let cpu = row.cpu_at_rest.map(|percent| format!("{percent:.1} %"));
         cells.push(("CPU AT REST", true, or_dash(cpu)));
@@ -94,11 +98,14 @@ NO LEADER: longest time without a leader in a run. OVERLAP: runs in which two le
 longest overlap. STALE WRITES: refused writes; without epochs no write is stale. FLAPS: changes of leadership
 per run. ELECTION: messages about the leader from the loss of one leader to the next. MESSAGES/MIN, KB/MIN: all
 messages at rest, before the first fault. FLOODS: runs that were ended because messages only caused more
-messages."
+messages; they count as runs without a leader at the end. \"flood 5/20\": that was in 5 of 20 runs. Such a run
+ranks after all others, and its other figures count until then. P99 needs 100 runs."
     } else {
         "\
 NO LEADER: longest time without a leader in a run. OVERLAP: runs in which two leaders acted at once.
-MESSAGES/MIN: all messages at rest, before the first fault. --wide prints all columns."
+MESSAGES/MIN: all messages at rest, before the first fault. --wide prints all columns.
+\"flood 5/20\": 5 of 20 runs were ended because messages only caused more messages. Such a run
+ranks after all others, and its other figures count until then."
     }
 }
 

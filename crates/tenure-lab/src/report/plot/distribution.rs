@@ -24,12 +24,16 @@ pub(in crate::report) fn distribution(of: &[(usize, &str, &[f64])], about: &str)
         .with_overlay_color("var(--dots)")
         .with_group_colors(of.iter().rev().map(|(place, ..)| colour(*place)));
     // The first category is at the bottom of the axis, so the first contestant comes last.
+    let finite = |times: &[f64]| {
+        let times = times.iter().copied();
+        times.filter(|it| it.is_finite()).collect::<Vec<_>>()
+    };
     let boxes = of.iter().rev().fold(boxes, |boxes, (_, name, times)| {
-        boxes.with_group(label(name), thinned(times))
+        boxes.with_group(label(name), thinned(&finite(times)))
     });
     let boxes = Plot::from(boxes);
-    let longest = of.iter().flat_map(|(_, _, times)| times.iter());
-    let longest = longest.copied().fold(SHORTEST, f64::max);
+    let longest = of.iter().flat_map(|(_, _, times)| finite(times));
+    let longest = longest.fold(SHORTEST, f64::max);
     let (end, step) = scale(longest);
     let layout = Layout::auto_from_plots(std::slice::from_ref(&boxes))
         .with_width(WIDTH)

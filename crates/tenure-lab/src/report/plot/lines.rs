@@ -22,7 +22,10 @@ pub(in crate::report) fn lines(
     about: &str,
 ) -> String {
     let (mut plots, mut all) = (Vec::new(), Vec::new());
-    for mut series in of {
+    let last = of.len().saturating_sub(1);
+    for (number, mut series) in of.into_iter().enumerate() {
+        // Dots of earlier series are larger, so that they are visible below those of later ones.
+        let size = 4.0 + 0.7 * (last - number) as f64;
         // A logarithmic axis has no zero.
         series.line.retain(|it| it.1 > 0.0);
         series.dots.retain(|it| it.1 > 0.0);
@@ -30,7 +33,7 @@ pub(in crate::report) fn lines(
         let line = LinePlot::new().with_data(series.line);
         let line = line.with_color(colour(series.place)).with_stroke_width(1.5);
         plots.push(Plot::from(line));
-        let dots = ScatterPlot::new().with_data(series.dots).with_size(4.0);
+        let dots = ScatterPlot::new().with_data(series.dots).with_size(size);
         let dots = dots.with_color(colour(series.place));
         plots.push(Plot::from(dots.with_marker(shape(series.place).0)));
     }

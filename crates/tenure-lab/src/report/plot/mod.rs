@@ -65,6 +65,9 @@ pub(super) fn key<'a>(of: impl IntoIterator<Item = (usize, &'a str)>) -> String 
     format!("<ul class=\"key\">{}</ul>", items.collect::<String>())
 }
 
+/// The least ratio of the ends of a logarithmic axis: with marks at 1, 2, 5, .. it has four marks.
+const SHORTEST_RATIO: f64 = 8.0;
+
 /// Makes both axes logarithmic, and as short as these points allow. No coordinate may be zero.
 /// Without points the axes stay linear.
 fn by_powers(layout: Layout, points: &[(f64, f64)]) -> Layout {
@@ -75,6 +78,11 @@ fn by_powers(layout: Layout, points: &[(f64, f64)]) -> Layout {
             round(least, false),
             round(values.fold(least, f64::max), true),
         );
+        // A short axis would have only two or three marks.
+        let (low, high) = match high / low < SHORTEST_RATIO {
+            true => (round(low, false), round(high, true)),
+            false => (low, high),
+        };
         // On a long axis kuva marks only powers of ten, and both ends should have a mark.
         let (first, last) = (low.log10().floor(), high.log10().ceil());
         Some(match last - first > 3.0 {
@@ -166,6 +174,17 @@ mod tests {
     fn logarithmic_axes_end_just_outside_the_points() {
         for (value, below, above) in [(3.0, 2.0, 5.0), (0.84, 0.5, 1.0), (1.0, 0.5, 2.0)] {
             assert_eq!((round(value, false), round(value, true)), (below, above));
+        }
+    }
+
+    #[test]
+    fn a_logarithmic_axis_around_close_points_has_four_marks_or_more() {
+        for value in [0.3, 1.0, 2.8, 7.0, 12.0] {
+            let layout = by_powers(Layout::new((1.0, 9.0), (1.0, 9.0)), &[(5.0, value)]);
+            let (low, high) = layout.y_axis_min.zip(layout.y_axis_max).unwrap();
+            let marks = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+            let marks = marks.iter().filter(|mark| (low..=high).contains(mark));
+            assert!(marks.count() >= 4, "{value}: {low}..{high}");
         }
     }
 
