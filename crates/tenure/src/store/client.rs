@@ -437,7 +437,9 @@ impl StoreClient {
     }
 
     /// Sends the request with the credential. If the store refuses that, and the file has another
-    /// one by now, the request is sent again with it.
+    /// one by now, the request is sent again with it. Beyond some refusals of one address the store
+    /// answers 429 rather than 401: many leaders may have that address, and all of their tokens may
+    /// be replaced at once.
     async fn authorized(
         &self,
         request: impl Fn() -> RequestBuilder,
@@ -446,7 +448,8 @@ impl StoreClient {
             return request().send().await;
         };
         let response = request().header(AUTHORIZATION, &header).send().await?;
-        if response.status() == StatusCode::UNAUTHORIZED
+        let refusals = [StatusCode::UNAUTHORIZED, StatusCode::TOO_MANY_REQUESTS];
+        if refusals.contains(&response.status())
             && let Some(header) = self.credentials.header_after(&header).await
         {
             return request().header(AUTHORIZATION, header).send().await;
