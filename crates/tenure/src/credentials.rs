@@ -218,7 +218,10 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
 
 /// Returns the IP address in a URL; `None` if it has a name.
 pub(crate) fn ip_of(url: &Url) -> Option<IpAddr> {
-    let host = url.host_str()?.trim_start_matches('[').trim_end_matches(']');
+    let host = url
+        .host_str()?
+        .trim_start_matches('[')
+        .trim_end_matches(']');
     host.parse().ok().map(|ip: IpAddr| ip.to_canonical())
 }
 

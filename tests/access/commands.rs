@@ -1,0 +1,184 @@
+//! Commands that change the access file: killed at any time, and several at once.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::thread;
+
+use tenure_server::access;
+use tenure_tests::needs::{can_run, has_program};
+use tenure_tests::process::{Process, output};
+use tenure_tests::wait_for;
+
+use crate::{Place, read};
+
+/// The calls that change files. Not every machine has all of them.
+const CALLS: &str = "?write,?fsync,?fdatasync,?rename,?renameat,?renameat2,?link,?linkat,?unlink,\
+                     ?unlinkat,?chmod,?fchmod,?fchmodat,?chown,?fchown,?fchownat,?ftruncate";
+
+/// The names of the principals in the access file, which must be valid.
+fn principals(place: &Place) -> Vec<String> {
+    let file = access::check_file(&place.path("etc/access.toml"));
+    let file = file.expect("a valid access file");
+    let names = file.principals().iter();
+    names
+        .map(|listed| listed.principal.name.to_string())
+        .collect()
+}
+
+/// This command under strace with these options.
+fn traced(place: &Place, options: &[&str], arguments: &[&str]) -> Command {
+    let inner = place.command(arguments);
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null"]).args(options);
+    strace.arg(inner.get_program()).args(inner.get_args());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => strace.env(name, value),
+            None => strace.env_remove(name),
+        };
+    }
+    strace.current_dir(place.folder.path());
+    strace
+}
+
+/// Runs a command that changes the access file, and kills it at each call that changes a file. The
+/// last run is not killed.
+fn kill_at_each_call(place: &Place, name: &str, arguments: impl Fn(usize) -> Vec<String>) {
+    let path = place.path("etc/access.toml");
+    let before = (read(&path), principals(place));
+    let mode = fs::metadata(&path).expect("a file").mode();
+    let mut was_changed_by_a_killed_command = false;
+    for n in 1..=40 {
+        let arguments = arguments(n);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let inject = format!("inject={CALLS}:signal=KILL:when={n}");
+        let trace = format!("trace={CALLS}");
+        let ran = output(&mut traced(
+            place,
+            &["-e", &trace, "-e", &inject],
+            &arguments,
+        ));
+        let was_killed = ran.status.signal() == Some(9);
+        assert!(was_killed || ran.status.success(), "{name} {n}: {ran:?}");
+        let now = (read(&path), principals(place));
+        assert_eq!(
+            fs::metadata(&path).expect("a file").mode(),
+            mode,
+            "{name} {n}"
+        );
+        if now == before {
+            assert!(was_killed, "{name} {n} changed nothing");
+        } else {
+            // Only what the command was to change has changed.
+            let (more, fewer) = match now.1.len() > before.1.len() {
+                true => (&now.1, &before.1),
+                false => (&before.1, &now.1),
+            };
+            assert!(fewer.iter().all(|name| more.contains(name)), "{name} {n}");
+            assert_eq!(more.len(), fewer.len() + 1, "{name} {n}");
+            was_changed_by_a_killed_command |= was_killed;
+        }
+        if !was_killed {
+            // A write, two syncs and a rename at least.
+            assert!(n > 4, "{name} was not killed at {n} calls");
+            assert!(was_changed_by_a_killed_command, "no kill after the change");
+            return;
+        }
+        fs::write(&path, &before.0).expect("the file as before");
+    }
+    panic!("{name} does not end");
+}
+
+#[test]
+fn a_token_command_that_is_killed_leaves_the_old_file_or_the_new_one() {
+    let test = "a_token_command_that_is_killed_leaves_the_old_file_or_the_new_one";
+    if !can_run(test, "strace", has_program("strace")) {
+        return;
+    }
+    let place = Place::new();
+    place.init();
+    place.create("worker");
+    let file = place.text("etc/access.toml");
+    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect();
+    kill_at_each_call(&place, "create", |n| {
+        let token = format!("token-{n}");
+        words(&[
+            "token",
+            "create",
+            "next",
+            "--role",
+            "candidate",
+            "--namespace",
+            "tests",
+            "--output",
+            &token,
+            "--file",
+            &file,
+        ])
+    });
+    kill_at_each_call(&place, "revoke", |_| {
+        words(&["token", "revoke", "--principal", "worker", "--file", &file])
+    });
+}
+
+#[test]
+fn two_token_commands_at_once_keep_both_entries() {
+    let place = Place::new();
+    place.init();
+    let file = place.text("etc/access.toml");
+    let create = |name: &str| {
+        let words = [
+            "token",
+            "create",
+            name,
+            "--role",
+            "read",
+            "--namespace",
+            "a",
+        ];
+        words
+            .map(str::to_owned)
+            .into_iter()
+            .chain(["--file".into(), file.clone()])
+    };
+    let create = |name: &str| create(name).collect::<Vec<String>>();
+    thread::scope(|scope| {
+        for number in 0..6 {
+            let (place, create) = (&place, &create);
+            scope.spawn(move || {
+                let words = create(&format!("p{number}"));
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                place.succeed(&words);
+            });
+        }
+    });
+    let mut names = principals(&place);
+    names.sort();
+    assert_eq!(names, ["ada", "p0", "p1", "p2", "p3", "p4", "p5"]);
+    // The first command has read the file and not yet replaced it when the second one begins.
+    let test = "two_token_commands_at_once_keep_both_entries";
+    if !can_run(test, "strace", has_program("strace")) {
+        return;
+    }
+    let calls = "?rename,?renameat,?renameat2";
+    let delay = format!("inject={calls}:delay_enter=2s");
+    let words = create("slow");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let trace = format!("trace={calls}");
+    let mut slow = Process::spawn(&mut traced(&place, &["-e", &trace, "-e", &delay], &words));
+    let is_new = |name: &str| name.starts_with(".access");
+    wait_for("the new file of the first command", || {
+        let mut entries = fs::read_dir(place.path("etc")).expect("a folder").flatten();
+        entries.find(|entry| is_new(&entry.file_name().to_string_lossy()))
+    });
+    let words = create("quick");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    place.succeed(&words);
+    assert!(slow.wait().success());
+    let names = principals(&place);
+    for name in ["slow", "quick"] {
+        assert!(names.iter().any(|known| known == name), "{name}: {names:?}");
+    }
+}
