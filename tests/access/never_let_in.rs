@@ -39,7 +39,8 @@ fn a_campaign_that_is_never_let_in_ends_and_names_the_file_the_principal_and_the
     let config = |election: &str| config(&place, election, "one");
 
     let error = campaign_error(&runtime, config("tests/job"));
-    for words in ["unauthenticated", "no token is set", "tests/job"] {
+    let route = "POST v1/namespaces/tests/leases/job/acquire";
+    for words in ["unauthenticated", "no token is set", route] {
         assert!(error.contains(words), "{words}: {error}");
     }
     let with = |path: &str| Credentials::token_file(path).unwrap();
@@ -59,7 +60,7 @@ fn a_campaign_that_is_never_let_in_ends_and_names_the_file_the_principal_and_the
     std::fs::write(&wrong, "tnr1_aaaaaaaa_wrong").unwrap();
     let unknown = config("tests/job").with_credentials(with(&wrong));
     let error = campaign_error(&runtime, unknown);
-    for words in ["unauthenticated", &wrong, "tests/job"] {
+    for words in ["unauthenticated", &wrong, route] {
         assert!(error.contains(words), "{words}: {error}");
     }
     assert!(!error.contains("tnr1_"), "{error}");

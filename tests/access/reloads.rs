@@ -36,10 +36,10 @@ fn a_wrong_access_file_is_named_with_its_line_its_value_and_a_right_one() {
         (
             right.replace("\"tests\"", "\"no name\""),
             "\"no name\"",
-            &["no name", "letters"],
+            &["no name", "A-Z"],
         ),
         (
-            right.replace("created = ", "createt = "),
+            right.replacen("created = ", "createt = ", 1),
             "createt",
             &["createt", "created"],
         ),
@@ -51,7 +51,7 @@ fn a_wrong_access_file_is_named_with_its_line_its_value_and_a_right_one() {
         (
             format!("{}\"\n", half),
             "sha256",
-            &["sha256", "64", "hexadecimal"],
+            &["sha256", "64 characters", "a-f"],
         ),
         (
             format!("{right}\n[[principal]]\nname = \"ada\"\n"),
@@ -67,11 +67,9 @@ fn a_wrong_access_file_is_named_with_its_line_its_value_and_a_right_one() {
     for (count, (wrong, part, words)) in (1..).zip(cases) {
         // In place, as an editor writes it: the store may see a part of the file.
         fs::write(&path, &wrong).expect("a file");
-        let words = [
-            &["can't reload the access file", &line(&wrong, part)],
-            words,
-        ]
-        .concat();
+        let place_of_error = line(&wrong, part);
+        let error = ["can't reload the access file", &place_of_error];
+        let words = [&error[..], words].concat();
         wait_for_log(&store, &words);
         // The administrator's token is still good, and the same rules are in force.
         place.succeed(&["list", "--namespace", "other"]);

@@ -179,8 +179,8 @@ impl LeaseBackend for HttpStore {
 }
 
 impl HttpStore {
-    /// A candidate that was never let in is told so, with the origin of its token. Later the same
-    /// answer may pass: it must not end a campaign, and never a term.
+    /// A candidate that was never let in is told so, with the request, the only one that such a
+    /// candidate sends, and the origin of its token. Later the same answer may pass: it must not end a campaign, and never a term.
     fn settle(&self, answer: Answer) -> Answer {
         match answer {
             Answer::Denied(why) => {
@@ -190,7 +190,8 @@ impl HttpStore {
                     return Answer::Unknown(why);
                 }
                 let origin = self.store.credentials.origin();
-                Answer::Denied(format!("{why}; {origin}"))
+                let refused = path(&self.election, "/acquire");
+                Answer::Denied(format!("{why}; it refused POST {refused}; {origin}"))
             }
             Answer::Unknown(_) | Answer::Refused(_) => answer,
             admitted => {
