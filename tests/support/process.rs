@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
@@ -219,16 +220,25 @@ impl Process {
             .clone()
     }
 
-    /// Waits for the end of the process.
+    /// Waits for the end of the process and of its output.
     ///
     /// # Panics
     ///
     /// If it does not end.
     pub fn wait(&mut self) -> ExitStatus {
         let child = &mut self.child.0;
-        wait_for("the end of a process", || {
+        let status = wait_for("the end of a process", || {
             child.try_wait().expect("a process to wait for")
-        })
+        });
+        // The last lines may still be in the pipes. Another process that has inherited a pipe may
+        // keep it open, so this does not wait for long.
+        let until = Instant::now() + Duration::from_secs(2);
+        // Each thread that reads a pipe has a handle to its text.
+        let is_read = |text| Arc::strong_count(text) == 1;
+        while !(is_read(&self.stdout) && is_read(&self.stderr)) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(2));
+        }
+        status
     }
 
     /// Whether the process has ended.
