@@ -54,6 +54,25 @@ fn has_test(source: &str, name: &str) -> bool {
 }
 
 #[test]
+fn every_test_of_a_threat_exists() {
+    let page = fs::read_to_string(format!("{ROOT}/docs/security.md")).expect("the threats");
+    let sources = sources(Path::new(ROOT));
+    let rows = page.lines().filter(|line| line.starts_with("| T"));
+    for row in rows.clone() {
+        let (_, tests) = row.rsplit_once(" | ").expect("a column of tests");
+        let names: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "{row} has no tests");
+        for name in names {
+            assert!(
+                sources.iter().any(|source| has_test(source, name)),
+                "docs/security.md names a test {name} that does not exist, or is not run"
+            );
+        }
+    }
+    assert!(rows.count() > 10, "the table lists the threats");
+}
+
+#[test]
 fn a_function_without_a_test_attribute_is_no_test() {
     assert!(has_test("#[test]\nfn a_b() {", "a_b"));
     assert!(has_test("}\n\n#[tokio::test(x)]\nasync fn a_b() {", "a_b"));

@@ -1,6 +1,6 @@
-//! Access control with real processes: what a store refuses to start with, the first minute, tokens
-//! that are rotated and revoked under a leader, files that change while the store runs, secrets that
-//! must not be seen, keys of peers, and candidates that are never let in.
+//! Access control with real processes: starts that a store refuses, the first minute, tokens that
+//! are rotated and revoked under a leader, files that change while the store runs, secrets that
+//! nothing may show, keys of peers, and candidates that the store never lets in.
 
 mod commands;
 mod first_minute;

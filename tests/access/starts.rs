@@ -1,4 +1,4 @@
-//! What a store starts with, and what it refuses.
+//! The conditions under which a store with or without access control starts.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ fn a_store_on_a_network_is_closed_unless_a_flag_opens_it() {
     for way in ["tenure init", "--access", "--allow-anonymous", "127.0.0.1"] {
         assert!(error.contains(way), "{error}");
     }
-    // Each flag gives away what it says, and nothing else.
+    // Each flag permits only what its name says.
     let error = place.fail(2, &serve(&["--engine", "memory", "--allow-plain-http"]));
     assert!(error.contains("no access file"), "{error}");
     place.init();

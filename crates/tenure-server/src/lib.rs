@@ -4,7 +4,8 @@
 //! It promises that a lease has at most one holder at any time of this store's monotonic clock,
 //! that epochs only grow, and that every response depends only on durable state. It does not
 //! promise that a holder has stopped when its lease ended: candidates stop themselves, and
-//! receivers check epochs. It refuses to start when another store uses the same directory.
+//! receivers check epochs. It refuses to start when another store uses the same directory. It has
+//! no access control unless [`Server::with_access`] sets the rules of an access file.
 //!
 //! ```text
 //! http --> store --> table (shards) -- lease::apply (core) --> commit queue --> engine (disk)

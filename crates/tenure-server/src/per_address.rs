@@ -1,4 +1,4 @@
-//! How many connections each address has.
+//! The number of connections of each address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub(crate) struct Counted {
 }
 
 impl PerAddress {
-    /// At most so many connections of each address; zero is no limit.
+    /// Counts up to `most` connections of each address; zero means no limit.
     pub(crate) fn new(most: usize) -> Self {
         Self(Arc::new(Counts {
             most,
@@ -37,7 +37,7 @@ impl PerAddress {
         self.0.most > 0
     }
 
-    /// Counts a connection, unless its address has as many as it may have.
+    /// Counts a connection, unless its address has reached the limit.
     pub(crate) fn count(&self, address: IpAddr) -> Option<Counted> {
         let network = Network::of(address);
         let mut by_network = self.0.lock();

@@ -64,7 +64,7 @@ pub enum RunError {
     Refused(String),
     /// The lease service does not accept this candidate's credential, or the credential does not
     /// allow this election. The text says where the credential comes from.
-    #[error("the store does not let this candidate in: {0}")]
+    #[error("the store refuses the credential of this candidate: {0}")]
     Denied(String),
     /// This member must not take part in the election among peers any more: another process uses
     /// its node id, or the epochs are used up. The text names the member that noticed, and the

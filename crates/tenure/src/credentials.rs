@@ -1,4 +1,4 @@
-//! How clients of a store prove who they are.
+//! Credentials of the clients of a store.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::store::Endpoint;
 /// before it ends.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Longest token: a store takes no longer head.
+/// The maximum length of a token. By default a store accepts no longer head.
 const MAX_TOKEN_LEN: usize = 16 * 1024;
 
 /// The credential of a client: a token, or a file that has one. Clones are handles to the same
@@ -99,7 +99,7 @@ impl Credentials {
         }
         if !url.username().is_empty() || url.password().is_some() {
             let text =
-                "has a user, and a token is set, too; a request has one of both: leave one out";
+                "has a user, and a token is also set; a request has only one of them: remove one";
             return Err(format!("{endpoint} {text}"));
         }
         if url.scheme() == "http" && !is_loopback(url) {
@@ -124,7 +124,7 @@ impl Credentials {
         Some(known.header.clone())
     }
 
-    /// The present value if it differs from `refused`, after a look into the file.
+    /// Reads the file again, and returns the value if it differs from `refused`.
     pub(crate) async fn header_after(&self, refused: &HeaderValue) -> Option<HeaderValue> {
         let source = Arc::clone(self.0.as_ref()?);
         source.file.as_ref()?;

@@ -21,7 +21,7 @@ pub(crate) const DEFAULT_PATH: &str = "/etc/tenure/access.toml";
 
 /// The beginning of a new access file.
 const HEADER: &str = "\
-# Who may do what in the lease store: principals, their grants, and the hashes of their tokens.
+# Access to the lease store: principals, their grants, and the hashes of their tokens.
 # `tenure token` changes this file, `tenure access check` checks it, and the store reads it again
 # when it changes.
 version = 1

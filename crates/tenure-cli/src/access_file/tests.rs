@@ -103,7 +103,7 @@ fn comments_the_mode_and_the_order_stay() {
     edit.save().unwrap();
     let after = fixture.text();
     for kept in [
-        "# Who may do what",
+        "# Access to the lease store",
         "# The owner.\n[[principal]]",
         "# The end.",
         "# gone",

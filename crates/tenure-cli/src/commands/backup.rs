@@ -13,7 +13,8 @@ use crate::output::{self, or_dash};
 ///
 /// The copy contains every change that was acknowledged before the backup began. It is checked like
 /// the data of a starting store, and gets its name when it is complete and on disk. Only its owner
-/// may read it, because it contains lease ids, with which anyone can take leases over.
+/// may read it, because it contains lease ids, with which anyone can take over leases that have no
+/// owner.
 #[derive(Debug, Args)]
 pub(crate) struct Backup {
     /// File for the copy, outside of the data directory

@@ -3,6 +3,7 @@
 use clap::Args;
 use tenure::store::LeaseList;
 use tenure::{ElectionName, Name};
+use tracing::warn;
 
 use crate::lease_view::{remaining, since, state};
 use crate::output::{self, or_dash};
@@ -46,6 +47,17 @@ impl List {
                 since(view),
             ]);
         }
-        output::print_table(&table)
+        output::print_table(&table)?;
+        if leases.is_empty() {
+            let prefix = self
+                .prefix
+                .as_ref()
+                .map(|prefix| format!(" with the prefix {prefix}"));
+            let (namespace, prefix) = (&self.namespace, prefix.unwrap_or_default());
+            warn!(
+                "the namespace {namespace} has no lease{prefix}; --namespace selects another one"
+            );
+        }
+        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The table `[access]`: who may send requests to the store.
+//! The table `[access]`: the settings of access control.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use tenure::config::ConfigError;
 pub(crate) struct AccessSettings {
     /// The access file, if the store has one.
     pub(crate) file: Option<PathBuf>,
-    /// The names of the store in requests, while nobody has to sign in.
+    /// The names of the store in requests, while it has no access file.
     pub(crate) hosts: Vec<String>,
     pub(crate) allow_plain_http: bool,
     pub(crate) allow_anonymous: bool,

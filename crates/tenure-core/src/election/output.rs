@@ -43,7 +43,8 @@ pub enum TermEvent {
 pub enum CampaignFailure {
     /// The store refuses this candidate. An operator must change the candidate or the store.
     Refused(String),
-    /// The store has never accepted this candidate's credential, or never allowed it this election.
+    /// The store has never accepted this candidate's credential, or the credential has never
+    /// allowed this election.
     Denied(String),
     /// This member can no longer lead its group.
     Barred(String),

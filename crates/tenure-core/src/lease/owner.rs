@@ -5,8 +5,8 @@ use core::fmt;
 
 /// The principal that acquired a lease, if the store knows its callers. Clones share the text.
 ///
-/// A lease id counts only together with its owner: another principal that has learned the lease id
-/// is answered as if the lease id were wrong.
+/// A lease id counts only together with its owner: if another principal has learned the lease id,
+/// it gets the answer to a wrong lease id.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(Arc<str>);
 

@@ -30,7 +30,7 @@ pub struct Waiting<T> {
     pub number: RequestNumber,
     /// The acquire to apply when the lease is free.
     pub request: Acquire,
-    /// The principal that sent it, if the store knows its callers.
+    /// The principal that sent it, if the store has access control.
     pub owner: Option<Owner>,
     /// The caller's handle for the reply.
     pub reply_to: T,
@@ -89,7 +89,7 @@ impl<T> Queue<T> {
         lease_id: LeaseId,
         gone: impl Fn(&Waiting<T>) -> bool,
     ) -> Option<Waiting<T>> {
-        // Each principal waits by itself, with its own lease ids.
+        // Requests of several principals may wait under one lease id.
         let same_id = self.positions.range((lease_id, None)..);
         let mut same_id = same_id.take_while(|((id, _), _)| *id == lease_id);
         let is_gone = |position| self.waiting.get(position).is_some_and(&gone);

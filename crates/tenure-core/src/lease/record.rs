@@ -69,8 +69,8 @@ pub struct Grant {
     pub lease_id: LeaseId,
     /// The candidate that holds the lease, or held it last.
     pub holder: CandidateId,
-    /// The principal that acquired the lease. `None` if the store did not know its callers: then
-    /// the lease id alone proves the ownership until the term ends.
+    /// The principal that acquired the lease. `None` if the store had no access control then: the
+    /// lease id alone is the proof until the term ends.
     pub owner: Option<Owner>,
     /// The term's epoch.
     pub epoch: Epoch,
@@ -85,8 +85,8 @@ pub struct Grant {
 impl Grant {
     /// Returns whether a caller with this lease id and this principal owns the lease.
     ///
-    /// The pair counts: a lease id that another principal has learned (from a backup, a core dump,
-    /// or the log of a proxy) is as good as a wrong one.
+    /// Both must match: a lease id that another principal has learned (from a backup, a core dump,
+    /// or the log of a proxy) counts as a wrong one.
     #[must_use]
     pub fn is_of(&self, lease_id: LeaseId, owner: Option<&Owner>) -> bool {
         self.lease_id == lease_id && (self.owner.is_none() || self.owner.as_ref() == owner)

@@ -70,8 +70,8 @@ codes! {
     TooLarge 413 "too_large" "The request is too large";
     /// The body is not declared as JSON.
     NotJson 415 "not_json" "The body must be JSON";
-    /// The request has no credential.
-    Unauthenticated 401 "unauthenticated" "A credential is needed";
+    /// The request has no valid credential.
+    Unauthenticated 401 "unauthenticated" "A valid credential is needed";
     /// The credential does not permit this request.
     Forbidden 403 "forbidden" "The credential does not allow this";
     /// A browser sent the request for a page of another origin.

@@ -13,7 +13,7 @@ use super::secret::SecretId;
 /// The sender of a request. Clones are cheap.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
-    /// Nobody has to sign in, so everybody may do everything.
+    /// The store has no access control: every client may do everything.
     Anyone,
     /// The request needs no credential, and none was read.
     Unknown,
@@ -102,7 +102,8 @@ impl Caller {
         }
     }
 
-    /// The answer to a caller without the right, in the words of its own request.
+    /// The answer to a caller without the right. It has only names that the request has, and the
+    /// caller's own.
     pub(crate) fn forbidden(&self, right: Right, target: Target<'_>) -> Problem {
         let name = self.name().map_or("", |name| name);
         let needed = match right {

@@ -1,4 +1,4 @@
-//! Access control: who sends a request, and what the sender may do.
+//! Access control: the sender of a request, and the rights of the sender.
 //!
 //! A *principal* is a name with *grants*. It proves its name with a token. The access file lists
 //! principals, their grants, and the hashes of their tokens; the store reads the file again when it

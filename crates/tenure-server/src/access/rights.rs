@@ -1,4 +1,4 @@
-//! Rights: what a principal may do, as a pure function of its grants.
+//! Rights: a pure function of the grants of a principal.
 
 use std::fmt;
 use std::str::FromStr;

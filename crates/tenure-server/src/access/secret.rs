@@ -1,4 +1,4 @@
-//! The text of a token, and what the access file keeps of it.
+//! The text of a token, and the parts of it that the access file has: the id and the hash.
 
 use std::fmt;
 use std::str::FromStr;

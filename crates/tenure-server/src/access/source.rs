@@ -78,17 +78,17 @@ impl AccessSource {
         let (mode, owner) = (metadata.mode() & 0o7777, metadata.uid());
         let user = nix::unistd::geteuid().as_raw();
         if owner != 0 && owner != user {
-            let problem = format!("belongs to user {owner}, who could change who may do what");
+            let problem = format!("belongs to user {owner}, which could change all rights");
             return Err(refuse(problem, format!("chown {user}")));
         }
         if mode & 0o022 != 0 {
-            let problem = format!("has mode {mode:04o}: other users could change who may do what");
+            let problem = format!("has mode {mode:04o}: other users could change all rights");
             return Err(refuse(problem, "chmod go-w".into()));
         }
         if mode & 0o004 != 0 {
             let path = self.path.display();
             warn!(
-                "{path} has mode {mode:04o}: every user can read who may do what; run: chmod o-r {path}"
+                "{path} has mode {mode:04o}: every user can read the names and rights; run: chmod o-r {path}"
             );
         }
         Ok(())

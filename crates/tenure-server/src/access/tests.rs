@@ -188,7 +188,7 @@ fn a_file_that_others_may_write_is_refused_with_the_command_that_mends_it() {
         let path = fixture.path();
         let error = Access::open(&path).unwrap_err().to_string();
         let expected = format!(
-            "{0} has mode {mode:04o}: other users could change who may do what; run: chmod go-w {0}",
+            "{0} has mode {mode:04o}: other users could change all rights; run: chmod go-w {0}",
             path.display()
         );
         assert_eq!(error, expected);

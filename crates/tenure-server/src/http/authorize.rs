@@ -129,7 +129,7 @@ impl Names {
     }
 }
 
-/// The guard of the service has put it there. Without it nothing is answered.
+/// The guard of the service inserts the caller. A request without one is refused.
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = ProblemResponse;
 

@@ -1,4 +1,4 @@
-//! What the store knows about callers: one's own rights, and for administrators all principals.
+//! The routes that show callers: the rights of the caller, and for administrators all principals.
 
 use std::time::SystemTime;
 
@@ -13,9 +13,9 @@ use crate::access::{Access, AccessGrant, Caller, ListedSecret, SecretId};
 /// The caller, as the store knows it.
 #[derive(Serialize)]
 pub(super) struct WhoAmI {
-    /// Nothing if nobody has to sign in.
+    /// Null without access control.
     principal: Option<String>,
-    /// `token`, or `anyone` if nobody has to sign in.
+    /// `token` or `jwt`; `anyone` without access control.
     kind: &'static str,
     secret: Option<String>,
     expires: Option<String>,

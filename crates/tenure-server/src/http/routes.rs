@@ -50,7 +50,7 @@ pub(crate) static ROUTES: [Route; 19] = [
         right: Right::Open,
         target: TargetOf::Store,
         label: "readyz",
-        description: "whether the store takes requests",
+        description: "whether the store accepts requests",
         handler: || get(health::ready),
     },
     Route {
@@ -186,7 +186,7 @@ pub(crate) static ROUTES: [Route; 19] = [
         right: Right::Either(Role::Candidate, Role::Operator),
         target: TargetOf::Lease,
         label: "handover",
-        description: "hands a lease over; with a lease id it needs candidate, without operator",
+        description: "hands a lease over; without a lease id it needs operator",
         handler: || operation(MethodFilter::POST, leases::hand_over),
     },
     Route {
@@ -200,7 +200,7 @@ pub(crate) static ROUTES: [Route; 19] = [
     },
 ];
 
-/// The route of a renewal. The fast path takes its right, too.
+/// The route of a renewal. The fast path checks the same right.
 pub(super) const RENEW: Route = Route {
     method: Method::POST,
     path: "/v1/namespaces/{namespace}/leases/{lease}/renew",

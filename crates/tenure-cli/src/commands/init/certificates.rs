@@ -6,8 +6,8 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
-/// Clients know the authority by its file, so its name only has to stay the same: certificates that
-/// it issues later have it as their issuer.
+/// Clients identify the authority by its file, so any name will do. It must stay the same, because
+/// certificates that the authority issues later have it as their issuer.
 const NAME: &str = "tenure store CA";
 
 const AUTHORITY_MONTHS: u32 = 120;

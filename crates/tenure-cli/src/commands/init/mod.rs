@@ -1,4 +1,4 @@
-//! `tenure init`: all that a store on a network needs, made by one command.
+//! `tenure init`: makes the files that a store on a network needs.
 
 mod certificates;
 
@@ -27,9 +27,9 @@ const GROUP: &str = "tenure";
 
 /// Make the files of a store on a network: certificates, access file, and configuration
 ///
-/// Nothing is started, and no file that exists is touched. The command makes a certificate
-/// authority of the store's own, a certificate, an access file with one administrator, the
-/// configuration of the store, and the administrator's own context.
+/// The command starts nothing and changes no existing file. It makes a certificate authority for
+/// this store, a certificate, an access file with one administrator, the configuration of the
+/// store, and the administrator's own context.
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     /// Name under which clients reach the store; may be repeated [default: this machine's]
@@ -50,7 +50,8 @@ pub(crate) struct Init {
     /// File for the administrator's context [default: ~/.config/tenure/config.toml]
     #[arg(long, value_name = "FILE")]
     context_file: Option<PathBuf>,
-    /// Only make a new certificate with the authority that is there; the store reloads it
+    /// Only make a new certificate, by the authority in the directory. It is for the names of this
+    /// command line, so repeat every --name; the store reloads it
     #[arg(long)]
     renew: bool,
 }
@@ -98,8 +99,8 @@ impl Init {
         output::line(format_args!(
             "{}  listens on {listen} with TLS\n\
              {}  ca.pem (until {})  ca.key  store.pem ({names_text}; until {})  store.key\n\
-             {}  who may do what; hashes only\n\
-             {}  your own access as {admin:?}: everything, everywhere. Nobody can show it again; lost: tenure \
+             {}  principals, their rights, and the hashes of their tokens\n\
+             {}  your own token as {admin:?}, with all rights. This file is its only copy; if you lose it: tenure \
              token rotate {admin}\n\
              Next: tenure serve --config {}",
             files.config.display(),
@@ -316,7 +317,7 @@ fn share_with_group(paths: &[&Path]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The address that other machines most likely reach this one at. No packet is sent.
+/// The address at which other machines most likely reach this one. No packet is sent.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     // An address of documentation (RFC 5737): only the route to it counts.

@@ -51,13 +51,13 @@ pub(crate) struct Serve {
     /// Key of the certificate (PEM)
     #[arg(long, value_name = "FILE")]
     tls_key: Option<String>,
-    /// Access file: who may do what. The store reads it again when it changes
+    /// Access file: principals and their rights. The store reads it again when it changes
     #[arg(long, value_name = "FILE")]
     access: Option<PathBuf>,
-    /// Serve an access file without TLS beyond loopback: for a proxy in front that ends TLS
+    /// Beyond loopback, serve without TLS: a proxy in front of the store ends TLS
     #[arg(long)]
     allow_plain_http: bool,
-    /// Let everybody who reaches the store do everything
+    /// Serve without an access file: every client that reaches the store may do everything
     #[arg(long)]
     allow_anonymous: bool,
     /// Also serve the Azure Blob lease protocol, for the accounts in the table "azure" of the

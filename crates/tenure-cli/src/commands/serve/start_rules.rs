@@ -1,5 +1,5 @@
 //! Whether a store may be served as it is configured. Beyond loopback it needs an access file and
-//! TLS, unless flags say in so many words that it does not.
+//! TLS, unless flags say otherwise.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -59,7 +59,8 @@ pub(super) fn open_access(
             );
         } else {
             warn!(
-                %listen, "--allow-anonymous: every client that reaches this address can take and break every lease"
+                %listen, "--allow-anonymous: every client that reaches this address can take and break every lease; \
+                clients name the store by an IP address, localhost, or a name in access.hosts"
             );
         }
         return Ok(Access::anonymous_at(settings.hosts));
@@ -91,21 +92,21 @@ impl Refusal {
         let port = listen.port();
         match self {
             Self::Anonymous => format!(
-                "{listen} is not a loopback address, and no access file says who may do what. Do one of these:\n\
+                "{listen} is not a loopback address, and no access file is set. Do one of these:\n\
                  \x20 tenure init                          make an access file, TLS files and a configuration\n\
                  \x20 tenure serve --access FILE           use an access file, with --tls-certificate and --tls-key,\n\
                  \x20                                      or with --allow-plain-http behind a proxy that ends TLS\n\
-                 \x20 tenure serve --allow-anonymous       let everybody who reaches the address do everything\n\
+                 \x20 tenure serve --allow-anonymous       let every client that reaches the address do everything\n\
                  \x20 tenure serve --listen 127.0.0.1:{port}  serve programs of this machine only"
             ),
             Self::WasGuarded => format!(
                 "the store in {} had access control, and now no access file is set. Do one of these:\n\
                  \x20 tenure serve --access FILE           use the access file\n\
-                 \x20 tenure serve --allow-anonymous       let everybody who reaches the store do everything",
+                 \x20 tenure serve --allow-anonymous       let every client that reaches the store do everything",
                 data_dir.unwrap_or_else(|| Path::new("memory")).display()
             ),
             Self::PlainHttp => format!(
-                "{listen} is not a loopback address, and without TLS everybody on the way can read the tokens. Do \
+                "{listen} is not a loopback address, and without TLS tokens can be read on the network. Do \
                  one of these:\n\
                  \x20 tenure init                          make TLS files, an access file and a configuration\n\
                  \x20 tenure serve --tls-certificate FILE --tls-key FILE\n\

@@ -18,7 +18,7 @@ pub(super) struct Create {
     /// Namespace that the role is for, or * for all [default: all for metrics]
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Leases that the role is for: those whose names begin so [default: all]
+    /// Only leases whose names begin with this text [default: all]
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
     #[command(flatten)]

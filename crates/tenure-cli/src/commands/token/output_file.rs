@@ -89,11 +89,11 @@ impl OutputFile {
         match self {
             Self::Stdout => {}
             Self::Token(path) => output::line(format_args!(
-                "{}: token {id} of {name}; nobody can show it again",
+                "{}: token {id} of {name}; this file is its only copy",
                 path.display()
             ))?,
             Self::Bundle { path, .. } => output::line(format_args!(
-                "{}: configuration with token {id} of {name}; nobody can show it again",
+                "{}: configuration with token {id} of {name}; this file is its only copy",
                 path.display()
             ))?,
         }

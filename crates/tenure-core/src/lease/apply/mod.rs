@@ -189,9 +189,9 @@ pub fn apply(
     apply_as(None, record, operation, now, rules)
 }
 
-/// Does the same for a store that knows its callers: `owner` is the principal that sent the
-/// operation. A lease that it acquires is its own; a lease id of another principal's lease is a
-/// wrong lease id.
+/// Applies one operation, as [`apply`] does, for a store with access control. `owner` is the
+/// principal that sent the operation. It becomes the owner of a lease that it acquires. The lease
+/// id of another principal's lease counts as a wrong lease id.
 ///
 /// # Errors
 ///

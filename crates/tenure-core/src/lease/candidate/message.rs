@@ -68,8 +68,9 @@ pub enum Answer {
     Unknown(String),
     /// The store refuses the request permanently, for example because of a wrong name.
     Refused(String),
-    /// The store has never accepted the credential of this candidate, or never allowed it this
-    /// election. Does not pass by itself; a term goes on until its renew deadline.
+    /// The store has never accepted the credential of this candidate, or the credential has never
+    /// allowed this election. The refusal does not pass by itself. A term continues until its renew
+    /// deadline.
     Denied(String),
 }
 

@@ -75,7 +75,7 @@ pub(super) enum NamespaceRule {
     OfIdentity,
 }
 
-/// An identity, or with a `*` at its end all that begin so.
+/// An identity, or with a `*` at its end all identities with this beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IdentityPattern {
     text: Box<str>,
@@ -95,7 +95,7 @@ pub enum AccessError {
         /// Why.
         reason: std::io::Error,
     },
-    /// Other users could change who may do what.
+    /// Other users could change all rights.
     #[error("{path} {problem}; run: {fix} {path}", path = path.display())]
     Permissions {
         /// The file.

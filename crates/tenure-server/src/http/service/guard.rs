@@ -1,4 +1,4 @@
-//! The guard in front of all handlers: where a request comes from, and who sends it.
+//! The guard in front of all handlers: it checks the origin of a request and finds its sender.
 
 use std::net::IpAddr;
 
@@ -39,7 +39,7 @@ pub(super) fn admit_foreign(access: &Access, head: &Parts) -> Result<(), Problem
     check_host(access, head)
 }
 
-/// While nobody has to sign in, refuses a request whose host could be a name of somebody else.
+/// Without access control, refuses a request for a host name that is not the store's.
 fn check_host(access: &Access, head: &Parts) -> Result<(), Problem> {
     let Some(hosts) = access.hosts() else {
         return Ok(());
