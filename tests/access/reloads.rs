@@ -156,3 +156,58 @@ fn a_wrong_certificate_or_key_at_a_reload_leaves_the_old_one_in_force() {
     let secret = foreign.lines().nth(1).expect("a line");
     assert!(!log.contains(secret), "{log}");
 }
+
+/// A key set with one key, which has this id.
+fn key_set(id: &str) -> String {
+    format!(
+        r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "use": "sig", "kid": "{id}",
+            "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}}]}}"#
+    )
+}
+
+#[test]
+fn a_wrong_key_set_at_a_reload_leaves_the_old_one_in_force() {
+    let place = Place::new();
+    place.init();
+    let (access, keys) = (place.path("etc/access.toml"), place.path("keys.json"));
+    let without = read(&access);
+    let issuer =
+        "[[issuer]]\nname = \"ci\"\nissuer = \"https://ci.example\"\naudience = \"tenure\"";
+    let with = format!("{without}\n{issuer}\nkey_set_file = {keys:?}\n");
+    fs::write(&access, &with).expect("an access file");
+    fs::write(&keys, key_set("one")).expect("keys");
+    let store = place.serve();
+    let in_force = "keys of an authority are in force";
+    wait_for_count(&store, in_force, 1);
+    let name = place.text("keys.json");
+    let whole = key_set("two");
+    let symmetric = r#"{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}"#;
+    for (count, (wrong, words)) in (2..).zip([
+        (
+            &whole[..whole.len() / 2],
+            &["line 1", "JSON Web Key Set"][..],
+        ),
+        (symmetric, &["no public key", "public keys of signatures"]),
+    ]) {
+        fs::write(&keys, wrong).expect("keys");
+        store.signal(Signal::SIGHUP);
+        let failed = ["WARN", "keeping those before", "ci", &name];
+        wait_for_log(&store, &[&failed[..], words].concat());
+        // The same keys as before are new ones for nobody, and the log says that they are right.
+        fs::write(&keys, key_set("one")).expect("keys");
+        store.signal(Signal::SIGHUP);
+        wait_for_count(&store, in_force, count);
+    }
+    fs::rename(&keys, place.path("away")).expect("another place");
+    store.signal(Signal::SIGHUP);
+    wait_for_log(&store, &["keeping those before", &name, "No such file"]);
+    fs::rename(place.path("away"), &keys).expect("the place before");
+    store.signal(Signal::SIGHUP);
+    wait_for_count(&store, in_force, 4);
+    // An authority that the access file names again gets its keys again.
+    fs::write(&access, &without).expect("an access file");
+    wait_for_count(&store, "access file reloaded", 1);
+    fs::write(&access, &with).expect("an access file");
+    wait_for_count(&store, in_force, 5);
+    assert!(!store.stderr().contains("c2VjcmV0"), "{}", store.stderr());
+}

@@ -6,10 +6,11 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use reqwest::{Certificate, Client};
 use serde_json::Value;
 use tenure_server::access::{Access, Issuer, KeySource};
+use tokio::signal::unix::Signal;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
@@ -24,15 +25,20 @@ const MAX_BYTES: usize = 1024 * 1024;
 const POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const KUBERNETES: &str = "https://kubernetes.default.svc";
 
+/// The form of a right key set.
+const KEY_SET: &str = "it must be a JSON Web Key Set, such as {\"keys\": [{\"kty\": \"RSA\", ...}]}, with \
+                       public keys of signatures";
+
 /// Keys as an authority gives them.
+#[derive(PartialEq, Eq)]
 struct Fetched {
     key_set: String,
     /// The claim `iss`, if the access file does not name it.
     issuer: Option<String>,
 }
 
-/// Fetches the keys of all authorities, and goes on doing so.
-pub(super) async fn keep_fresh(access: Access) {
+/// Fetches the keys of all authorities, and goes on doing so, also on SIGHUP.
+pub(super) async fn keep_fresh(access: Access, mut hangup: Signal) {
     let mut known = HashMap::new();
     fetch_all(&access, &mut known).await;
     tokio::spawn(async move {
@@ -41,6 +47,7 @@ pub(super) async fn keep_fresh(access: Access) {
             let issuers = access.issuers();
             tokio::select! {
                 () = sleep(INTERVAL) => {}
+                Some(()) = hangup.recv() => {}
                 () = access.keys_wanted() => {
                     // A changed access file may name another authority, which has no keys yet.
                     if access.issuers() == issuers {
@@ -53,33 +60,45 @@ pub(super) async fn keep_fresh(access: Access) {
     });
 }
 
-async fn fetch_all(access: &Access, known: &mut HashMap<String, String>) {
-    for issuer in access.issuers() {
-        let fetched = match fetch(&issuer).await {
-            Ok(fetched) => fetched,
-            Err(error) => {
-                let issuer = &issuer.name;
-                warn!(
-                    issuer,
-                    error = format!("{error:#}"),
-                    "can't fetch keys, keeping those before"
-                );
-                continue;
-            }
-        };
-        // The same keys again would only make the store check tokens again.
-        let id = format!("{issuer:?} {:?}", fetched.issuer);
-        if known.get(&id) == Some(&fetched.key_set) {
-            continue;
-        }
+async fn fetch_all(access: &Access, known: &mut HashMap<String, Fetched>) {
+    let issuers = access.issuers();
+    let id = |issuer: &Issuer| format!("{issuer:?}");
+    // An authority that the access file names again has no keys.
+    known.retain(|known, _| issuers.iter().any(|issuer| id(issuer) == *known));
+    for issuer in &issuers {
         let name = &issuer.name;
-        match access.replace_keys(name, &fetched.key_set, fetched.issuer.as_deref()) {
-            Ok(()) => {
+        let replaced = match fetch(issuer).await {
+            // The same keys again would only make the store check tokens again.
+            Ok(fetched) if known.get(&id(issuer)) == Some(&fetched) => continue,
+            Ok(fetched) => access
+                .replace_keys(name, &fetched.key_set, fetched.issuer.as_deref())
+                .map_err(|error| anyhow!("{}: {error}; {KEY_SET}", location(&issuer.keys)))
+                .map(|()| fetched),
+            Err(error) => Err(error),
+        };
+        match replaced {
+            Ok(fetched) => {
                 info!(issuer = name, "keys of an authority are in force");
-                known.insert(id, fetched.key_set);
+                known.insert(id(issuer), fetched);
             }
-            Err(error) => warn!(issuer = name, error, "wrong keys, keeping those before"),
+            Err(error) => {
+                // The log then says when the keys are right again.
+                known.remove(&id(issuer));
+                warn!(
+                    issuer = name,
+                    error = format!("{error:#}"),
+                    "no new keys of an authority, keeping those before"
+                );
+            }
         }
+    }
+}
+
+fn location(keys: &KeySource) -> String {
+    match keys {
+        KeySource::File(path) => path.display().to_string(),
+        KeySource::Url(url, _) => url.clone(),
+        _ => KUBERNETES.into(),
     }
 }
 

@@ -132,7 +132,8 @@ impl Serve {
             }
             let mut scheme = "http";
             if access.is_guarded() {
-                keys::keep_fresh(access.clone()).await;
+                let hangup = signal(SignalKind::hangup())?;
+                keys::keep_fresh(access.clone(), hangup).await;
             }
             if access.is_guarded() || tls.is_some() {
                 reload_files(access, tls.clone(), audit.clone())?;
