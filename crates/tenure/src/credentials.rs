@@ -213,7 +213,10 @@ fn header(token: &str) -> Result<HeaderValue, CredentialsError> {
 
 /// Returns whether requests to this URL stay on this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
-    ip_of(url).map_or(url.host_str() == Some("localhost"), |ip| ip.is_loopback())
+    match ip_of(url) {
+        Some(ip) => ip.is_loopback(),
+        None => url.host_str() == Some("localhost"),
+    }
 }
 
 /// Returns the IP address in a URL; `None` if it has a name.

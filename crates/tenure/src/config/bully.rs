@@ -230,7 +230,7 @@ impl Bully {
         let default = || {
             let url = &own?.url;
             let loopback = ip_of(url).filter(IpAddr::is_loopback);
-            let address = loopback.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+            let address = loopback.unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into());
             Some(SocketAddr::from((address, url.port_or_known_default()?)))
         };
         self.listen.or_else(default)
