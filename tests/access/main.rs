@@ -1,20 +1,30 @@
 //! Access control with real processes: starts that a store refuses, the first minute, tokens that
-//! are rotated and revoked under a leader, and candidates that the store never lets in.
+//! are rotated and revoked under a leader, files that change while the store runs, secrets that
+//! nothing may show, keys of peers, and candidates that the store never lets in.
 
 mod certificates;
+mod commands;
 mod first_minute;
 mod json_web_tokens;
+mod never_let_in;
+mod peers;
+mod reloads;
+mod rotation;
+mod secrets;
 mod starts;
 mod tokens;
+mod transport;
 
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tenure_tests::process::{Process, command, output};
-use tenure_tests::wait_for;
+use tenure_tests::{PATIENCE, wait_for};
 
 /// A directory with the files of a store, and a home for its administrator.
 struct Place {
@@ -91,12 +101,7 @@ impl Place {
 
     fn serve(&self) -> Process {
         let config = self.text("etc/tenure.toml");
-        let process = Process::spawn(&mut self.command(&["serve", "--config", &config]));
-        wait_for("the start of the store", || {
-            let is_ready = process.stdout().starts_with("listening on ");
-            is_ready.then_some(())
-        });
-        process
+        started(&mut self.command(&["serve", "--config", &config]))
     }
 
     /// Creates a candidate with this name, with all that it needs in one file.
@@ -151,6 +156,22 @@ impl Place {
         });
     }
 
+    /// The terms of an election so far.
+    fn terms(&self, election: &str) -> usize {
+        let history = self.succeed(&["history", election, "--json"]);
+        let history: serde_json::Value = serde_json::from_str(&history).expect("JSON");
+        let terms = history["terms"].as_array().or_else(|| history.as_array());
+        terms.expect("terms").len()
+    }
+
+    /// The token of a principal that was created with a bundle, or the administrator's.
+    fn token_in(&self, file: &str) -> String {
+        let text = read(&self.path(file));
+        let mut lines = text.lines();
+        let token = lines.find_map(|line| line.strip_prefix("token = \"")?.strip_suffix('"'));
+        token.expect("a token").to_owned()
+    }
+
     /// The id of the only token of a principal.
     fn id_of(&self, name: &str) -> String {
         let list = self.token_command(&["list", "--json"]);
@@ -160,6 +181,37 @@ impl Place {
         let id = principal.expect("the principal")["tokens"][0]["id"].as_str();
         id.expect("a token").to_owned()
     }
+}
+
+/// Starts a store, and waits until it serves.
+fn started(serve: &mut Command) -> Process {
+    let mut process = Process::spawn(serve);
+    wait_for("the start of the store", || {
+        let has_ended = process.has_ended();
+        assert!(!has_ended, "the store ended: {}", process.stderr());
+        process.stdout().contains("listening on ").then_some(())
+    });
+    process
+}
+
+/// Waits until a line of the log has all these words.
+#[track_caller]
+fn wait_for_log(process: &Process, words: &[&str]) {
+    let start = Instant::now();
+    let has_all = |line: &str| words.iter().all(|word| line.contains(word));
+    while !process.stderr().lines().any(has_all) {
+        let is_late = start.elapsed() > PATIENCE;
+        assert!(!is_late, "no line has {words:?}: {}", process.stderr());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until a line of the log has appeared this number of times.
+#[track_caller]
+fn wait_for_count(process: &Process, line: &str, count: usize) {
+    wait_for(line, || {
+        (process.stderr().matches(line).count() >= count).then_some(())
+    });
 }
 
 fn read(path: &Path) -> String {

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use tenure_tests::process::Process;
 use tenure_tests::wait_for;
 
-use crate::Place;
+use crate::{Place, started};
 
 const LISTEN: [&str; 3] = ["serve", "--listen", "0.0.0.0:0"];
 
@@ -109,4 +109,103 @@ fn a_wrong_file_leaves_the_rules_before_in_force() {
             .then_some(())
     });
     place.succeed(&["access", "check", &place.text("etc/access.toml")]);
+}
+
+#[test]
+fn a_store_that_is_refused_leaves_nothing_behind_and_each_way_on_works() {
+    let place = Place::new();
+    place.init();
+    let [access, certificate, key, data] = [
+        "etc/access.toml",
+        "etc/tls/store.pem",
+        "etc/tls/store.key",
+        "new-data",
+    ]
+    .map(|name| place.text(name));
+    let file = ["--access", &access];
+    let tls = ["--tls-certificate", &certificate, "--tls-key", &key];
+    let plain = ["--allow-plain-http"];
+    let anonymous = ["--allow-anonymous"];
+    let missing = place.text("missing.toml");
+    let any = "0.0.0.0:0";
+    let serve = |listen, flags: &[&[&str]]| {
+        let serve = ["serve", "--data-dir", &data, "--listen", listen];
+        let words = [&serve[..], &flags.concat()].concat();
+        words
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<String>>()
+    };
+    let no_file = [
+        "no access file",
+        "tenure init",
+        "--access",
+        "--allow-anonymous",
+        "127.0.0.1:",
+    ];
+    let no_tls = [
+        "without TLS",
+        "tenure init",
+        "--tls-certificate",
+        "--allow-plain-http",
+        "127.0.0.1:",
+    ];
+    let no_such_file = ["missing.toml", "No such file"];
+    for (listen, flags, words) in [
+        (any, &[][..], &no_file[..]),
+        (any, &[&plain[..]], &no_file),
+        (any, &[&tls[..]], &no_file),
+        (any, &[&tls[..], &plain], &no_file),
+        ("[::]:0", &[], &no_file),
+        ("[::ffff:192.0.2.7]:0", &[], &no_file),
+        (any, &[&file[..]], &no_tls),
+        (any, &[&file[..], &anonymous], &no_tls),
+        (any, &[&["--access", &missing][..], &plain], &no_such_file),
+        (
+            any,
+            &[&["--access", &missing][..], &plain, &anonymous],
+            &no_such_file,
+        ),
+    ] {
+        let serve = serve(listen, flags);
+        let serve: Vec<&str> = serve.iter().map(String::as_str).collect();
+        let error = place.fail(2, &serve);
+        for word in words {
+            assert!(
+                error.contains(word),
+                "{listen} {flags:?}: no {word:?} in {error}"
+            );
+        }
+        assert!(!place.path("new-data").exists(), "{listen} {flags:?}");
+    }
+    for (listen, flags) in [
+        (any, &[&anonymous[..]][..]),
+        ("127.0.0.1:0", &[]),
+        (any, &[&file[..], &plain]),
+        (any, &[&file[..], &tls]),
+        ("127.0.0.1:0", &[&file[..]]),
+    ] {
+        let serve = serve(listen, flags);
+        let serve: Vec<&str> = serve.iter().map(String::as_str).collect();
+        drop(started(&mut place.command(&serve)));
+        let is_guarded = place.path("new-data/GUARDED").exists();
+        assert_eq!(is_guarded, flags.contains(&&file[..]), "{listen} {flags:?}");
+    }
+    // From here on the data directory was served with an access file.
+    let guarded = ["had access control", "--access", "--allow-anonymous"];
+    for (listen, flags) in [
+        ("127.0.0.1:0", &[][..]),
+        (any, &[&plain[..]]),
+        (any, &[&tls[..]]),
+    ] {
+        let serve = serve(listen, flags);
+        let serve: Vec<&str> = serve.iter().map(String::as_str).collect();
+        let error = place.fail(2, &serve);
+        for word in guarded {
+            assert!(
+                error.contains(word),
+                "{listen} {flags:?}: no {word:?} in {error}"
+            );
+        }
+    }
 }

@@ -9,7 +9,7 @@ use tenure_tests::wait_for;
 
 use crate::{Place, read};
 
-fn candidate(place: &Place, name: &str, token: &str) -> Process {
+pub(crate) fn candidate(place: &Place, name: &str, token: &str) -> Process {
     let (url, ca) = (place.url(), place.text("etc/tls/ca.pem"));
     let script = format!("echo {name} leads; while true; do sleep 0.1; done");
     Process::spawn(&mut place.command(&[
@@ -33,13 +33,13 @@ fn candidate(place: &Place, name: &str, token: &str) -> Process {
     ]))
 }
 
-fn wait_until_leads(process: &Process) {
+pub(crate) fn wait_until_leads(process: &Process) {
     wait_for("a leader", || {
         process.stdout().contains("leads").then_some(())
     });
 }
 
-fn create(place: &Place, name: &str) -> String {
+pub(crate) fn create(place: &Place, name: &str) -> String {
     let token = place.text(&format!("{name}.token"));
     place.token_command(&[
         "create",
@@ -74,13 +74,7 @@ fn a_token_is_rotated_under_a_leader() {
     // The candidate reads the new token when the old one is refused. A term that had lost its
     // renewals would end within the lease duration.
     thread::sleep(Duration::from_secs(4));
-    let history = place.succeed(&["history", "tests/job", "--json"]);
-    let history: serde_json::Value = serde_json::from_str(&history).expect("JSON");
-    let terms = history["terms"]
-        .as_array()
-        .or_else(|| history.as_array())
-        .expect("terms");
-    assert_eq!(terms.len(), 1, "{history}");
+    assert_eq!(place.terms("tests/job"), 1);
     assert!(
         !leader.stderr().contains("can't read"),
         "{}",
@@ -184,6 +178,25 @@ fn a_configuration_with_a_token_is_for_its_owner_alone() {
     let bundle = place.create("worker");
     fs::set_permissions(&bundle, fs::Permissions::from_mode(0o644)).expect("another mode");
     let error = place.fail(2, &["list", "--config", &bundle]);
+    assert!(
+        error.contains("chmod go-rwx") && !error.contains("tnr1_"),
+        "{error}"
+    );
+    let run = [
+        "run",
+        "--election",
+        "tests/job",
+        "--config",
+        &bundle,
+        "--",
+        "true",
+    ];
+    let error = place.fail(2, &run);
+    assert!(error.contains(&format!("chmod go-rwx {bundle}")), "{error}");
+    // Also the contexts of a person, which have tokens.
+    let contexts = place.path("home/tenure/config.toml");
+    fs::set_permissions(&contexts, fs::Permissions::from_mode(0o640)).expect("another mode");
+    let error = place.fail(2, &["list"]);
     assert!(
         error.contains("chmod go-rwx") && !error.contains("tnr1_"),
         "{error}"

@@ -1,6 +1,7 @@
 //! Credentials of the clients of a store.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -253,13 +254,21 @@ fn header(token: &str) -> Result<HeaderValue, CredentialsError> {
     Ok(header)
 }
 
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    let address = address.parse::<std::net::IpAddr>();
-    address.map_or(host == "localhost", |address| {
-        address.to_canonical().is_loopback()
-    })
+/// Returns whether requests to this URL stay on this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match ip_of(url) {
+        Some(ip) => ip.is_loopback(),
+        None => url.host_str() == Some("localhost"),
+    }
+}
+
+/// Returns the IP address in a URL; `None` if it has a name.
+pub(crate) fn ip_of(url: &Url) -> Option<IpAddr> {
+    let host = url
+        .host_str()?
+        .trim_start_matches('[')
+        .trim_end_matches(']');
+    host.parse().ok().map(|ip: IpAddr| ip.to_canonical())
 }
 
 #[cfg(test)]

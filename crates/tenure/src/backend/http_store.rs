@@ -184,8 +184,9 @@ impl LeaseBackend for HttpStore {
 }
 
 impl HttpStore {
-    /// A candidate that was never let in is told so, with the origin of its credential. Later the same
-    /// answer may pass: it must not end a campaign, and never a term.
+    /// Adds the request and the origin of the credential to the refusal of a candidate that was never
+    /// let in; an acquire is the only request that such a candidate sends. Later the same answer may
+    /// pass, so it must not end a campaign, and never a term.
     fn settle(&self, answer: Answer) -> Answer {
         match answer {
             Answer::Denied(why) => {
@@ -195,7 +196,8 @@ impl HttpStore {
                     return Answer::Unknown(why);
                 }
                 let origin = self.store.credentials.origin();
-                Answer::Denied(format!("{why}; {origin}"))
+                let refused = path(&self.election, "/acquire");
+                Answer::Denied(format!("{why}; it refused POST {refused}; {origin}"))
             }
             Answer::Unknown(_) | Answer::Refused(_) => answer,
             admitted => {

@@ -1,7 +1,7 @@
 //! The settings of an election among peers, in code.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -12,6 +12,7 @@ use tenure_core::bully::{
 use tenure_core::detector::{DetectionOptions, OptionsError};
 use tenure_core::{Name, NodeId};
 
+use crate::credentials::ip_of;
 use crate::peer_transport::PeerKey;
 use crate::store::Endpoint;
 
@@ -136,7 +137,8 @@ pub struct Bully {
     /// The secret that the members share. Without one, **every process that reaches a member can
     /// vote, and be elected.**
     pub key: Option<PeerKey>,
-    /// The address to listen on. Default: the port of the member's own address, on all interfaces.
+    /// The address to listen on. Default: the member's own address if that is a loopback address,
+    /// else its port on all interfaces.
     pub listen: Option<SocketAddr>,
     /// The directory of the member's durable state, which is created if it does not exist. Default
     /// `tenure-state`. A member that has lost this directory must not take part under the same node
@@ -225,8 +227,21 @@ impl Bully {
     /// Returns the address to listen on.
     pub(crate) fn listening_address(&self) -> Option<SocketAddr> {
         let own = self.peers.iter().find(|peer| Some(peer.node) == self.node);
-        let port = || own?.url.port_or_known_default();
-        self.listen
-            .or_else(|| Some(SocketAddr::from(([0, 0, 0, 0], port()?))))
+        let default = || {
+            let url = &own?.url;
+            let loopback = ip_of(url).filter(IpAddr::is_loopback);
+            let address = loopback.unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into());
+            Some(SocketAddr::from((address, url.port_or_known_default()?)))
+        };
+        self.listen.or_else(default)
+    }
+
+    /// Returns the address on which this member listens for other machines without a key, if it
+    /// does so. Every process that reaches that address can vote, and be elected.
+    #[must_use]
+    pub fn address_without_key(&self) -> Option<SocketAddr> {
+        let address = self.listening_address()?;
+        let is_open = self.key.is_none() && self.peers.len() > 1;
+        (is_open && !address.ip().to_canonical().is_loopback()).then_some(address)
     }
 }

@@ -8,6 +8,7 @@ use tenure_core::detector::Detection;
 use tenure_core::lease::candidate::Timings;
 
 use super::{Bully, BullyError};
+use crate::credentials::is_loopback;
 
 /// The consequences of the settings of an election among peers: costs, times and warnings.
 /// `tenure config check` prints the plan, and a member logs it when it starts.
@@ -67,11 +68,7 @@ impl Bully {
 
 /// Returns whether an eavesdropper on the network can read requests to this URL.
 pub(crate) fn is_bare(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let address = host.parse::<std::net::IpAddr>();
-    let local = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
-    url.scheme() == "http" && !local
+    url.scheme() == "http" && !is_loopback(url)
 }
 
 impl ElectionPlan {

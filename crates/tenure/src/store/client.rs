@@ -451,7 +451,9 @@ impl StoreClient {
     }
 
     /// Sends the request with the credential. If the store refuses that, and the files have another
-    /// one by now, the request is sent again with it.
+    /// one by now, the request is sent again with it. Beyond some refusals of one address the store
+    /// answers 429 rather than 401: many leaders may have that address, and all of their credentials
+    /// may be replaced at once.
     async fn authorized(
         &self,
         request: impl Fn(&Client) -> RequestBuilder,
@@ -465,7 +467,8 @@ impl StoreClient {
         };
         let (http, header) = (self.http.current(), self.credentials.header());
         let response = send(&http, header.as_ref()).await?;
-        if response.status() != StatusCode::UNAUTHORIZED {
+        let refusals = [StatusCode::UNAUTHORIZED, StatusCode::TOO_MANY_REQUESTS];
+        if !refusals.contains(&response.status()) {
             return Ok(response);
         }
         let next_http = self.http.after(&http).await;

@@ -20,10 +20,12 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
+use nix::sys::prctl;
 use nix::unistd::{AccessFlags, access};
-use tenure::config::ConfigError;
+use tenure::__cli::Settings;
+use tenure::config::{Bully, ConfigError};
 use tenure::{Candidate, Config, EndReason, OnOverrun};
-use tracing::{error, info};
+use tracing::{debug, error, info};
 
 use crate::exit::{self, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND};
 use crate::processes::adopt_orphans;
@@ -53,6 +55,10 @@ pub(crate) struct Run {
     /// End after one term, with the command's exit code
     #[arg(long)]
     once: bool,
+    /// Peers: start without a key although other machines can reach this member: every process that
+    /// reaches it can vote, and be elected
+    #[arg(long)]
+    allow_anonymous: bool,
     #[command(flatten)]
     health: HealthArgs,
     /// End when this process, which started this one, ends
@@ -86,11 +92,16 @@ impl Run {
             config = config.with_health_check(check);
         }
         adopt_orphans()?;
+        // A core dump would have the token, the lease id or the key. A limit would apply to the
+        // command, too.
+        if let Err(error) = prctl::set_dumpable(false) {
+            debug!(%error, "can't turn off core dumps");
+        }
         let campaign = campaign(config, &self.command, self.once);
         runtime::current_thread()?.block_on(campaign)
     }
 
-    fn config(&self) -> Result<Config, ConfigError> {
+    fn config(&self) -> anyhow::Result<Config> {
         let settings = self.candidate.settings()?;
         let config = tenure::__cli::from_settings(&settings).map_err(|error| match error {
             ConfigError::Missing {
@@ -102,6 +113,7 @@ impl Run {
             },
             error => error,
         })?;
+        self.check_peer_key(&settings, &config)?;
         for key in ["bully.key_file", "azure_blob.key_file", "client_key"] {
             if let Some(file) = settings.text(key)? {
                 permissions::check_key(file.as_ref());
@@ -113,6 +125,27 @@ impl Run {
         // If the command can't be stopped, this process ends, and then the watchdog kills the
         // command.
         Ok(config.with_on_overrun(OnOverrun::Call(Arc::new(|_| exit_on_overrun()))))
+    }
+
+    /// Refuses to start among peers that have no key if other machines can reach this member, as
+    /// the store refuses to start without an access file.
+    fn check_peer_key(&self, settings: &Settings, config: &Config) -> anyhow::Result<()> {
+        let bully = config.strategy.bully();
+        let Some(listen) = bully.and_then(Bully::address_without_key) else {
+            return Ok(());
+        };
+        if self.allow_anonymous || settings.flag("bully.allow_anonymous")?.unwrap_or_default() {
+            return Ok(());
+        }
+        let port = listen.port();
+        Err(exit::bad_configuration(format!(
+            "{listen} is not a loopback address, and the members have no key. Do one of these:\n\
+             \x20 tenure run --key-file FILE          share a secret among the members\n\
+             \x20                                     (openssl rand -base64 32)\n\
+             \x20 tenure run --allow-anonymous        let every process that reaches the address vote and be\n\
+             \x20                                     elected\n\
+             \x20 tenure run --listen 127.0.0.1:{port}  listen to members of this machine only"
+        )))
     }
 }
 

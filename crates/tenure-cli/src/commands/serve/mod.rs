@@ -142,7 +142,8 @@ impl Serve {
             }
             let mut scheme = "http";
             if access.is_guarded() {
-                KeyFetcher::new(access.clone()).start().await;
+                let hangup = signal(SignalKind::hangup())?;
+                KeyFetcher::new(access.clone()).start(hangup).await;
             }
             if access.is_guarded() || tls.is_some() {
                 reload_files(access, tls.clone(), audit.clone())?;
@@ -241,6 +242,7 @@ fn reload_files(access: Access, tls: Option<Tls>, audit: Audit) -> io::Result<()
     let mut access_interval = tokio::time::interval(ACCESS_CHECK_INTERVAL);
     let mut certificate_interval = tokio::time::interval(CERTIFICATE_CHECK_INTERVAL);
     tokio::spawn(async move {
+        let mut is_certificate_wrong = false;
         loop {
             let checks_certificate = tokio::select! {
                 Some(()) = hangup.recv() => true,
@@ -248,14 +250,17 @@ fn reload_files(access: Access, tls: Option<Tls>, audit: Audit) -> io::Result<()
                 _ = certificate_interval.tick() => true,
             };
             let (access, tls, audit) = (access.clone(), tls.clone(), audit.clone());
+            let was_wrong = is_certificate_wrong;
             let reload = move || {
                 reload_access(&access, &audit);
-                if let (true, Some(tls)) = (checks_certificate, tls) {
-                    reload_certificate(&tls);
+                match tls {
+                    Some(tls) if checks_certificate => !reload_certificate(&tls, was_wrong),
+                    _ => was_wrong,
                 }
             };
             // If the TLS library has panicked, the next reload can still succeed.
-            let _ = tokio::task::spawn_blocking(reload).await;
+            let reloaded = tokio::task::spawn_blocking(reload).await;
+            is_certificate_wrong = reloaded.unwrap_or(true);
         }
     });
     Ok(())
@@ -280,10 +285,16 @@ fn reload_access(access: &Access, audit: &Audit) {
     audit.record(AuditEntry::new(AuditKind::Reload, outcome));
 }
 
-fn reload_certificate(tls: &Tls) {
+/// Reads the certificate again, and returns whether the files are right.
+fn reload_certificate(tls: &Tls, was_wrong: bool) -> bool {
     match tls.reload() {
         Ok(true) => info!("certificate reloaded for new connections"),
+        Ok(false) if was_wrong => info!("the certificate files have the old certificate again"),
         Ok(false) => {}
-        Err(error) => warn!(%error, "can't reload the certificate, keeping the old one"),
+        Err(error) => {
+            warn!(%error, "can't reload the certificate, keeping the old one");
+            return false;
+        }
     }
+    true
 }

@@ -1,6 +1,7 @@
 //! The keys of the authorities whose tokens the store accepts: fetched from time to time, and when a
 //! token has a key that is not known.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use anyhow::{Context, anyhow, ensure};
 use reqwest::{Certificate, Client};
 use serde_json::Value;
 use tenure_server::access::{Access, Issuer, KeySource};
+use tokio::signal::unix::Signal;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -24,11 +26,17 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_BYTES: usize = 1024 * 1024;
 
+/// The form of a valid key set.
+const KEY_SET: &str = "it must be a JSON Web Key Set, such as {\"keys\": [{\"kty\": \"RSA\", ...}]}, with \
+                       public keys of signatures";
+
 /// Fetches the keys of the authorities in an access file.
 pub(super) struct KeyFetcher {
     access: Access,
     pod: Pod,
     least_interval: Duration,
+    /// The authorities whose last keys could not be used.
+    failed: HashSet<String>,
 }
 
 /// The pod that the store runs in, as Kubernetes sets it up.
@@ -56,18 +64,19 @@ impl KeyFetcher {
             access,
             pod,
             least_interval: LEAST_INTERVAL,
+            failed: HashSet::new(),
         }
     }
 
-    /// Fetches the keys of all authorities, and goes on doing so.
-    pub(super) async fn start(self) {
+    /// Fetches the keys of all authorities, and continues to do so, also on SIGHUP.
+    pub(super) async fn start(mut self, mut hangup: Signal) {
         let (done, fetched) = oneshot::channel();
         tokio::spawn(async move {
             let (mut at, mut issuers) = (Instant::now(), self.access.issuers());
             self.fetch(&issuers).await;
             let _ = done.send(());
             loop {
-                self.wait(at, &issuers).await;
+                self.wait(at, &issuers, &mut hangup).await;
                 (at, issuers) = (Instant::now(), self.access.issuers());
                 self.fetch(&issuers).await;
             }
@@ -76,14 +85,16 @@ impl KeyFetcher {
     }
 
     /// Waits until keys should be fetched again.
-    async fn wait(&self, fetched_at: Instant, issuers: &[Issuer]) {
+    async fn wait(&self, fetched_at: Instant, issuers: &[Issuer], hangup: &mut Signal) {
         tokio::select! {
+            Some(()) = hangup.recv() => return,
             () = sleep_until(fetched_at + INTERVAL) => return,
             () = self.access.keys_wanted() => {}
         }
         // A changed access file may name another authority, which has no keys yet.
         while self.access.issuers() == issuers {
             tokio::select! {
+                Some(()) = hangup.recv() => return,
                 () = sleep_until(fetched_at + self.least_interval) => return,
                 () = self.access.keys_wanted() => {}
             }
@@ -91,7 +102,7 @@ impl KeyFetcher {
     }
 
     /// Fetches the keys of these authorities at once: one that does not answer holds up no other.
-    async fn fetch(&self, issuers: &[Issuer]) {
+    async fn fetch(&mut self, issuers: &[Issuer]) {
         let mut fetches = JoinSet::new();
         for issuer in issuers.iter().cloned() {
             let pod = self.pod.clone();
@@ -102,18 +113,36 @@ impl KeyFetcher {
                 let replaced = self
                     .access
                     .replace_keys(&issuer, &key_set, claim.as_deref());
-                replaced.map_err(|error| anyhow!("the key set is not used: {error}"))
+                let location = self.pod.location(&issuer.keys);
+                replaced.map_err(|error| anyhow!("{location}: {error}; {KEY_SET}"))
             });
             let issuer = issuer.name;
             match replaced {
-                Ok(true) => info!(issuer, "keys of an authority are in force"),
-                Ok(false) => {}
-                Err(error) => warn!(
-                    issuer,
-                    error = format!("{error:#}"),
-                    "no new keys of an authority, keeping those before"
-                ),
+                Ok(has_changed) => {
+                    if self.failed.remove(&issuer) || has_changed {
+                        info!(issuer, "keys of an authority are in force");
+                    }
+                }
+                Err(error) => {
+                    warn!(
+                        issuer,
+                        error = format!("{error:#}"),
+                        "no new keys of an authority, keeping those before"
+                    );
+                    self.failed.insert(issuer);
+                }
             }
+        }
+    }
+}
+
+impl Pod {
+    /// Returns the source of these keys, for errors.
+    fn location(&self, keys: &KeySource) -> String {
+        match keys {
+            KeySource::File(path) => path.display().to_string(),
+            KeySource::Url(url, _) => url.clone(),
+            _ => self.api_server.clone(),
         }
     }
 }
