@@ -179,5 +179,5 @@ fn an_impossible_backup_or_restore_has_an_exit_code() {
         "--data-dir",
         path(&elsewhere),
     ];
-    refused(&run(&listen), 65, &["leases.db.restoring", "do it again"]);
+    refused(&run(&listen), 65, &["leases.db.restoring", "repeat it"]);
 }

@@ -21,7 +21,7 @@ use rustls::{ClientConfig, HandshakeKind, RootCertStore, SignatureScheme};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_server::access::{Access, Secret};
-use tenure_server::audit::{Audit, AuditTarget};
+use tenure_server::audit::{Audit, AuditConfig, AuditTarget};
 use tenure_server::{Route, Server, Store, StoreConfig, Tls, routes};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -569,7 +569,7 @@ async fn every_route_asks_for_the_right_of_the_certificates_identity() {
 async fn wrong_certificates_are_counted_and_recorded_like_wrong_tokens() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("audit.jsonl");
-    let audit = Audit::open(AuditTarget::File(path.clone()), false).unwrap();
+    let audit = Audit::open(AuditConfig::new(AuditTarget::File(path.clone()))).unwrap();
     let rule = RULE.replace("candidate", "admin");
     let place = Place::start_audited(&rule, audit);
     let worker = place.client(Some(&place.authority.issue(WORKER)));

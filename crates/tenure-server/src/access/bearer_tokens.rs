@@ -39,10 +39,9 @@ impl BearerTokens {
             audience: audience.into(),
             keys: KeySource::Fixed,
         };
-        let table = Table::new(AccessFile {
-            issuers: vec![issuer.clone()],
-            ..AccessFile::default()
-        });
+        let mut file = AccessFile::default();
+        file.issuers = vec![issuer.clone()];
+        let table = Table::new(file.into(), None);
         table.replace_keys(&issuer, key_set, None)?;
         let failures = Failures::default();
         Ok(Self(Arc::new(Tokens { table, failures })))

@@ -48,7 +48,7 @@ pub use self::file::{
 };
 pub use self::jwt::{Issuer, KUBERNETES, KeySource};
 pub use self::proxies::TrustedProxies;
-pub use self::rights::{AccessGrant, Principal, Role, Scope};
+pub use self::rights::{AccessGrant, AccessScope, Principal, Role};
 pub(crate) use self::rights::{Right, Target};
 pub use self::secret::{Secret, SecretError, SecretHash, SecretId};
 pub use self::source::{is_guarded, mark_guarded};

@@ -75,12 +75,12 @@ impl FromStr for Role {
 
 /// The leases that a grant is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scope {
+pub struct AccessScope {
     namespace: Option<Name>,
     prefix: Box<str>,
 }
 
-impl Scope {
+impl AccessScope {
     /// All leases of the store.
     #[must_use]
     pub fn all() -> Self {
@@ -134,7 +134,7 @@ pub struct AccessGrant {
     /// The operations that the grant allows.
     pub role: Role,
     /// The leases that it is for.
-    pub scope: Scope,
+    pub scope: AccessScope,
 }
 
 /// A caller that the access file knows, and its rights.
@@ -204,7 +204,7 @@ mod tests {
         let namespace = (namespace != "*").then(|| namespace.parse().unwrap());
         AccessGrant {
             role,
-            scope: Scope::new(namespace, prefix),
+            scope: AccessScope::new(namespace, prefix),
         }
     }
 

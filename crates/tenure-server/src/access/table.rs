@@ -14,7 +14,7 @@ use super::checked::CheckedTokens;
 use super::failures::Failures;
 use super::file::{AccessFile, NamespaceRule};
 use super::jwt::{Authority, Identity, Issuer, JwtRefusal, Key};
-use super::rights::{AccessGrant, Principal, Scope};
+use super::rights::{AccessGrant, AccessScope, Principal};
 use super::secret::{SecretHash, SecretId};
 
 /// The tokens and the authorities of a file. A new one replaces it whenever the file changes.
@@ -91,7 +91,7 @@ impl Table {
             .checked
             .under(|admission, key| match &admission.proof {
                 Proof::Identity(identity) if self.has_key(key) => {
-                    self.admission(identity, admission.expires?)
+                    self.admission(identity, admission.expires?, admission.proof.clone())
                 }
                 _ => None,
             });
@@ -246,7 +246,7 @@ impl Table {
             };
             Some(AccessGrant {
                 role: grant.role,
-                scope: Scope::new(namespace, &grant.prefix),
+                scope: AccessScope::new(namespace, &grant.prefix),
             })
         });
         let principal = Principal {

@@ -6,7 +6,7 @@ use super::*;
 async fn operators_changes_and_refused_credentials_are_in_the_audit_log() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("audit.jsonl");
-    let audit = Audit::open(AuditTarget::File(path.clone()), false).unwrap();
+    let audit = Audit::open(AuditConfig::new(AuditTarget::File(path.clone()))).unwrap();
     let principals = [
         ("worker", grant("candidate", "a", "")),
         ("ada", grant("operator", "a", "")),
@@ -106,7 +106,7 @@ async fn an_operator_who_disconnects_does_not_avoid_the_audit_log() {
     const LEASES: u32 = 40;
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("audit.jsonl");
-    let audit = Audit::open(AuditTarget::File(path.clone()), false).unwrap();
+    let audit = Audit::open(AuditConfig::new(AuditTarget::File(path.clone()))).unwrap();
     // On disk, so that a change takes time.
     let config = StoreConfig::embedded(folder.path().join("data"));
     let admin = grant("admin", "*", "");

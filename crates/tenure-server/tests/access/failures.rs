@@ -48,7 +48,7 @@ async fn assert_that_leaders_go_on(wrong: impl Fn(&Guarded, u32) -> String) {
     const REQUESTS: u32 = 10_000;
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("audit.jsonl");
-    let audit = Audit::open(AuditTarget::File(path.clone()), false).unwrap();
+    let audit = Audit::open(AuditConfig::new(AuditTarget::File(path.clone()))).unwrap();
     let worker = grant("candidate", "a", "");
     let guarded = Guarded::start_audited(StoreConfig::memory(), audit, &[("worker", &worker)]);
     let lease = |number: u32| format!("/v1/namespaces/a/leases/job-{number}");

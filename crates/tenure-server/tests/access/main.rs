@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use signer::Signer;
 use tempfile::TempDir;
 use tenure_server::access::{Access, Secret};
-use tenure_server::audit::{Audit, AuditTarget, verify};
+use tenure_server::audit::{Audit, AuditConfig, AuditTarget, verify};
 use tenure_server::{Route, Server, Store, StoreConfig, routes};
 
 const LEASE: &str = "/v1/namespaces/a/leases/job";
@@ -68,7 +68,9 @@ impl Guarded {
         write(&path, &credentials.file(principals));
         let access = Access::open(&path).unwrap();
         let keys = credentials.signer.key_set();
-        access.replace_keys("ci", &keys, None).unwrap();
+        access
+            .replace_keys(&access.issuers()[0], &keys, None)
+            .unwrap();
         let store = Store::open(config).unwrap();
         Self {
             running: served(bind(&store).with_access(access.clone()).with_audit(audit)),

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::access::certificates::{CERTIFICATE, SPIFFE};
 use crate::access::jwt::{Issuer, KUBERNETES, KeySource};
-use crate::access::rights::{AccessGrant, Principal, Role, Scope};
+use crate::access::rights::{AccessGrant, AccessScope, Principal, Role};
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -226,7 +226,7 @@ impl PrincipalTable {
                     return Err(Wrong::new("namespace", value, reason));
                 }
             };
-            let scope = Scope::new(namespace, prefix);
+            let scope = AccessScope::new(namespace, prefix);
             Ok(AccessGrant { role, scope })
         });
         Ok(ListedPrincipal {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::access::jwt::KeySource;
-use crate::access::rights::{AccessGrant, Scope};
+use crate::access::rights::{AccessGrant, AccessScope};
 
 const HASH: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
@@ -46,7 +46,7 @@ identity = "k8s:billing/old-worker"
         panic!("{file:?}")
     };
     assert_eq!(&*worker.principal.name, "worker-billing");
-    let scope = Scope::new(Some("billing".parse().unwrap()), "nightly");
+    let scope = AccessScope::new(Some("billing".parse().unwrap()), "nightly");
     let role = Role::Candidate;
     assert_eq!(*worker.principal.grants, [AccessGrant { role, scope }]);
     let [secret] = &worker.secrets[..] else {

@@ -21,9 +21,14 @@ use tenure::store::StoreClient;
 use tenure::{Candidate, Config, Credentials, Timings, TimingsOptions};
 use tenure_core::wire::Problem;
 use tenure_server::{Protocol, Server, Store, StoreConfig, Tls};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 use super::*;
+
+fn hangup() -> Signal {
+    signal(SignalKind::hangup()).unwrap()
+}
 
 const CLUSTER: &str = "https://kubernetes.default.svc.cluster.local";
 const SOON: Duration = Duration::from_secs(30);
@@ -188,7 +193,7 @@ impl Cluster {
             least_interval: Duration::from_millis(50),
             ..KeyFetcher::new(access.clone())
         };
-        fetcher.start().await;
+        fetcher.start(hangup()).await;
         let store = server().with_access(access.clone());
         let address = store.local_addr().unwrap();
         tokio::spawn(store.serve(std::future::pending()));
@@ -408,7 +413,7 @@ async fn an_authority_that_does_not_answer_holds_up_neither_the_start_nor_others
     let store = server().with_access(access.clone());
     let url = format!("http://{}/v1/whoami", store.local_addr().unwrap());
     tokio::spawn(store.serve(std::future::pending()));
-    let started = timeout(TIMEOUT, KeyFetcher::new(access).start()).await;
+    let started = timeout(TIMEOUT, KeyFetcher::new(access).start(hangup())).await;
     started.expect("the start does not wait for all keys");
     let token = signer.sign("one", &signer::claims("x"));
     let request = Client::new().get(url).bearer_auth(token);
