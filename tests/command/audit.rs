@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_tests::needs::SmallDisk;
-use tenure_tests::process::{Process, command, full_pipe, run, stdout};
+use tenure_tests::process::{Process, command, full_pipe, output, run, stdout};
 use tenure_tests::wait_for;
 
 use super::{address_of, ask, stderr};
@@ -233,6 +233,28 @@ fn a_kill_at_any_moment_leaves_a_chain_that_goes_on() {
     assert_eq!(verified["cut"][0]["line"], count + 1);
     let text = stdout(&run(&["audit", "verify", path(&audited.log)]));
     assert!(text.contains("this line was cut short"), "{text}");
+}
+
+#[test]
+fn a_wrong_setting_is_refused_with_its_name_and_a_right_value() {
+    for (name, value, right) in [
+        ("TENURE_AUDIT_LEVEL", "everything", "\"changes\""),
+        ("TENURE_AUDIT_FILE", "/dev/null", "\"stderr\""),
+        (
+            "TENURE_ACCESS_TRUSTED_PROXIES",
+            "10.0.0.1, proxy.lan",
+            "10.0.0.0/8",
+        ),
+    ] {
+        let listen = ["serve", "--listen", "127.0.0.1:0", "--engine", "memory"];
+        let refused = output(command(&listen).env(name, value));
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let text = stderr(&refused);
+        let last = value.rsplit(' ').next().unwrap();
+        for part in [name, last, right] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
 }
 
 #[test]
