@@ -56,7 +56,7 @@ enum Mode {
     Open {
         hosts: Option<Box<[String]>>,
     },
-    Guarded(Guarded),
+    Guarded(Box<Guarded>),
 }
 
 /// Access by the rules of a file.
@@ -100,14 +100,14 @@ impl Access {
         let source = AccessSource::new(path.into());
         let (text, version) = source.read()?;
         let table = Table::new(AccessFile::parse(&text, source.path())?);
-        Ok(Self(Arc::new(Mode::Guarded(Guarded {
+        Ok(Self(Arc::new(Mode::Guarded(Box::new(Guarded {
             source,
             table: RwLock::new(Arc::new(table)),
             version: Mutex::new(version),
             changes: watch::Sender::new(()),
             failures: Failures::default(),
             keys_wanted: Notify::new(),
-        }))))
+        })))))
     }
 
     /// Reads the file again if it has changed since it was read last. Returns whether new rules are
