@@ -51,11 +51,11 @@ pub(super) async fn of_namespace_or_view(
 ) -> Result<Response, ProblemResponse> {
     let headers = request.headers();
     let (read, target) = (READ, Target::Lease(key.namespace(), key.lease()));
-    // To a caller who may not read the lease, the answer must not tell whether it exists.
-    let is_stream = key.lease() == "events"
-        && (accepts(headers, EVENT_STREAM)
-            || !accepts(headers, "application/json")
-                && !(caller.may(read, target) && store.knows(&key)));
+    // To a caller that may not read the lease, the answer must not tell whether it exists.
+    let asks_for_lease =
+        || accepts(headers, "application/json") || caller.may(read, target) && store.knows(&key);
+    let is_stream =
+        key.lease() == "events" && (accepts(headers, EVENT_STREAM) || !asks_for_lease());
     if is_stream {
         let topic = Topic::Namespace(key.namespace().into());
         return Ok(stream(&store, caller, topic, &request)?);
