@@ -521,7 +521,8 @@ async fn an_interrupted_restore_leaves_no_store_and_can_be_repeated() {
         assert_eq!(names(folder.path()), expected);
 
         restore(&bench.file(), folder.path()).unwrap();
-        assert_eq!(names(folder.path()), ["FORMAT", "leases.db", "lock"]);
+        let restored = ["FORMAT", "RESTORED", "leases.db", "lock"];
+        assert_eq!(names(folder.path()), restored);
         let again = start(StoreConfig::embedded(folder.path()));
         assert_eq!(again.api.get("job").await.1["epoch"], granted["epoch"]);
         assert_ok(&again.api.renew("job", 1).await);

@@ -113,11 +113,8 @@ impl AuditEntry {
         Self { address, ..self }
     }
 
-    pub(crate) fn of_request(self, id: String) -> Self {
-        Self {
-            request: Some(id),
-            ..self
-        }
+    pub(crate) fn of_request(self, request: Option<String>) -> Self {
+        Self { request, ..self }
     }
 
     pub(crate) fn of_caller(self, caller: &Caller) -> Self {

@@ -228,7 +228,7 @@ impl Audit {
         {
             let entry = AuditEntry::new(AuditKind::Credential, outcome)
                 .of_address(address)
-                .of_request(request());
+                .of_request(Some(request()));
             self.record(entry.with_count(count));
         }
     }

@@ -23,7 +23,8 @@ pub(super) struct Auditor {
     audit: Audit,
     caller: Caller,
     address: Option<IpAddr>,
-    request: RequestId,
+    /// A renewal that takes the route has none, and is no operator's change.
+    request: Option<RequestId>,
 }
 
 impl Auditor {
@@ -50,7 +51,7 @@ impl Auditor {
         let entry = AuditEntry::new(kind, outcome)
             .of_caller(&self.caller)
             .of_address(self.address)
-            .of_request(self.request.to_string())
+            .of_request(self.request.as_ref().map(ToString::to_string))
             .of_election(key.as_str())
             .with_reason(reason);
         let entry = match &before {
@@ -70,8 +71,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Auditor {
         let audit = parts.extensions.get::<Audit>().cloned();
         let address = parts.extensions.get::<ClientAddress>().copied();
         let request = parts.extensions.get::<RequestId>().cloned();
-        match (audit, address, request) {
-            (Some(audit), Some(ClientAddress(address)), Some(request)) => Ok(Self {
+        match (audit, address) {
+            (Some(audit), Some(ClientAddress(address))) => Ok(Self {
                 audit,
                 caller,
                 address,
@@ -79,7 +80,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Auditor {
             }),
             _ => Err(ProblemResponse(Problem::new(
                 Code::Internal,
-                "the request has no audit log or no id",
+                "the request has no audit log",
             ))),
         }
     }

@@ -303,12 +303,10 @@ pub(super) fn is_essential(head: &Parts) -> bool {
     is_renewal(head) || is_open(head)
 }
 
-/// Whether a request of the router has an id, also if it succeeds: it may change a lease, and so it
-/// may have a line in the audit log. Most renewals take the fast path or are of many leases.
-pub(super) fn has_id(head: &Parts) -> bool {
-    let is_read = matches!(head.method, Method::GET | Method::HEAD);
-    let is_of_many = is_renewal(head) && !head.uri.path().contains("/leases/");
-    !is_read && !is_of_many
+/// Whether a native request may change a lease other than by a renewal. Its answer has the id of the
+/// request, also if it succeeds.
+pub(super) fn is_change(head: &Parts) -> bool {
+    !matches!(head.method, Method::GET | Method::HEAD) && !is_renewal(head)
 }
 
 fn is_renewal(head: &Parts) -> bool {

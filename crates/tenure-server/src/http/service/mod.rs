@@ -179,8 +179,8 @@ impl HttpService {
             return renewed.into_response();
         }
         head.extensions.insert(caller);
-        if routes::has_id(&head) {
-            head.extensions.insert(ClientAddress(client));
+        head.extensions.insert(ClientAddress(client));
+        if routes::is_change(&head) {
             head.extensions.insert::<RequestId>(id.id().clone());
         }
         let request = Request::from_parts(head, Body::new(body));
