@@ -133,7 +133,7 @@ impl Shape {
                 () = repeat(&mut write, b" ", Duration::from_millis(200)) => {}
             },
             // It reads nothing, and so learns of the end only when it sends.
-            Self::AnswersUnread => repeat(&mut write, &begin, Duration::from_millis(200)).await,
+            Self::AnswersUnread => repeat(&mut write, &begin, Duration::from_secs(2)).await,
             _ => (&mut closed).await,
         }
         began.elapsed()
