@@ -5,6 +5,7 @@ use super::*;
 
 use std::fs;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join_all;
@@ -35,6 +36,22 @@ const SHAPES: [Shape; 7] = [
     Shape::AnswersUnread,
     Shape::HandshakeUnfinished,
 ];
+
+const LEASES: &str = "/v1/namespaces/ns/leases";
+
+/// Gives the store large answers, so that a few requests fill all buffers: many would be a flood,
+/// and no slow client.
+async fn fill(api: &Api) {
+    for number in 1..=16 {
+        let mut acquire = minute(number);
+        acquire["duration_ms"] = json!(3_600_000);
+        acquire["metadata"] = json!({"k": "x".repeat(4_000)});
+        let filled = api
+            .post(&format!("large-{number}"), "acquire", acquire)
+            .await;
+        assert_ok(&filled);
+    }
+}
 
 /// One store with and without TLS, and one for the clients that read no answers: these have the
 /// time of idle connections, which would hide that another limit is missing.
@@ -107,7 +124,7 @@ impl Shape {
             Self::DrippedHead => b"GET /livez HTTP/1.1\r\nx: ".to_vec(),
             Self::DrippedBody => head("POST", ACQUIRE, "content-length: 10000\r\n").into(),
             Self::HandshakeUnfinished => vec![0x16, 0x03, 0x01, 0x02],
-            Self::AnswersUnread => head("GET", "/v1/limits", "").repeat(100).into(),
+            Self::AnswersUnread => head("GET", LEASES, "").into(),
         };
         write.write_all(&begin).await.unwrap();
         match self {
@@ -116,7 +133,7 @@ impl Shape {
                 () = repeat(&mut write, b" ", Duration::from_millis(200)) => {}
             },
             // It reads nothing, and so learns of the end only when it sends.
-            Self::AnswersUnread => repeat(&mut write, &begin, Duration::ZERO).await,
+            Self::AnswersUnread => repeat(&mut write, &begin, Duration::from_secs(2)).await,
             _ => (&mut closed).await,
         }
         began.elapsed()
@@ -150,15 +167,21 @@ async fn lead(api: &Api, number: u32, stop: &AtomicBool) {
 
 /// Lets so many clients of each shape connect at once, while a hundred candidates lead.
 async fn misbehave_together(each: u32, limits: Limits, of_unread: Limits) {
-    let servers = Servers::start(&limits, of_unread.clone());
+    let servers = Arc::new(Servers::start(&limits, of_unread.clone()));
+    fill(&servers.unread.api).await;
     let stop = AtomicBool::new(false);
     let leaders = join_all((1..=100).map(|number| lead(&servers.plain.api, number, &stop)));
     let clients = async {
         let clients = SHAPES
             .into_iter()
             .flat_map(|shape| (0..each).map(move |_| shape));
-        let clients = clients.map(async |shape| (shape, shape.misbehave(&servers).await));
-        let times = join_all(clients).await;
+        // Each is a task of its own, so that the leaders need not wait for them in this process.
+        let clients = clients.map(|shape| {
+            let servers = Arc::clone(&servers);
+            tokio::spawn(async move { (shape, shape.misbehave(&servers).await) })
+        });
+        let times = join_all(clients).await.into_iter().map(Result::unwrap);
+        let times: Vec<_> = times.collect();
         stop.store(true, Ordering::Relaxed);
         times
     };
