@@ -367,7 +367,7 @@ fn every_figure_is_in_every_form_of_output() {
 fn runs_that_flood_are_marked_in_every_form_of_output() {
     let out = |more: &[&str]| {
         let flaky = ["compare", "--scenario", "flaky", "--contestant", "textbook"];
-        let output = run(&[&flaky, &["--seeds", "0..2"], more].concat());
+        let output = run(&[&flaky[..], &["--seeds", "0..2"], more].concat());
         assert_eq!(output.status.code(), Some(0), "{more:?}");
         String::from_utf8(output.stdout).unwrap()
     };
