@@ -139,7 +139,7 @@ fn a_store_raises_the_limit_of_open_files_as_far_as_it_can() {
     store.signal(Signal::SIGTERM);
     store.wait();
     let said = store.stderr();
-    assert!(!said.contains("max_connections"), "{said}");
+    assert!(!said.contains("max_connections is lowered"), "{said}");
     let (files, store) = serve("ulimit -Sn 100; ulimit -Hn 300");
     assert_eq!(files, 300);
     wait_for("the warning", || {

@@ -124,7 +124,7 @@ async fn make(server: &Child) {
 }
 
 fn put(target: &str, headers: &str) -> String {
-    format!("PUT {target} HTTP/1.1\r\nhost: bench\r\ncontent-length: 0\r\n{headers}\r\n")
+    format!("PUT {target} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n{headers}\r\n")
 }
 
 /// Returns a complete request.
@@ -134,7 +134,7 @@ fn renewal(client: Client, number: u64) -> Vec<u8> {
         let length = body.len();
         let path = format!("/v1/namespaces/devstoreaccount1.bench/leases/lease-{number:07}/renew");
         return format!(
-            "POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\n\r\n{body}"
         )
         .into_bytes();

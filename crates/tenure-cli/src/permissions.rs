@@ -11,8 +11,14 @@ use tracing::warn;
 pub(crate) fn check_key(path: &Path) {
     check(
         path,
-        0o006,
-        "every user of this machine can read or change this key",
+        0o004,
+        "every user of this machine can read this key",
+        "o-rw",
+    );
+    check(
+        path,
+        0o002,
+        "every user of this machine can change this key",
         "o-rw",
     );
 }

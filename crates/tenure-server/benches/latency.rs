@@ -202,7 +202,7 @@ async fn watch(server: SocketAddr, heard: Arc<AtomicU64>) {
     let mut stream = TcpStream::connect(server).await.expect("a connection");
     let path = path(CONTENDED, "events");
     let request =
-        format!("GET {path} HTTP/1.1\r\nhost: bench\r\naccept: text/event-stream\r\n\r\n");
+        format!("GET {path} HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n");
     let sent = stream.write_all(request.as_bytes()).await;
     sent.expect("a request that is sent");
     let mut lines = BufReader::new(stream).lines();

@@ -116,7 +116,7 @@ impl Flapping {
 }
 
 async fn open_and_close(server: SocketAddr) {
-    const REQUEST: &[u8] = b"GET /v1/namespaces/bench/leases/events HTTP/1.1\r\nhost: bench\r\naccept: text/event-stream\r\n\r\n";
+    const REQUEST: &[u8] = b"GET /v1/namespaces/bench/leases/events HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n";
     let mut stream = TcpStream::connect(server).await.expect("a connection");
     let sent = stream.write_all(REQUEST).await;
     sent.expect("a request that is sent");

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -19,6 +20,11 @@ use crate::tls::Tls;
 
 /// The time that running requests have after the shutdown began.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// The number of new connections that the kernel keeps until the server accepts them. The standard
+/// library's 128 are too few: if a thousand clients connect at once, the kernel drops the others,
+/// and leaders that connect again wait for a second or more.
+const BACKLOG: i32 = 4096;
 
 /// The pause after a connection could not be accepted, for example because the process has no file
 /// descriptor left.
@@ -59,8 +65,14 @@ impl Server {
     ///
     /// The address is in use, or does not belong to this machine.
     pub fn bind(store: Store, address: SocketAddr) -> io::Result<Self> {
-        let listener = std::net::TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        // As the standard library does: a restart must not wait for the connections of the last run.
+        #[cfg(unix)]
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        socket.set_nonblocking(true)?;
+        let listener = std::net::TcpListener::from(socket);
         Ok(Self {
             store,
             access: Access::anonymous_at([]),

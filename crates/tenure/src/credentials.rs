@@ -63,7 +63,7 @@ impl Credentials {
     ///
     /// [`CredentialsError`] if the text is not a token.
     pub fn token(token: &str) -> Result<Self, CredentialsError> {
-        Self::new(header(token)?, None)
+        Ok(Self::new(header(token)?, None))
     }
 
     /// The token in this file. The file is read again every 10 s, and at once if the store refuses
@@ -74,21 +74,20 @@ impl Credentials {
     /// [`CredentialsError`] if the file can't be read or has no token.
     pub fn token_file(path: impl Into<PathBuf>) -> Result<Self, CredentialsError> {
         let path = path.into();
-        Self::new(read(&path)?, Some(path))
+        Ok(Self::new(read(&path)?, Some(path)))
     }
 
-    #[allow(clippy::unnecessary_wraps)] // So that both constructors read as one line.
-    fn new(header: HeaderValue, file: Option<PathBuf>) -> Result<Self, CredentialsError> {
+    fn new(header: HeaderValue, file: Option<PathBuf>) -> Self {
         let known = Known {
             header,
             read_at: Instant::now(),
             is_reading: false,
         };
         let known = Mutex::new(known);
-        Ok(Self {
+        Self {
             token: Some(Arc::new(Source { file, known })),
             certificate: None,
-        })
+        }
     }
 
     /// The same with a client certificate.

@@ -118,6 +118,10 @@ pub(crate) fn build(
     roots: &RootCertificates,
     uses_tls: bool,
 ) -> Result<Client, HttpClientError> {
+    // A client for https parses all root certificates, those of the system in some 20 ms. One client
+    // at a time, so that many candidates that start at once leave a processor to the application.
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _building = uses_tls.then(|| BUILDING.lock().unwrap_or_else(PoisonError::into_inner));
     #[cfg(feature = "tls")]
     let client = if uses_tls {
         roots.apply_to(client)?

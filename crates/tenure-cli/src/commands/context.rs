@@ -83,9 +83,16 @@ impl Context {
                 }
                 let text = fs::read_to_string(file)
                     .with_context(|| format!("can't read {}", file.display()))?;
-                let added: DocumentMut = text
+                let mut added: DocumentMut = text
                     .parse()
                     .with_context(|| format!("{} is not TOML", file.display()))?;
+                // A context is used in any directory.
+                for key in ["ca_file", "token_file", "client_certificate", "client_key"] {
+                    if let Some(path) = added.get(key).and_then(|item| item.as_str()) {
+                        let path = std::path::absolute(path)?;
+                        added[key] = value(path.to_string_lossy().into_owned());
+                    }
+                }
                 if !added.contains_key("servers") {
                     let text = format!("{}: servers is not set", file.display());
                     return Err(exit::bad_configuration(text));

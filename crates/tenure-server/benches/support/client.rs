@@ -4,12 +4,19 @@
 use std::io;
 use std::net::SocketAddr;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+/// The transport of a connection: TCP, or TLS over it.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
 /// One persistent connection.
-pub struct Connection {
-    stream: TcpStream,
+pub struct Connection<S = TcpStream> {
+    stream: S,
+    /// A line of all heads.
+    header: String,
     buffer: Vec<u8>,
 }
 
@@ -17,8 +24,25 @@ impl Connection {
     pub async fn open(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.expect("a connection");
         stream.set_nodelay(true).expect("no delay");
-        let buffer = Vec::with_capacity(1024);
-        Self { stream, buffer }
+        Self::over(stream)
+    }
+}
+
+impl<S: Stream> Connection<S> {
+    pub fn over(stream: S) -> Self {
+        Self {
+            stream,
+            header: String::new(),
+            buffer: Vec::with_capacity(1024),
+        }
+    }
+
+    /// Adds a line to all heads.
+    pub fn with_header(self, header: &str) -> Self {
+        Self {
+            header: header.into(),
+            ..self
+        }
     }
 
     /// Posts a body. Returns the status.
@@ -32,17 +56,17 @@ impl Connection {
     }
 
     async fn send(&mut self, method: &str, path: &str, body: &str) -> u16 {
-        let length = body.len();
+        let (length, header) = (body.len(), &self.header);
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n\
-             content-length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n{header}\r\n{body}"
         );
         self.ask(request.as_bytes()).await.expect("an answer")
     }
 
     /// Gets a path. Returns the status.
     pub async fn get(&mut self, path: &str) -> u16 {
-        let request = format!("GET {path} HTTP/1.1\r\nhost: bench\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         self.ask(request.as_bytes()).await.expect("an answer")
     }
 

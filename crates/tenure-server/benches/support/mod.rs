@@ -13,7 +13,7 @@ mod local;
 mod process;
 mod report;
 
-pub use client::Connection;
+pub use client::{Connection, Stream};
 pub use local::Local;
 pub use process::{Child, Kind, cpu, serve_if_asked, serve_if_asked_with};
 pub use report::{Samples, per_second, table};

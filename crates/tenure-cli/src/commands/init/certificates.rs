@@ -1,10 +1,15 @@
 //! A certificate authority for one store, and the certificates that it issues.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use anyhow::Context;
 use chrono::{Datelike, Days, Months, NaiveDate, Utc};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
+use x509_parser::extensions::GeneralName;
+use x509_parser::pem::parse_x509_pem;
 
 /// Clients identify the authority by its file, so any name will do. It must stay the same, because
 /// certificates that the authority issues later have it as their issuer.
@@ -18,7 +23,6 @@ const CERTIFICATE_MONTHS: u32 = 24;
 pub(super) struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
-    ends: NaiveDate,
     key_pem: String,
 }
 
@@ -32,15 +36,13 @@ pub(super) struct Issued {
 impl Authority {
     pub(super) fn new() -> anyhow::Result<Self> {
         let key = KeyPair::generate()?;
-        let ends = today() + Months::new(AUTHORITY_MONTHS);
-        let mut params = params(Vec::new(), ends)?;
+        let mut params = params(Vec::new(), Self::ends())?;
         params.distinguished_name.push(DnType::CommonName, NAME);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let pem = params.self_signed(&key)?.pem();
         Ok(Self {
             pem,
-            ends,
             key_pem: key.serialize_pem(),
             issuer: Issuer::new(params, key),
         })
@@ -53,7 +55,6 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, NAME);
         Ok(Self {
             pem,
-            ends: today(),
             key_pem: key_pem.into(),
             issuer: Issuer::new(params, key),
         })
@@ -86,9 +87,34 @@ impl Authority {
         self.key_pem.clone()
     }
 
-    pub(super) const fn ends(&self) -> NaiveDate {
-        self.ends
+    /// Returns the end of an authority that is created today.
+    pub(super) fn ends() -> NaiveDate {
+        today() + Months::new(AUTHORITY_MONTHS)
     }
+}
+
+/// Returns the names and addresses that a certificate (PEM) is for.
+pub(super) fn names(pem: &str) -> anyhow::Result<Vec<String>> {
+    let unreadable = "the certificate can't be read; give its names with --name";
+    let (_, pem) = parse_x509_pem(pem.as_bytes()).context(unreadable)?;
+    let certificate = pem.parse_x509().context(unreadable)?;
+    let names = certificate.subject_alternative_name().context(unreadable)?;
+    let names = names.iter().flat_map(|names| &names.value.general_names);
+    let names: Vec<String> = names
+        .filter_map(|name| match name {
+            GeneralName::DNSName(name) => Some((*name).to_owned()),
+            GeneralName::IPAddress(bytes) => Some(address(bytes)?.to_string()),
+            _ => None,
+        })
+        .collect();
+    anyhow::ensure!(!names.is_empty(), unreadable);
+    Ok(names)
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(|bytes| Ipv4Addr::from(bytes).into());
+    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(|bytes| Ipv6Addr::from(bytes).into()))
+        .ok()
 }
 
 fn params(names: Vec<String>, ends: NaiveDate) -> anyhow::Result<CertificateParams> {

@@ -105,7 +105,7 @@ impl Init {
              Next: tenure serve --config {}",
             files.config.display(),
             files.tls.display(),
-            authority.ends(),
+            Authority::ends(),
             issued.ends,
             files.access.display(),
             context_file.display(),
@@ -124,14 +124,20 @@ impl Init {
             })
         };
         let authority = Authority::open(read(&files.ca)?, &read(&files.ca_key)?)?;
-        let Issued { pem, key_pem, ends } = authority.issue(&self.names()?)?;
+        // Clients know the store by the names of its last certificate.
+        let names = match self.name.is_empty() {
+            true => certificates::names(&read(&files.certificate)?)?,
+            false => self.names()?,
+        };
+        let Issued { pem, key_pem, ends } = authority.issue(&names)?;
         // One after the other: a store that reloads in between keeps the certificate before.
         replace(&files.key, &key_pem, 0o600)?;
         share_with_group(&[&files.key])?;
         replace(&files.certificate, &pem, 0o644)?;
         output::line(format_args!(
-            "{}  until {ends}; the store reloads it within 30 s, or on SIGHUP",
-            files.certificate.display()
+            "{}  {}; until {ends}; the store reloads it within 30 s, or on SIGHUP",
+            files.certificate.display(),
+            names.join(", ")
         ))?;
         Ok(())
     }
