@@ -192,19 +192,11 @@ fn a_certificate_is_renewed_under_a_store_and_a_leader() {
     wait_until_leads(&leader);
     let ca = read(&place.path("etc/tls/ca.pem"));
     let before = presented(&place, &ca);
-    let (dir, listen) = (place.text("etc"), format!("0.0.0.0:{}", place.port));
-    let renew = [
-        "init",
-        "--renew",
-        "--name",
-        "localhost",
-        "--dir",
-        &dir,
-        "--listen",
-        &listen,
-    ];
+    let dir = place.text("etc");
     for count in 1..=2 {
-        place.succeed(&renew);
+        // Without names it takes those of the old certificate.
+        let renewed = place.succeed(&["init", "--renew", "--dir", &dir]);
+        assert!(renewed.contains("  localhost, "), "{renewed}");
         store.signal(Signal::SIGHUP);
         wait_for_count(&store, "certificate reloaded for new connections", count);
     }

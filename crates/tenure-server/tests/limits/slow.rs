@@ -165,27 +165,45 @@ async fn lead(api: &Api, number: u32, stop: &AtomicBool) {
     }
 }
 
+/// Starts a hundred leaders on a thread of their own: leaders are other processes, so they need not
+/// wait for the slow clients of this one.
+fn lead_on_a_thread(origin: String, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let http = reqwest::Client::builder().http1_only();
+        let api = Api {
+            origin,
+            http: http.build().unwrap(),
+        };
+        let leaders = (1..=100).map(|number| lead(&api, number, &stop));
+        runtime
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(join_all(leaders));
+    })
+}
+
 /// Lets so many clients of each shape connect at once, while a hundred candidates lead.
 async fn misbehave_together(each: u32, limits: Limits, of_unread: Limits) {
     let servers = Arc::new(Servers::start(&limits, of_unread.clone()));
     fill(&servers.unread.api).await;
-    let stop = AtomicBool::new(false);
-    let leaders = join_all((1..=100).map(|number| lead(&servers.plain.api, number, &stop)));
-    let clients = async {
-        let clients = SHAPES
-            .into_iter()
-            .flat_map(|shape| (0..each).map(move |_| shape));
-        // Each is a task of its own, so that the leaders need not wait for them in this process.
-        let clients = clients.map(|shape| {
-            let servers = Arc::clone(&servers);
-            tokio::spawn(async move { (shape, shape.misbehave(&servers).await) })
-        });
-        let times = join_all(clients).await.into_iter().map(Result::unwrap);
-        let times: Vec<_> = times.collect();
-        stop.store(true, Ordering::Relaxed);
-        times
-    };
-    let (times, _) = tokio::join!(clients, leaders);
+    let stop = Arc::new(AtomicBool::new(false));
+    let leaders = lead_on_a_thread(servers.plain.api.origin.clone(), Arc::clone(&stop));
+    let clients = SHAPES
+        .into_iter()
+        .flat_map(|shape| (0..each).map(move |_| shape));
+    let clients = clients.map(|shape| {
+        let servers = Arc::clone(&servers);
+        tokio::spawn(async move { (shape, shape.misbehave(&servers).await) })
+    });
+    let times = join_all(clients).await.into_iter().map(Result::unwrap);
+    let times: Vec<_> = times.collect();
+    stop.store(true, Ordering::Relaxed);
+    tokio::task::spawn_blocking(|| leaders.join())
+        .await
+        .unwrap()
+        .expect("leaders that lost no lease");
     for shape in SHAPES {
         let times = times.iter().filter(|(of, _)| *of == shape);
         let times: Vec<_> = times.map(|(_, time)| *time).collect();

@@ -134,3 +134,17 @@ fn params(names: Vec<String>, ends: NaiveDate) -> anyhow::Result<CertificatePara
 fn today() -> NaiveDate {
     Utc::now().date_naive()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_tells_its_names_and_addresses() {
+        let names = ["store.lan", "10.0.0.5", "localhost", "::1"].map(String::from);
+        let issued = Authority::new().unwrap().issue(&names).unwrap();
+        assert_eq!(super::names(&issued.pem).unwrap(), names);
+        let error = super::names("no certificate").unwrap_err();
+        assert!(error.to_string().contains("--name"), "{error}");
+    }
+}
