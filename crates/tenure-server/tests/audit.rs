@@ -176,7 +176,7 @@ async fn a_hundred_acts_of_all_kinds_have_one_line_each_with_the_right_principal
         expect("granted", "done", Some(worker(1)));
         assert_eq!(audited.delete(operator, &lease).await, 409);
         expect("delete", "lease_held", Some(operator));
-        let to = json!({"to": worker(2), "within_ms": 60_000});
+        let to = json!({"to": worker(2), "within_ms": 60_000, "reason": "repair"});
         assert_eq!(audited.post(operator, &lease, "handover", to).await, 200);
         expect("handover", "done", Some(operator));
         assert_eq!(audited.release(worker(1), &lease, 2).await, 200);

@@ -75,7 +75,7 @@ async fn a_history_has_each_end_of_a_term_with_its_reason_newest_first() {
         assert_ok(&api.post("job", "handover", hand_over).await);
 
         assert_ok(&api.acquire("job", 4).await);
-        let switch_over = json!({"to": "c5", "within_ms": 50});
+        let switch_over = json!({"to": "c5", "within_ms": 50, "reason": "repair"});
         assert_ok(&api.post("job", "handover", switch_over).await);
         until_over(api, "job").await;
 
@@ -90,7 +90,7 @@ async fn a_history_has_each_end_of_a_term_with_its_reason_newest_first() {
         let running = row("c6", Value::Null, "deploy");
         let ended = [
             row("c5", "expired", Value::Null),
-            row("c4", "handed_over", Value::Null),
+            row("c4", "handed_over", "repair"),
             row("c3", "handed_over", Value::Null),
             row("c2", "broken", "stuck"),
             row("c1", "released", "done"),

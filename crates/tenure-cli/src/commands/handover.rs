@@ -28,6 +28,9 @@ pub(crate) struct Handover {
     /// the next leader begins [default: the duration of the lease; required if that is infinite]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     within: Option<Duration>,
+    /// Reason, for the log of the store and the term history
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
 }
 
 impl Handover {
@@ -40,6 +43,7 @@ impl Handover {
             lease_id: None,
             to: self.to.to_string(),
             within_ms: within.into(),
+            reason: self.reason.clone(),
         };
         let view = block_on(client.hand_over(name, &request))?;
         if view.holder.as_deref() == Some(self.to.as_str()) {

@@ -256,25 +256,29 @@ pub struct HandOverRequest {
     pub to: String,
     /// The time in which only this candidate may acquire the lease.
     pub within_ms: Number,
+    /// The reason, for the store's log, the lease's history and the audit log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl HandOverRequest {
-    /// Checks the request and returns the operation.
+    /// Checks the request, and returns the operation and the reason.
     ///
     /// # Errors
     ///
     /// A [`Problem`] that names the field and the allowed values.
-    pub fn check(&self, rules: &Rules) -> Result<Operation, Problem> {
+    pub fn check(self, rules: &Rules) -> Result<(Operation, Option<String>), Problem> {
         let (to, most) = (check_name("to", &self.to)?, rules.max_break_period);
         let within = self.within_ms.millis_up_to("within_ms", most)?;
-        Ok(match &self.lease_id {
+        let operation = match &self.lease_id {
             Some(lease_id) => Operation::HandOver {
                 lease_id: check_name("lease_id", lease_id)?,
                 to,
                 within,
             },
             None => Operation::SwitchOver { to, within },
-        })
+        };
+        Ok((operation, check_reason(self.reason)?))
     }
 }
 

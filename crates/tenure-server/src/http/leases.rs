@@ -73,7 +73,7 @@ pub(super) fn break_lease(BreakBody(request): BreakBody) -> Checked {
 }
 
 pub(super) fn hand_over(JsonBody(request): JsonBody<HandOverRequest>) -> Checked {
-    Ok((request.check(&Rules::NATIVE)?, None))
+    request.check(&Rules::NATIVE)
 }
 
 pub(super) fn set_metadata(JsonBody(request): JsonBody<MetadataRequest>) -> Checked {
