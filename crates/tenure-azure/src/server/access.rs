@@ -123,7 +123,7 @@ mod tests {
         Operation::Acquire(request, UnixMillis::new(0))
     }
 
-    /// A lease that A acquired at zero, after these operations.
+    /// Returns a lease that A acquired at zero, after these operations were applied.
     fn leased_and(operations: &[Operation]) -> Record {
         let mut record = Record::default();
         let acquire = acquire();

@@ -1,4 +1,4 @@
-//! One act, as the audit log has it.
+//! One act, as it is written in the audit log.
 
 use std::net::IpAddr;
 
@@ -40,7 +40,7 @@ pub enum AuditKind {
     Broken,
 }
 
-/// One act. It has no lease id, no token and no body of a request.
+/// One act. It contains no lease id, no token and no body of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AuditEntry {
     #[serde(serialize_with = "rfc3339")]
@@ -74,7 +74,8 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
-    /// An act at this moment with this outcome: `done`, or a reason for a refusal.
+    /// Creates the entry of an act at this moment with this outcome: `done`, or the reason for a
+    /// refusal.
     #[must_use]
     pub fn new(kind: AuditKind, outcome: impl Into<String>) -> Self {
         Self {
@@ -146,7 +147,7 @@ impl AuditEntry {
         }
     }
 
-    /// The grant or the end of a term; `None` for other changes.
+    /// Returns the entry for the grant or the end of a term; `None` for other changes.
     pub(crate) fn of_change(change: &LeaseChange) -> Option<Self> {
         let (kind, is_by_owner) = match change.cause.kind() {
             EventKind::Granted => (AuditKind::Granted, true),

@@ -1,4 +1,4 @@
-//! Lists, streams and what callers see of themselves: each shows what is in scope.
+//! Tests of lists, streams and the caller's view of itself: each shows only the leases in scope.
 
 use super::*;
 

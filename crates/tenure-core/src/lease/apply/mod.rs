@@ -408,7 +408,7 @@ fn restart_clock(record: &mut Record, duration: Option<LeaseDuration>, now: Inst
     }
 }
 
-/// A lease id, and the principal that sent it.
+/// A lease id, and the principal that sent the lease id.
 type Claim<'a> = (LeaseId, Option<&'a Owner>);
 
 /// Returns whether this lease id and principal hold the lease, or were the last that held it.

@@ -22,7 +22,7 @@ use crate::access::rights::{AccessGrant, AccessScope, Principal, Role};
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// A value that is wrong, and its place in the text.
+/// A wrong value, and its position in the text.
 pub(super) struct Wrong {
     pub(super) offset: usize,
     pub(super) problem: String,
@@ -173,7 +173,8 @@ impl Content {
         })
     }
 
-    /// The file with the authorities of client certificates, and the place of its name.
+    /// Returns the file with the authorities of client certificates, and the position of its name
+    /// in the text.
     pub(super) fn ca_file(&self) -> Option<(&str, usize)> {
         let table = self.certificates.as_ref()?;
         Some((table.ca_file.get_ref(), table.ca_file.span().start))
@@ -359,7 +360,7 @@ impl MatchTable {
     }
 }
 
-/// A pattern of identities that these authorities vouch for.
+/// Parses a pattern of identities that these authorities vouch for.
 fn pattern(written: &Spanned<String>, authorities: &[&str]) -> Result<IdentityPattern, Wrong> {
     let (text, is_prefix) = match written.get_ref().strip_suffix('*') {
         Some(text) => (text, true),
