@@ -72,7 +72,7 @@ fn a_wrong_access_file_is_named_with_its_line_its_value_and_a_right_one() {
         let error = ["can't reload the access file", &place_of_error];
         let words = [&error[..], words].concat();
         wait_for_log(&store, &words);
-        // The administrator's token is still valid, and the same rules are in force.
+        // The administrator's token is still valid, and the previous rules are in force.
         place.succeed(&["list", "--namespace", "other"]);
         fs::write(&path, &right).expect("a file");
         wait_for_count(&store, "access file reloaded", count);

@@ -261,7 +261,7 @@ async fn every_wrong_bearer_token_is_refused_alike() {
             assert_eq!(send(&az, token).await, refused, "{text}");
         }
     }
-    // A valid token does not tell which accounts exist.
+    // A response to a valid token does not reveal which accounts exist.
     let nobody = Az {
         account: "nobody".into(),
         ..az.clone()

@@ -59,7 +59,7 @@ pub struct Access(Arc<Mode>);
 
 #[derive(Debug)]
 enum Mode {
-    /// Every client may send every request. With hosts, requests must name an IP address,
+    /// Access of every client to everything. With hosts, requests must name an IP address,
     /// `localhost` or one of these hosts.
     Open {
         hosts: Option<Box<[String]>>,
@@ -67,17 +67,17 @@ enum Mode {
     Guarded(Box<Guarded>),
 }
 
-/// Access by the rules of a file.
+/// The access by the rules of a file.
 #[derive(Debug)]
 struct Guarded {
     source: AccessSource,
     table: RwLock<Arc<Table>>,
     /// The versions of the files that were read last, valid or not.
     versions: Mutex<Versions>,
-    /// Notifies waiting requests when the table changes.
+    /// The channel that notifies waiting requests when the table changes.
     changes: watch::Sender<()>,
     failures: Failures,
-    /// Requests new keys of authorities.
+    /// The notification that new keys of authorities are needed.
     keys_wanted: Notify,
 }
 

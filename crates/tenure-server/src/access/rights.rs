@@ -10,16 +10,16 @@ use tenure_core::Name;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
-    /// Allows reading leases, their history and their events.
+    /// The right to read leases, their history and their events.
     Read,
-    /// Allows leading: acquiring, renewing, changing, releasing, and handing over the principal's
-    /// own lease. It includes `read`.
+    /// The right to lead: to acquire, renew, change, release, and hand over the principal's own
+    /// lease. It includes `read`.
     Candidate,
-    /// Allows breaking, handing over and deleting any lease. It includes `read`.
+    /// The right to break, hand over and delete any lease. It includes `read`.
     Operator,
-    /// Allows reading metrics, and nothing else.
+    /// The right to read metrics, and nothing else.
     Metrics,
-    /// Allows all operations of the other roles.
+    /// All rights of the other roles.
     Admin,
 }
 

@@ -14,29 +14,29 @@ use crate::model::LeaseChange;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AuditKind {
-    /// The store has started.
+    /// The start of the store.
     Start,
-    /// The store stops.
+    /// The stop of the store.
     Stop,
-    /// The store was restored from a backup before this start.
+    /// The restore of the store from a backup before this start.
     Restore,
-    /// The access file or a certificate was read again.
+    /// A reload of the access file or of a certificate.
     Reload,
-    /// Credentials were refused.
+    /// Refused credentials.
     Credential,
-    /// An operator broke a lease.
+    /// The break of a lease by an operator.
     Break,
-    /// An operator handed a lease over.
+    /// The handover of a lease by an operator.
     Handover,
-    /// An operator deleted a lease.
+    /// The deletion of a lease by an operator.
     Delete,
-    /// A term began.
+    /// The beginning of a term.
     Granted,
-    /// The holder ended its term.
+    /// The end of a term by its holder.
     Released,
-    /// A term ended because it was not renewed.
+    /// The end of a term that was not renewed.
     Expired,
-    /// A term ended because its lease was broken.
+    /// The end of a term whose lease was broken.
     Broken,
 }
 

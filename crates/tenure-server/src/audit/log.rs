@@ -25,8 +25,9 @@ pub(super) struct Log {
 #[derive(Debug)]
 struct LogFile {
     file: File,
-    /// Whether the file ends within a line: the process was killed while it wrote the line, or the
-    /// disk was full. The next record then begins with a line feed, so that it is a separate line.
+    /// `true` if the file ends within a line: the process was killed while it wrote the line, or
+    /// the disk was full. The next record then begins with a line feed, so that it is a separate
+    /// line.
     ends_within_line: bool,
 }
 

@@ -70,7 +70,7 @@ pub struct AuditConfig {
     pub target: AuditTarget,
     /// The acts that are recorded.
     pub level: AuditLevel,
-    /// Whether operators' changes are refused while lines can't be written. Elections continue in
+    /// `true` if operators' changes are refused while lines can't be written. Elections continue in
     /// any case.
     pub is_required: bool,
 }
@@ -103,13 +103,13 @@ struct Shared {
 /// The state that the writer shares with the handles.
 #[derive(Debug, Default)]
 struct State {
-    /// Whether the last line could not be written.
+    /// `true` if the last line could not be written.
     is_failing: AtomicBool,
     /// The number of lines that were lost since the start.
     lost: AtomicU64,
     /// The number of queued lines about changes.
     changes: AtomicUsize,
-    /// Whether the queue had no room for the last change.
+    /// `true` if the queue had no room for the last change.
     is_behind: AtomicBool,
 }
 

@@ -99,7 +99,7 @@ impl Shape {
         }
     }
 
-    /// Connects, misbehaves, and returns the time until the store closes the connection.
+    /// Opens a connection, misbehaves, and returns the time until the store closes the connection.
     async fn misbehave(self, servers: &Servers) -> Duration {
         let socket = TcpSocket::new_v4().unwrap();
         if self == Self::AnswersUnread {

@@ -30,7 +30,7 @@ struct HttpStore {
     election: ElectionName,
     /// The common part of every acquire, without the lease id and the waiting time.
     acquire: AcquireRequest,
-    /// Whether the store has ever executed or answered a request of this candidate. From then on a
+    /// `true` once the store has executed or answered a request of this candidate. From then on a
     /// missing right may be a temporary mistake of an operator.
     was_admitted: AtomicBool,
     /// The time when the store first refused this candidate.

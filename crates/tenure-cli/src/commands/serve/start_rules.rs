@@ -16,7 +16,7 @@ struct Start {
     is_loopback: bool,
     has_tls: bool,
     has_access_file: bool,
-    /// Whether a store with an access file was served from this data directory before.
+    /// `true` if a store with an access file was served from this data directory before.
     was_guarded: bool,
     allow_plain_http: bool,
     allow_anonymous: bool,
@@ -25,11 +25,11 @@ struct Start {
 /// The reason why a store is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
-    /// Every client on the network could send every request.
+    /// A store on the network without access control: every client could send every request.
     Anonymous,
-    /// The data directory had access control, and the settings name no access file.
+    /// A data directory that had access control, and settings that name no access file.
     WasGuarded,
-    /// Other machines on the network could read tokens and lease ids.
+    /// A store on the network without TLS: other machines could read tokens and lease ids.
     PlainHttp,
 }
 

@@ -36,9 +36,9 @@ pub struct AccessFile {
 /// A principal of the access file with its tokens.
 #[derive(Debug)]
 pub struct ListedPrincipal {
-    /// Its name and its grants.
+    /// The name and the grants of the principal.
     pub principal: Arc<Principal>,
-    /// Its tokens, at most [`MAX_SECRETS`].
+    /// The tokens of the principal, at most [`MAX_SECRETS`].
     pub secrets: Vec<ListedSecret>,
 }
 

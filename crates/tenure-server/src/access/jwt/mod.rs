@@ -76,7 +76,7 @@ struct Keys {
 /// A caller that an authority vouches for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// `k8s:NAMESPACE/SERVICEACCOUNT`, or `NAME:SUBJECT`.
+    /// The text of the identity: `k8s:NAMESPACE/SERVICEACCOUNT`, or `NAME:SUBJECT`.
     pub(crate) text: Arc<str>,
     /// The Kubernetes namespace; `None` for other authorities.
     pub(crate) namespace: Option<Name>,

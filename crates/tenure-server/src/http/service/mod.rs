@@ -66,7 +66,7 @@ pub(crate) struct Source {
     /// holder keeps its lease however many other clients connect. It may also check liveness, so
     /// that a busy store is not killed.
     pub(crate) over: Option<Arc<OverflowPermit>>,
-    /// Whether the connection is over the limit of its address, but not over the limit of the
+    /// `true` if the connection is over the limit of its address, but not over the limit of the
     /// store.
     pub(crate) is_over_for_address: bool,
 }

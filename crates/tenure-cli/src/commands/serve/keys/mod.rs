@@ -33,7 +33,7 @@ const MAX_BYTES: usize = 1024 * 1024;
 const KEY_SET: &str = "it must be a JSON Web Key Set, such as {\"keys\": [{\"kty\": \"RSA\", ...}]}, with \
                        public keys of signatures";
 
-/// Fetches the keys of the authorities in an access file.
+/// The task that fetches the keys of the authorities in an access file.
 pub(super) struct KeyFetcher {
     access: Access,
     pod: Pod,
