@@ -81,7 +81,7 @@ impl Secrets {
     }
 }
 
-/// A client that sends requests as programs in other languages do.
+/// A client that sends requests in the same manner as programs in other languages.
 struct Requests {
     client: Client,
     url: String,

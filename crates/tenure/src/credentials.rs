@@ -166,7 +166,7 @@ impl Credentials {
         (header != *refused).then_some(header)
     }
 
-    /// Returns the source of the credential, for errors.
+    /// Returns the source of the credential for error messages.
     pub(crate) fn origin(&self) -> String {
         match (&self.token, &self.certificate) {
             (None, None) => {
@@ -208,7 +208,7 @@ impl Source {
     }
 }
 
-/// Two credentials are equal if they are handles to the same one.
+/// Two credentials are equal if they are handles to the same credential.
 impl PartialEq for Credentials {
     fn eq(&self, other: &Self) -> bool {
         let has_same_token = match (&self.token, &other.token) {
@@ -262,7 +262,7 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Returns the IP address in a URL; `None` if it has a name.
+/// Returns the IP address in a URL; `None` if the URL contains a host name.
 pub(crate) fn ip_of(url: &Url) -> Option<IpAddr> {
     let host = url
         .host_str()?

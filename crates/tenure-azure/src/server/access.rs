@@ -68,8 +68,8 @@ impl Service {
     }
 }
 
-/// Checks whether the access is allowed at `now` for a request with this lease id and its owner, or
-/// without a lease id.
+/// Checks whether a request with this lease id and its owner, or without a lease id, has the access
+/// at `now`.
 ///
 /// The rules are those of "Outcomes of use attempts on blobs by lease state" in "Lease Blob" of the
 /// Blob service REST API.

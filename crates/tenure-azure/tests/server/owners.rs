@@ -1,4 +1,4 @@
-//! The owners of leases that are acquired through the protocol.
+//! Tests of the owners of leases that are acquired through the protocol.
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Changes of access files.
+//! Tests of changes of access files.
 
 use super::*;
 

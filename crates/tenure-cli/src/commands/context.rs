@@ -121,7 +121,7 @@ impl List {
     }
 }
 
-/// Adds a context, and makes it the current one if it is the first.
+/// Adds a context, and makes it the current context if it is the first.
 pub(crate) fn add(document: &mut DocumentMut, name: &str, added: &DocumentMut) {
     let mut table = toml_edit::Table::new();
     for key in KEYS {

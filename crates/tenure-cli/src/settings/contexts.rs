@@ -14,7 +14,7 @@ use tenure::config::{ConfigError, Origin};
 
 use super::flags::StoreArgs;
 
-/// The address of the store, or the name of a context that has it.
+/// The address of the store, or the name of a context that contains the address.
 #[derive(Debug, Args)]
 pub(crate) struct ClientArgs {
     #[command(flatten)]

@@ -14,7 +14,7 @@ use super::secret::SecretId;
 /// The sender of a request. Clones are cheap.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
-    /// The store has no access control: every client may do everything.
+    /// The store has no access control: every client may send every request.
     Anyone,
     /// The request needs no credential, and no credential was read.
     Unknown,

@@ -1,4 +1,4 @@
-//! JSON web tokens that were checked, with their callers.
+//! Checked JSON web tokens, with their callers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -23,7 +23,7 @@ pub(super) struct CheckedTokens(RwLock<HashMap<SecretHash, Checked>>);
 #[derive(Debug)]
 struct Checked {
     admission: Arc<Admission>,
-    /// The key that signed the token.
+    /// The key with which the token was signed.
     key: Arc<Key>,
 }
 

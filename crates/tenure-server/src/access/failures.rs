@@ -24,8 +24,8 @@ const MAX_ADDRESSES: usize = 4096;
 /// from its address.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The time for which a token whose signature was wrong is refused without another check: a program
-/// that repeats a wrong token must not use up the checks of others.
+/// The time for which a token with a wrong signature is refused without another check: a program
+/// that repeats a wrong token must not use up the checks of other clients.
 const REFUSED_TIME: Duration = Duration::from_secs(30);
 /// The maximum number of tokens that are known to be wrong.
 const MAX_REFUSED: usize = 4096;
@@ -74,7 +74,7 @@ impl Failures {
         Problem::new(Code::OverLimit, detail)
     }
 
-    /// Returns whether another failure of this address is within the limit. If so, counts it.
+    /// Counts another failure of this address if it is within the limit, and returns whether it is.
     fn admit(&self, address: IpAddr, now: Instant) -> bool {
         let network = Network::of(address);
         let mut all = self.lock();
@@ -98,7 +98,7 @@ impl Failures {
         true
     }
 
-    /// Returns whether a signature may be checked for this address, which costs much more than a
+    /// Returns whether a signature may be checked for this address. A check costs much more than a
     /// look-up.
     pub(crate) fn may_check(&self, address: IpAddr, now: Instant) -> bool {
         let mut all = self.lock();
@@ -135,7 +135,7 @@ impl Failures {
             .is_some_and(|until| now < *until)
     }
 
-    /// Lets all signatures be checked again, because there are other keys.
+    /// Forgets all refused tokens, so that they are checked again with other keys.
     pub(crate) fn forget_refused(&self) {
         lock(&self.refused).clear();
     }
@@ -158,7 +158,7 @@ pub(crate) fn unauthenticated() -> Problem {
     )
 }
 
-/// Returns the time when all failures are forgiven after one more.
+/// Returns the time at which all failures are forgiven if one more is added.
 fn next(known: Option<Failed>, now: Instant) -> Instant {
     known.map_or(now, |failed| failed.forgiven_at.max(now)) + INTERVAL
 }

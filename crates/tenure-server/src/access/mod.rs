@@ -1,8 +1,8 @@
 //! Access control: the sender of a request, and the rights of the sender.
 //!
-//! A *principal* is a name with *grants*. It proves its name with a token, or by a client certificate.
-//! The access file lists principals, their grants, the hashes of their tokens, and the authorities
-//! that vouch for other principals; the store reads the file again when it changes.
+//! A *principal* is a name with *grants*. It proves its name with a token, or by a client
+//! certificate. The access file lists principals, their grants, the hashes of their tokens, and the
+//! authorities that vouch for other principals; the store reads the file again when it changes.
 //! `docs/access-control.md` describes the file.
 //!
 //! ```text
@@ -200,8 +200,8 @@ impl Access {
         }
     }
 
-    /// Completes when a token has an unknown key, or the access file has changed: then the keys of
-    /// the authorities should be fetched.
+    /// Completes when a token has an unknown key, or the access file has changed. The keys of the
+    /// authorities should then be fetched.
     pub async fn keys_wanted(&self) {
         match &*self.0 {
             Mode::Open { .. } => std::future::pending().await,

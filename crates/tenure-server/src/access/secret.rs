@@ -24,7 +24,7 @@ const BASE36: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
-/// The part of a token that names it. It is public.
+/// The part of a token that identifies it. The part is public.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretId([u8; ID_LEN]);
 

@@ -25,7 +25,7 @@ impl Fixture {
         self.folder.path().join("access.toml")
     }
 
-    /// Replaces the file, as an editor does.
+    /// Replaces the file in the same manner as an editor.
     fn write(&self, text: &str) {
         let new = self.folder.path().join("new");
         fs::write(&new, text).unwrap();
@@ -340,7 +340,8 @@ fn wrong_json_web_tokens_are_limited_and_known_ones_are_not() {
     }
 }
 
-/// Lets an address fail until it is over its limit, and uses up the check of this second.
+/// Sends wrong tokens from an address until it is over its limit, and uses up the check of this
+/// second.
 fn exhaust(access: &Access) {
     let wrong = with_jwt(&Signer::new().sign("one", &claims("team/build")));
     while access.authenticate(&wrong, CLIENT).unwrap_err().status != 429 {}

@@ -1,4 +1,4 @@
-//! Refused credentials, summed by address: a flood of them must not fill the disk.
+//! Refused credentials, counted by address: a flood of them must not fill the disk.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

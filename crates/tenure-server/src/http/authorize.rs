@@ -119,7 +119,7 @@ impl Names {
     }
 }
 
-/// The guard of the service inserts the caller. A request without one is refused.
+/// The guard of the service inserts the caller. A request without a caller is refused.
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = ProblemResponse;
 

@@ -289,7 +289,7 @@ pub fn is_native(path: &str) -> bool {
     first.is_empty() || FIRST_PARTS.contains(&first)
 }
 
-/// Returns whether the request needs no credential. These paths have no names in them.
+/// Returns whether the request needs no credential. The paths of such requests contain no names.
 pub(super) fn is_open(head: &Parts) -> bool {
     let path = head.uri.path();
     matches!(head.method, Method::GET | Method::HEAD)

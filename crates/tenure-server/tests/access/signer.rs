@@ -1,4 +1,4 @@
-//! An authority that signs JSON web tokens.
+//! A test authority that signs JSON web tokens.
 
 use std::time::SystemTime;
 

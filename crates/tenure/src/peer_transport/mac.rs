@@ -20,7 +20,8 @@ const FILE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The key that the members of a group share. A holder of the key can vote, and be elected.
 ///
-/// While a key is replaced, members have two: they send with the first and accept both.
+/// During the replacement of a key, members have two keys: they send with the first and accept
+/// both.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PeerKey {
     /// The key to send with comes first. A second key is only accepted.

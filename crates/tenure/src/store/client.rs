@@ -137,8 +137,8 @@ impl StoreClient {
     ///
     /// # Errors
     ///
-    /// [`HttpClientError`]: one of the addresses must not get the credential, or the files of a client
-    /// certificate are wrong.
+    /// [`HttpClientError`]: one of the addresses must not get the credential, or the files of a
+    /// client certificate are wrong.
     pub fn with_credentials(self, credentials: Credentials) -> Result<Self, HttpClientError> {
         if credentials.certificate() != self.credentials.certificate() {
             return Self::with_all(&self.endpoints, &self.roots, credentials);
@@ -318,7 +318,7 @@ impl StoreClient {
         self.ask_any(&Call::get("v1/whoami".into())).await
     }
 
-    /// Returns the principals that the store knows, in JSON, with the last use of each token.
+    /// Returns the principals in the store's access file, in JSON, with the last use of each token.
     ///
     /// # Errors
     ///

@@ -89,13 +89,13 @@ impl Authority {
         self.key_pem.clone()
     }
 
-    /// Returns the end of an authority that is created today.
+    /// Returns the expiry date of an authority that is created today.
     pub(super) fn ends() -> NaiveDate {
         today() + Months::new(AUTHORITY_MONTHS)
     }
 }
 
-/// Returns the names and addresses that a certificate (PEM) is for.
+/// Returns the names and addresses in a certificate (PEM).
 pub(super) fn names(pem: &str) -> anyhow::Result<Vec<String>> {
     let unreadable = "the certificate can't be read; give its names with --name";
     let (_, pem) = parse_x509_pem(pem.as_bytes()).context(unreadable)?;

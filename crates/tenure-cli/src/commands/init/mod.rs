@@ -240,7 +240,7 @@ impl Files {
         }
     }
 
-    /// Fails before anything is written if one of the files exists.
+    /// Returns an error if one of the files exists. It is called before any file is written.
     fn check_none(&self, context_file: &Path) -> anyhow::Result<()> {
         let files = [
             &self.config,

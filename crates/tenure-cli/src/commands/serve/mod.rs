@@ -223,7 +223,7 @@ impl Serve {
     }
 }
 
-/// Records that the store was restored from a backup, once.
+/// Records once that the store was restored from a backup.
 async fn record_restore(audit: &Audit, data_dir: &Path) {
     let Some(note) = restore_note(data_dir) else {
         return;

@@ -1,4 +1,4 @@
-//! Identities in certificates, and files of authorities.
+//! Tests of identities in certificates, and of files of authorities.
 
 use rcgen::{CertificateParams, DnType, KeyPair, SanType};
 

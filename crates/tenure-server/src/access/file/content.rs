@@ -1,4 +1,4 @@
-//! The text of an access file as tables, and its checks.
+//! The tables in the text of an access file, and their checks.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -87,7 +87,7 @@ struct GrantTable {
     prefix: Option<Spanned<String>>,
 }
 
-/// The service accounts of the cluster that the store runs in.
+/// The service accounts of the cluster in which the store runs.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KubernetesTable {

@@ -65,14 +65,14 @@ struct CaFile {
     line: usize,
 }
 
-/// Grants for callers that another authority vouches for.
+/// The grants of callers that another authority vouches for.
 #[derive(Debug)]
 pub(super) struct IdentityRule {
     pub(super) identity: IdentityPattern,
     pub(super) grants: Vec<IdentityGrant>,
 }
 
-/// A grant whose namespace may be that of the identity.
+/// A grant whose namespace may be the namespace of the identity.
 #[derive(Debug)]
 pub(super) struct IdentityGrant {
     pub(super) role: Role,
@@ -88,7 +88,7 @@ pub(super) enum NamespaceRule {
     OfIdentity,
 }
 
-/// An identity, or with a `*` at its end all identities with this beginning.
+/// An identity, or a text with a `*` at its end, which matches all identities with this beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IdentityPattern {
     text: Box<str>,
@@ -214,11 +214,11 @@ impl IdentityPattern {
     }
 }
 
-/// Checks the name of a principal that has tokens.
+/// Checks the name of a principal with tokens.
 ///
 /// # Errors
 ///
-/// The rule that the name breaks.
+/// The rule that the name violates.
 pub fn check_principal_name(name: &str) -> Result<(), String> {
     let is_visible = name.bytes().all(|byte| byte.is_ascii_graphic());
     if name.is_empty() || name.len() > MAX_PRINCIPAL_LEN || !is_visible {

@@ -28,13 +28,13 @@ pub(super) const MAX_IDENTITY_LEN: usize = 256;
 /// The prefix of a Kubernetes service account's subject.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// An authority, as the access file names it.
+/// An authority that the access file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Issuer {
     /// The beginning of the identities that the authority vouches for: `k8s` for Kubernetes.
     pub name: String,
-    /// The claim `iss`. With Kubernetes, `None` stands for the issuer of this pod's own token.
+    /// The claim `iss`. With Kubernetes, `None` means the issuer of this pod's own token.
     pub issuer: Option<String>,
     /// The claim `aud`.
     pub audience: String,
@@ -48,9 +48,9 @@ pub struct Issuer {
 pub enum KeySource {
     /// A file with a JSON Web Key Set.
     File(std::path::PathBuf),
-    /// An https address that answers with a JSON Web Key Set, and the CA certificates for it.
+    /// An https address that returns a JSON Web Key Set, and the CA certificates for it.
     Url(String, Option<std::path::PathBuf>),
-    /// The API server of the Kubernetes cluster that the store runs in.
+    /// The API server of the Kubernetes cluster in which the store runs.
     Kubernetes,
     /// The keys are given once, and do not change.
     Fixed,
@@ -152,7 +152,8 @@ impl Authority {
         keys.clone()
     }
 
-    /// Checks that a key of this authority signed the token, and that it is valid here and now.
+    /// Checks that a key of this authority signed the token, and that the token is valid for this
+    /// store and at this time.
     pub(super) fn verify(&self, token: &str, now: SystemTime) -> Result<Verified, JwtRefusal> {
         let Keys { keys, issuer } = self.keys();
         let Some(issuer) = self.issuer.issuer.as_deref().or(issuer.as_deref()) else {

@@ -158,8 +158,8 @@ impl Folder {
         write().map_err(OpenError::io(&marker))
     }
 
-    /// Notes that the store of this directory comes from a backup, for the audit log of its next
-    /// start.
+    /// Notes that the store of this directory was restored from a backup, for the audit log of its
+    /// next start.
     pub(super) fn note_restore(&self, text: &str) -> Result<(), OpenError> {
         let note = restore_note(&self.path);
         let write = || {

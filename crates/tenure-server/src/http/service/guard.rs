@@ -71,7 +71,7 @@ fn check_host(access: &Access, head: &Parts) -> Result<(), Problem> {
 }
 
 fn host_of(headers: &HeaderMap) -> Option<&str> {
-    // The check of the head has refused a host that is not ASCII.
+    // The check of the head has already refused a host that is not ASCII.
     headers.get(HOST).and_then(|host| host.to_str().ok())
 }
 

@@ -190,7 +190,7 @@ impl HttpService {
         response
     }
 
-    /// Returns the authorities of the certificates that clients are asked for.
+    /// Returns the authorities of client certificates, if the store asks clients for certificates.
     pub(crate) fn client_authorities(&self) -> Option<Arc<ClientAuthorities>> {
         self.access.client_authorities()
     }

@@ -163,7 +163,7 @@ async fn fetch(issuer: &Issuer, pod: &Pod) -> anyhow::Result<Fetched> {
             Ok(fetched(get(client.get(url)).await?))
         }
         KeySource::Kubernetes => {
-            // Kubernetes replaces both files, so they are read each time.
+            // Kubernetes replaces both files, so the store reads them each time.
             let token = read(&pod.folder.join("token"))?;
             let token = token.trim();
             let client = client(Some(&pod.folder.join("ca.crt")))?;
