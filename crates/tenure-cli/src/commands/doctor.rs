@@ -346,8 +346,8 @@ impl StoreReport {
     }
 }
 
-/// Returns a description such as `worker with candidate on billing/nightly*, until
-/// 2027-01-01T00:00:00Z`.
+/// Describes a caller, for example with the text
+/// `worker with candidate on billing/nightly*, until 2027-01-01T00:00:00Z`.
 fn caller_text(caller: &Value) -> String {
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let Some(principal) = caller["principal"].as_str() else {

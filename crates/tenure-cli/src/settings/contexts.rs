@@ -1,7 +1,7 @@
 //! Contexts: the stores that a person uses, in a file of that person.
 //!
-//! Only interactive commands read the file. `tenure serve` and `tenure run` never read it, because
-//! a service must not depend on the user who starts the service.
+//! Only the commands that people run read the file. `tenure serve` and `tenure run` never read it,
+//! because a service must not depend on the user who starts the service.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -14,7 +14,7 @@ use tenure::config::{ConfigError, Origin};
 
 use super::flags::StoreArgs;
 
-/// The address of the store, or the name of a context that contains the address.
+/// The address of the store, or the name of a context that has it.
 #[derive(Debug, Args)]
 pub(crate) struct ClientArgs {
     #[command(flatten)]
