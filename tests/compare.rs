@@ -139,7 +139,7 @@ fn a_killed_leader_is_followed_by_another_one_without_overlap() {
         }
     }
     let html = fs::read_to_string(&page).unwrap();
-    // One run has no percentiles.
+    // A single run has no percentiles.
     for (_, _, column) in FIGURES.iter().filter(|(_, column, _)| *column != "P99") {
         assert!(html.contains(&format!("<th>{column}</th>")), "{column}");
     }

@@ -1,4 +1,4 @@
-//! Candidates and people with client certificates.
+//! Tests of candidates and people with client certificates.
 
 use std::fs;
 use std::thread;
@@ -59,7 +59,7 @@ fn replace(place: &Place, name: &str, text: &str) {
     fs::rename(new, place.path(name)).expect("its place");
 }
 
-/// A store that asks for certificates of this authority.
+/// Starts a store that asks for certificates of this authority.
 fn serve(place: &Place, authority: &Authority) -> Process {
     place.init();
     replace(place, "clients.pem", &authority.pem);
@@ -76,7 +76,7 @@ fn set_rules(place: &Place, rules: &str) {
     fs::write(&access, format!("{own}{table}")).expect("the access file");
 }
 
-/// The arguments of a command that asks the store with this certificate.
+/// Returns the arguments of a command that asks the store with this certificate.
 fn with(place: &Place, name: &str) -> Vec<String> {
     let pairs = [
         ("--server", place.url()),
@@ -114,7 +114,7 @@ fn a_candidate_leads_and_people_look_by_certificate() {
     let history = place.succeed(&arguments(&history, &by_flags, &[]));
     assert!(history.contains(WORKER), "{history}");
 
-    // The same by the environment, by a file, and by a context of that file.
+    // The environment, a file, and a context of that file set the same certificate.
     let [url, ca] = [place.url(), place.text("etc/tls/ca.pem")];
     let (certificate, key) = (place.text("worker.pem"), place.text("worker.key"));
     let list = ["list", "--namespace", "tests"];
@@ -134,7 +134,7 @@ fn a_candidate_leads_and_people_look_by_certificate() {
     place.succeed(&[&list[..], &["--config", &config]].concat());
     place.succeed(&["context", "add", "as-worker", &config]);
     doctor(&["--context", "as-worker"]);
-    // A certificate for another store does not go to that of a context.
+    // A certificate for another store is not sent to the store of a context.
     let mut by_token = place.command(&list);
     by_token
         .env("TENURE_CLIENT_CERTIFICATE", "/nonexistent")
@@ -163,7 +163,8 @@ fn a_certificate_is_rotated_under_a_leader() {
             (reloads >= count).then_some(())
         });
     };
-    // Both authorities, then a certificate of the next one, then that one alone.
+    // The file contains both authorities; then the next one issues a certificate; then the file
+    // contains only the next one.
     replace(&place, "clients.pem", &(authority.pem.clone() + &next.pem));
     reloads(1);
     next.issue(&place, "worker", WORKER);
@@ -173,7 +174,7 @@ fn a_certificate_is_rotated_under_a_leader() {
         let log = leader.stderr();
         log.contains("another client certificate").then_some(())
     });
-    // A term that had lost its renewals would end within the lease duration.
+    // A term without renewals would end within the lease duration.
     thread::sleep(Duration::from_secs(4));
     let history = place.succeed(&["history", "tests/job", "--json"]);
     let history: serde_json::Value = serde_json::from_str(&history).expect("JSON");

@@ -1,4 +1,4 @@
-//! Commands that change the access file: killed at any time, and several at once.
+//! Tests of commands that change the access file: killed at any time, and several at the same time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,11 +14,11 @@ use tenure_tests::wait_for;
 
 use crate::{Place, read};
 
-/// The calls that change files. Not every machine has all of them.
+/// The system calls that change files. Not every machine has all of them.
 const CALLS: &str = "?write,?fsync,?fdatasync,?rename,?renameat,?renameat2,?link,?linkat,?unlink,\
                      ?unlinkat,?chmod,?fchmod,?fchmodat,?chown,?fchown,?fchownat,?ftruncate";
 
-/// The names of the principals in the access file, which must be valid.
+/// Returns the names of the principals in the access file, which must be valid.
 fn principals(place: &Place) -> Vec<String> {
     let file = access::check_file(&place.path("etc/access.toml"));
     let file = file.expect("a valid access file");
@@ -28,7 +28,7 @@ fn principals(place: &Place) -> Vec<String> {
         .collect()
 }
 
-/// This command under strace with these options.
+/// Returns this command under strace with these options.
 fn traced(place: &Place, options: &[&str], arguments: &[&str]) -> Command {
     let inner = place.command(arguments);
     let mut strace = Command::new("strace");
@@ -44,7 +44,7 @@ fn traced(place: &Place, options: &[&str], arguments: &[&str]) -> Command {
     strace
 }
 
-/// The calls of this command that change files: each name with the number of its calls.
+/// Returns the calls of this command that change files: each name with the number of its calls.
 fn calls_of(place: &Place, arguments: &[&str]) -> BTreeMap<String, u32> {
     let trace = place.text("trace");
     let which = format!("trace={CALLS}");
@@ -96,7 +96,7 @@ fn kill_at_each_call(place: &Place, arguments: impl Fn(&str) -> Vec<String>) {
             if now == before {
                 old += 1;
             } else {
-                // One principal more, or one fewer.
+                // The file has exactly one principal more or one fewer.
                 let is_kept = |name: &&String| now.1.contains(name);
                 let kept = before.1.iter().filter(is_kept).count();
                 assert!(kept + 1 >= before.1.len(), "{call} {n}: {now:?}");
@@ -110,7 +110,8 @@ fn kill_at_each_call(place: &Place, arguments: impl Fn(&str) -> Vec<String>) {
             }
         }
     }
-    // At least the write, the sync and the rename of the new file; then the sync of its folder.
+    // The calls are at least the write, the sync and the rename of the new file, and then the sync
+    // of its directory.
     assert!(
         old >= 3 && new >= 1,
         "{old} runs changed nothing, {new} the file"

@@ -1,4 +1,5 @@
-//! From an empty machine to a running leader, with the commands of the documents.
+//! Tests of the steps from an empty machine to a running leader, with the commands of the
+//! documents.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +18,7 @@ use tokio::runtime::Runtime;
 use crate::tokens::{candidate, create, wait_until_leads};
 use crate::{Place, read, wait_for_count};
 
-/// All files with their contents.
+/// Returns all files with their contents.
 fn snapshot(place: &Place) -> BTreeMap<PathBuf, Vec<u8>> {
     let (mut files, mut folders) = (BTreeMap::new(), vec![place.folder.path().to_owned()]);
     while let Some(folder) = folders.pop() {
@@ -63,7 +64,7 @@ fn a_leader_runs_within_a_minute_and_no_secret_is_seen() {
     let ran = output(&mut run);
     assert!(ran.status.success(), "{ran:?}");
     assert!(start.elapsed() < Duration::from_secs(60));
-    // A token in the environment of the candidate is not in that of its command.
+    // The token in the environment of the candidate is not in the environment of its command.
     let (whole, ca) = (format!("tnr1_{token}"), place.text("etc/tls/ca.pem"));
     let url = place.url();
     let mut run = place.command(&[
@@ -101,7 +102,7 @@ fn a_leader_runs_within_a_minute_and_no_secret_is_seen() {
     ] {
         let metadata = fs::metadata(place.path(name)).expect("a file");
         let found = metadata.mode() & 0o777;
-        // The group of the service may have the key.
+        // The group of the service may read the key.
         assert!(
             found == mode || name.ends_with("store.key") && found == 0o640,
             "{name}"
@@ -127,7 +128,7 @@ fn a_second_init_changes_nothing() {
     ];
     let error = place.fail(2, &again);
     assert!(error.contains("exists already"), "{error}");
-    // Only the context of the administrator is there.
+    // The file contains only the context of the administrator.
     let other = place.text("other");
     let error = place.fail(2, &["init", "--dir", &other, "--data-dir", &data]);
     assert!(error.contains("--context-file"), "{error}");
@@ -167,7 +168,7 @@ fn a_renewed_certificate_is_of_the_same_authority() {
     place.succeed(&["list"]);
 }
 
-/// The certificate that the store presents to a new client, which trusts this CA only.
+/// Returns the certificate that the store presents to a new client, which trusts this CA only.
 fn presented(place: &Place, ca: &str) -> Vec<u8> {
     let ca = Certificate::from_pem(ca.as_bytes()).expect("a certificate");
     let client = Client::builder()
@@ -194,7 +195,7 @@ fn a_certificate_is_renewed_under_a_store_and_a_leader() {
     let before = presented(&place, &ca);
     let dir = place.text("etc");
     for count in 1..=2 {
-        // Without names it takes those of the old certificate.
+        // Without names the command uses the names of the old certificate.
         let renewed = place.succeed(&["init", "--renew", "--dir", &dir]);
         assert!(renewed.contains("  localhost, "), "{renewed}");
         store.signal(Signal::SIGHUP);
@@ -202,14 +203,14 @@ fn a_certificate_is_renewed_under_a_store_and_a_leader() {
     }
     assert_ne!(presented(&place, &ca), before);
     assert_eq!(read(&place.path("etc/tls/ca.pem")), ca);
-    // New clients with the files of before reach the store.
+    // New clients with the previous files reach the store.
     let waiter = candidate(&place, "two", &token);
     wait_for("a waiter", || {
         let status = place.succeed(&["status", "tests/job", "--json"]);
         let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
         (status["waiters"] == 1).then_some(())
     });
-    // A term that had lost its renewals would end within the lease duration.
+    // A term without renewals would end within the lease duration.
     thread::sleep(Duration::from_secs(4));
     assert_eq!(place.terms("tests/job"), 1);
     assert!(!waiter.stdout().contains("leads"));

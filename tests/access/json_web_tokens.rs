@@ -1,4 +1,4 @@
-//! Candidates that another authority vouches for.
+//! Tests of candidates that another authority vouches for.
 
 #[path = "../../crates/tenure-server/tests/common/signer.rs"]
 mod signer;
@@ -31,7 +31,7 @@ fn a_candidate_with_a_json_web_token_leads_also_after_a_restart_of_the_store() {
     let access = OpenOptions::new().append(true).open(path);
     let mut access = access.expect("the access file");
     access.write_all(rules.as_bytes()).expect("the rules");
-    // The file of the token is a link, as Kubernetes makes it.
+    // The token file is a link, as Kubernetes creates it.
     fs::write(
         place.path("first"),
         signer.sign("one", &claims("team/worker")),
@@ -73,7 +73,7 @@ fn a_candidate_with_a_json_web_token_leads_also_after_a_restart_of_the_store() {
 
     store.signal(Signal::SIGTERM);
     store.wait();
-    // The successor of the token, which this store has never seen.
+    // The store has not checked the successor of the token before.
     let next = signer::with(claims("team/worker"), "jti", "next".into());
     fs::write(place.path("second"), signer.sign("one", &next)).expect("a token");
     symlink("second", place.path("new")).expect("a link");
@@ -81,7 +81,7 @@ fn a_candidate_with_a_json_web_token_leads_also_after_a_restart_of_the_store() {
     let _store = place.serve();
     wait_for("a renewal after the restart", || {
         let remaining = view()["remaining_ms"].as_u64()?;
-        // After a restart the lease lasts its full duration, and from then on it needs renewals.
+        // After a restart the lease lasts its full duration. After that it needs renewals.
         std::thread::sleep(std::time::Duration::from_millis(1500));
         let later = view()["remaining_ms"].as_u64()?;
         (later + 1000 > remaining).then_some(())

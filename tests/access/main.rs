@@ -1,6 +1,6 @@
-//! Access control with real processes: starts that a store refuses, the first minute, tokens that
-//! are rotated and revoked under a leader, files that change while the store runs, secrets that
-//! nothing may show, keys of peers, and candidates that the store never lets in.
+//! Tests of access control with real processes: starts that a store refuses, the first minute,
+//! tokens that are rotated and revoked during a term, files that change while the store runs,
+//! secrets that must not appear, keys of peers, and candidates that the store never accepts.
 
 mod certificates;
 mod commands;
@@ -26,7 +26,7 @@ use tempfile::TempDir;
 use tenure_tests::process::{Process, command, output};
 use tenure_tests::{PATIENCE, wait_for};
 
-/// A directory with the files of a store, and a home for its administrator.
+/// A directory with the files of a store, and a home directory for its administrator.
 struct Place {
     folder: TempDir,
     port: u16,
@@ -35,7 +35,7 @@ struct Place {
 impl Place {
     fn new() -> Self {
         // Another process may take the port before the store does. That is rare, and the store then
-        // says so.
+        // reports it.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let folder = tempfile::tempdir().expect("a folder");
@@ -51,7 +51,7 @@ impl Place {
         path.to_str().expect("a path of text").to_owned()
     }
 
-    /// The command with this home.
+    /// Creates the command with this home directory.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = command(arguments);
         command
@@ -64,7 +64,7 @@ impl Place {
         output(&mut self.command(arguments))
     }
 
-    /// Runs a command that succeeds.
+    /// Runs a command that must succeed, and returns its output.
     #[track_caller]
     fn succeed(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
@@ -72,7 +72,7 @@ impl Place {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Runs a command that fails with this code, and returns its error.
+    /// Runs a command that must fail with this code, and returns its error.
     #[track_caller]
     fn fail(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.run(arguments);
@@ -104,7 +104,7 @@ impl Place {
         started(&mut self.command(&["serve", "--config", &config]))
     }
 
-    /// Creates a candidate with this name, with all that it needs in one file.
+    /// Creates a candidate with this name, and one file with all settings that it needs.
     fn create(&self, name: &str) -> String {
         let bundle = self.text(&format!("{name}.toml"));
         let (file, ca) = (self.text("etc/access.toml"), self.text("etc/tls/ca.pem"));
@@ -156,7 +156,7 @@ impl Place {
         });
     }
 
-    /// The terms of an election so far.
+    /// Returns the number of terms of an election so far.
     fn terms(&self, election: &str) -> usize {
         let history = self.succeed(&["history", election, "--json"]);
         let history: serde_json::Value = serde_json::from_str(&history).expect("JSON");
@@ -164,7 +164,8 @@ impl Place {
         terms.expect("terms").len()
     }
 
-    /// The token of a principal that was created with a bundle, or the administrator's.
+    /// Returns the token of a principal that was created with a bundle, or the administrator's
+    /// token.
     fn token_in(&self, file: &str) -> String {
         let text = read(&self.path(file));
         let mut lines = text.lines();
@@ -172,7 +173,7 @@ impl Place {
         token.expect("a token").to_owned()
     }
 
-    /// The id of the only token of a principal.
+    /// Returns the id of the only token of a principal.
     fn id_of(&self, name: &str) -> String {
         let list = self.token_command(&["list", "--json"]);
         let list: serde_json::Value = serde_json::from_str(&list).expect("JSON");

@@ -1,5 +1,5 @@
-//! Candidates of the library that the store never lets in, and tokens that are wrong from the
-//! start.
+//! Tests of candidates of the library that the store never accepts, and of tokens that are wrong
+//! from the start.
 
 use tenure::store::StoreClient;
 use tenure::{Candidate, Config, Credentials};
@@ -10,7 +10,8 @@ use crate::Place;
 use crate::rotation::config;
 use crate::tokens::create;
 
-/// The error of a campaign with this configuration, which must end by itself.
+/// Returns the error of a campaign with this configuration. The campaign must end without a request
+/// to stop.
 fn campaign_error(runtime: &Runtime, config: Config) -> String {
     runtime.block_on(async {
         let candidate = Candidate::start(config).await.expect("a candidate");
@@ -19,7 +20,7 @@ fn campaign_error(runtime: &Runtime, config: Config) -> String {
     })
 }
 
-/// The error with its causes.
+/// Returns the error with its causes.
 fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -55,7 +56,7 @@ fn a_campaign_that_is_never_let_in_ends_and_names_the_file_the_principal_and_the
     ] {
         assert!(error.contains(words), "{words}: {error}");
     }
-    // A token of the right form that the store does not know.
+    // The token has the right form, but the store does not know it.
     let wrong = place.text("wrong.token");
     std::fs::write(&wrong, "tnr1_aaaaaaaa_wrong").unwrap();
     let unknown = config("tests/job").with_credentials(with(&wrong));

@@ -1,5 +1,5 @@
-//! The key of a group of peers: no start without one beyond loopback, and another key under a
-//! leader.
+//! Tests of the key of a group of peers: a member does not start without a key beyond loopback, and
+//! the key can be replaced during a term.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::wait_for_count;
 const OLD: &str = "the old key of the group";
 const NEW: &str = "the new key of the group";
 
-/// Three members, each with a key file of its own.
+/// Three members, each with its own key file.
 struct Group {
     members: BTreeMap<u32, Process>,
     addresses: BTreeMap<u32, String>,
@@ -29,7 +29,7 @@ struct Group {
 
 impl Group {
     fn new() -> Self {
-        // All listeners exist before any is dropped, so the addresses differ.
+        // All listeners exist before any listener is dropped, so the addresses differ.
         let ports = [1, 2, 3].map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
         let addresses = ports
             .iter()
@@ -68,7 +68,7 @@ impl Group {
         self.members.insert(node, Process::spawn(&mut run));
     }
 
-    /// The terms of all members together.
+    /// Returns the number of terms of all members together.
     fn terms(&self) -> usize {
         let members = self.members.values();
         members
@@ -102,7 +102,7 @@ impl Group {
         })
     }
 
-    /// The messages that this member refused because of their MAC.
+    /// Returns the number of messages that this member refused because of their MAC.
     fn refused(&self, node: u32) -> u64 {
         let status = self.status(node).unwrap_or_default();
         status["counters"]["refused"]["unauthenticated"]
@@ -134,7 +134,8 @@ fn the_key_of_a_group_is_replaced_member_by_member_under_a_leader() {
             assert_eq!(group.settled(&[1, 2, 3]), leader, "{lines:?} on {node}");
         }
     }
-    // One renewal deadline later all members still follow: their messages have the new key.
+    // One renew deadline later all members still follow the leader: their messages have the new
+    // key.
     thread::sleep(Duration::from_secs(3));
     assert_eq!(group.settled(&[1, 2, 3]), leader);
     assert_eq!(group.terms(), 1);
@@ -143,7 +144,7 @@ fn the_key_of_a_group_is_replaced_member_by_member_under_a_leader() {
         let log = group.members[&node].stderr();
         assert!(!log.contains(NEW) && !log.contains(OLD), "{log}");
     }
-    // The old key is of no use any more.
+    // The members refuse the old key.
     let follower = (1..=3).find(|node| leader.0 != *node).expect("a follower");
     group.members.remove(&follower);
     group.set_key(follower, &[OLD]);
@@ -170,7 +171,7 @@ fn a_member_with_neither_key_has_no_vote() {
     group.set_key(3, &[OLD]);
     group.start(1);
     group.start(2);
-    // One of three members is no majority, and the second one does not count.
+    // One of three members is no majority, and the messages of the second one are refused.
     wait_for("refused messages", || {
         (group.refused(1) > 3 && group.refused(2) > 3).then_some(())
     });
@@ -179,7 +180,7 @@ fn a_member_with_neither_key_has_no_vote() {
         assert!(status["leader"].is_null(), "{status}");
     }
     assert_eq!(group.terms(), 0);
-    // With a member that has one of the two keys there is a leader.
+    // With a third member that has one of the two keys the group elects a leader.
     group.start(3);
     let (leader, _) = group.settled(&[1, 3]);
     assert_ne!(leader, 2);
@@ -215,7 +216,7 @@ fn members_without_a_key_start_on_loopback_only_unless_a_flag_says_otherwise() {
         let mut member = Process::spawn(run);
         wait_for("the start of a member", || {
             assert!(!member.has_ended(), "{}", member.stderr());
-            // The state is locked at the start.
+            // A member locks its state directory when it starts.
             folder.path().join("state").exists().then_some(())
         });
         thread::sleep(Duration::from_millis(300));
@@ -231,7 +232,7 @@ fn members_without_a_key_start_on_loopback_only_unless_a_flag_says_otherwise() {
     let listen = ["--listen", "0.0.0.0:0"];
     starts(run("127.0.0.1:7500", &listen).env("TENURE_BULLY_ALLOW_ANONYMOUS", "true"));
     starts(run("127.0.0.1:7500", &listen).env("TENURE_BULLY_KEY", OLD));
-    // A member at a loopback address listens there, and not on all interfaces.
+    // A member with a loopback address listens on that address, and not on all interfaces.
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = free.local_addr().expect("an address");
     drop(free);

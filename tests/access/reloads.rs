@@ -1,5 +1,5 @@
-//! Files that change while a store runs: wrong ones change nothing and are named in the log, and the
-//! log says when they are right again.
+//! Tests of files that change while a store runs: wrong files change nothing and are named in the
+//! log, and the log reports when they are valid again.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -19,7 +19,7 @@ fn a_wrong_access_file_is_named_with_its_line_its_value_and_a_right_one() {
     let path = place.path("etc/access.toml");
     let right = read(&path);
     let file = place.text("etc/access.toml");
-    // The line of the last text like this, as editors count.
+    // The position of the last occurrence of this text, with lines counted from 1.
     let line = |text: &str, part: &str| {
         let at = text.rfind(part).expect("the part");
         format!("{file}:{}:", text[..at].matches('\n').count() + 1)
@@ -65,13 +65,14 @@ fn a_wrong_access_file_is_named_with_its_line_its_value_and_a_right_one() {
         ),
     ];
     for (count, (wrong, part, words)) in (1..).zip(cases) {
-        // In place, as an editor writes it: the store may see a part of the file.
+        // The file is overwritten in place, as some editors do: the store may read a part of the
+        // file.
         fs::write(&path, &wrong).expect("a file");
         let place_of_error = line(&wrong, part);
         let error = ["can't reload the access file", &place_of_error];
         let words = [&error[..], words].concat();
         wait_for_log(&store, &words);
-        // The administrator's token is still good, and the same rules are in force.
+        // The administrator's token is still valid, and the previous rules are in force.
         place.succeed(&["list", "--namespace", "other"]);
         fs::write(&path, &right).expect("a file");
         wait_for_count(&store, "access file reloaded", count);
@@ -112,7 +113,7 @@ fn an_access_file_of_another_user_is_refused_at_the_start_and_at_a_reload() {
     assert!(error.contains(&fix), "{error}");
     chown(&path, Some(own), None).expect("the owner before");
     wait_for_count(&store, "access file reloaded", 1);
-    // That others can read the hashes is worth a warning only.
+    // If other users can read the hashes, the store only logs a warning.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("another mode");
     wait_for_count(&store, "access file reloaded", 2);
     wait_for_log(&store, &["WARN", "0644", &format!("chmod o-r {file}")]);
@@ -157,7 +158,7 @@ fn a_wrong_certificate_or_key_at_a_reload_leaves_the_old_one_in_force() {
     assert!(!log.contains(secret), "{log}");
 }
 
-/// A key set with one key, which has this id.
+/// Returns a key set with one key, which has this id.
 fn key_set(id: &str) -> String {
     format!(
         r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "use": "sig", "kid": "{id}",
@@ -193,7 +194,8 @@ fn a_wrong_key_set_at_a_reload_leaves_the_old_one_in_force() {
         store.signal(Signal::SIGHUP);
         let failed = ["WARN", "keeping those before", "ci", &name];
         wait_for_log(&store, &[&failed[..], words].concat());
-        // The same keys as before are new ones for nobody, and the log says that they are right.
+        // A file with unchanged keys replaces no key, and the log reports that the file is valid
+        // again.
         fs::write(&keys, key_set("one")).expect("keys");
         store.signal(Signal::SIGHUP);
         wait_for_count(&store, in_force, count);
@@ -204,7 +206,7 @@ fn a_wrong_key_set_at_a_reload_leaves_the_old_one_in_force() {
     fs::rename(place.path("away"), &keys).expect("the place before");
     store.signal(Signal::SIGHUP);
     wait_for_count(&store, in_force, 4);
-    // An authority that the access file names again gets its keys again.
+    // The keys of an authority are fetched again if the access file names the authority again.
     fs::write(&access, &without).expect("an access file");
     wait_for_count(&store, "access file reloaded", 1);
     fs::write(&access, &with).expect("an access file");

@@ -1,4 +1,5 @@
-//! Tokens that are replaced and revoked under leaders, which run in this process.
+//! Tests of tokens that are replaced and revoked during the terms of leaders that run in this
+//! process.
 
 use std::fs;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tokio::runtime::Runtime;
 use crate::tokens::create;
 use crate::{Place, read, wait_for_count};
 
-/// A candidate of the store in this place, without a credential.
+/// Returns the configuration of a candidate of the store in this directory, without a credential.
 pub(crate) fn config(place: &Place, election: &str, name: &str) -> Config {
     let mut options = TimingsOptions::default();
     options.lease_duration = Some(Duration::from_secs(6));
@@ -65,8 +66,8 @@ fn twenty_leaders_keep_their_terms_while_their_token_is_replaced() {
         }
         place.token_command(&["revoke", &old]);
         wait_for_count(&store, "access file reloaded", 2);
-        // All leaders have one address, and the store refuses all of them at once. A term without a
-        // renewal from now on would end at its renew deadline.
+        // All leaders have one address, and the store refuses all of them at the same time. A term
+        // without renewals from now on would end at its renew deadline.
         let revoked = Instant::now();
         wait_until("renewals with the next token", async || {
             assert_eq!(ended.load(Ordering::SeqCst), 0, "terms that ended");
@@ -103,7 +104,7 @@ fn a_revoked_leader_ends_at_its_renew_deadline_and_not_before() {
         let revocation = async {
             place.token_command(&["revoke", "--principal", "one"]);
             wait_for_count(&store, "access file reloaded", 1);
-            // No renewal succeeds from here on.
+            // No renewal succeeds from now on.
             let (revoked, remaining) = (Instant::now(), leader.remaining());
             let reason = leader.lost().await;
             let ended = Instant::now();
@@ -113,14 +114,14 @@ fn a_revoked_leader_ends_at_its_renew_deadline_and_not_before() {
         let ((next, led_at), (revoked, remaining, reason, ended)) =
             tokio::join!(campaign, revocation);
         assert_eq!(reason, EndReason::RenewDeadline);
-        // A renewal may have been on its way, which only makes the term longer.
+        // A renewal may have been in progress, which only makes the term longer.
         let early = (revoked + remaining).saturating_duration_since(ended);
         assert!(
             early < Duration::from_millis(50),
             "the term ended {early:?} early"
         );
         assert!(ended < led_at, "both led for {:?}", ended - led_at);
-        // A lease duration after the last renewal, and the time of a busy machine.
+        // The limit is a lease duration after the last renewal, plus time for a busy machine.
         assert!(
             led_at - revoked < Duration::from_secs(16),
             "{:?}",

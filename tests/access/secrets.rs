@@ -1,5 +1,5 @@
-//! Secrets that must not be seen: in logs at the level trace, audit lines, arguments, environments of
-//! commands, and cores.
+//! Tests that secrets do not appear in logs at the level trace, audit lines, arguments,
+//! environments of commands, and core dumps.
 
 use std::fs;
 use std::net::TcpListener;
@@ -30,7 +30,7 @@ const PAYLOAD: &str = "eyJjYW5hcnkiOiJ3cml0dGVuIGJ5IG5vYm9keSJ9";
 const PASSWORD: &str = "Y2FuYXJ5OmNhbmFyeSBwYXNzd29yZA==";
 const KEY: &str = "canary key of the group";
 
-/// What must not be seen: the random part of each token, and the other secrets.
+/// The texts that must not appear: the random part of each token, and the other secrets.
 struct Secrets(Vec<String>);
 
 impl Secrets {
@@ -48,7 +48,7 @@ impl Secrets {
         )
     }
 
-    /// The secrets in this text, also without the hyphens of an id.
+    /// Returns the secrets in this text, also searching for ids without their hyphens.
     fn in_text(&self, text: &str) -> Vec<&str> {
         let text = text.to_lowercase();
         let has = |secret: &&String| {
@@ -66,7 +66,7 @@ impl Secrets {
     }
 
     /// Checks the arguments of all processes of this machine, as `ps` shows them, and the
-    /// environments of these.
+    /// environments of these processes.
     #[track_caller]
     fn are_not_in_processes(&self, environments: &[Pid]) {
         for entry in fs::read_dir("/proc").expect("processes").flatten() {
@@ -81,7 +81,7 @@ impl Secrets {
     }
 }
 
-/// A client that sends requests as programs in other languages do.
+/// A client that sends requests in the same manner as programs in other languages.
 struct Requests {
     client: Client,
     url: String,
@@ -107,7 +107,7 @@ impl Requests {
     }
 }
 
-/// Requests that succeed and requests that fail, with all kinds of secrets.
+/// Sends requests that succeed and requests that fail, with all kinds of secrets.
 async fn send_all(place: &Place) {
     let requests = Requests::new(place);
     let worker = format!("Bearer {}", place.token_in("worker.toml"));
@@ -232,7 +232,7 @@ fn no_secret_is_in_a_log_an_audit_line_or_an_argument() {
     for (name, process) in [("the store", &store), ("tenure run", &run)] {
         secrets.are_not_in(name, &(process.stdout() + &process.stderr()));
     }
-    // The level is in force; the store itself has no line below INFO.
+    // The level is in force. The store itself logs no line below INFO.
     wait_for_log(&run, &["DEBUG"]);
     for (name, output) in outputs {
         secrets.are_not_in(&name, &output);
@@ -242,7 +242,7 @@ fn no_secret_is_in_a_log_an_audit_line_or_an_argument() {
         assert!(lines.contains(kind), "{lines}");
     }
     secrets.are_not_in("the audit log", &lines);
-    // The files of the store have hashes only. Its data have lease ids.
+    // The access file contains only hashes. The data directory contains lease ids.
     secrets.are_not_in("the access file", &read(&place.path("etc/access.toml")));
 }
 
@@ -335,7 +335,7 @@ fn no_key_of_a_group_is_in_the_logs_of_its_members() {
     }
 }
 
-/// A process with this program that may write cores as large as it likes.
+/// Returns a process of this program without a limit on the size of core dumps.
 fn with_cores(program: &Command, folder: &Path) -> Process {
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -c unlimited && exec \"$@\"", "sh"]);
@@ -377,7 +377,7 @@ fn a_store_and_a_candidate_that_abort_leave_no_core() {
     let run = place.command(&[&run[..], &command].concat());
     let mut run = with_cores(&run, folder);
     wait_for("a leader", || run.stdout().contains("leads").then_some(()));
-    // The command of the leader is not restricted.
+    // The command of the leader has no restriction.
     assert!(run.stdout().contains("unlimited"), "{}", run.stdout());
     for process in [&mut run, &mut store] {
         process.signal(Signal::SIGABRT);

@@ -1,4 +1,4 @@
-//! The conditions under which a store with or without access control starts.
+//! Tests of the conditions under which a store with or without access control starts.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ fn a_store_on_a_network_is_closed_unless_a_flag_opens_it() {
     for way in ["tenure init", "--access", "--allow-anonymous", "127.0.0.1"] {
         assert!(error.contains(way), "{error}");
     }
-    // Each flag permits only what its name says.
+    // Each flag permits only the start that its name describes.
     let error = place.fail(2, &serve(&["--engine", "memory", "--allow-plain-http"]));
     assert!(error.contains("no access file"), "{error}");
     place.init();
@@ -188,7 +188,7 @@ fn a_store_that_is_refused_leaves_nothing_behind_and_each_way_on_works() {
         let is_guarded = place.path("new-data/GUARDED").exists();
         assert_eq!(is_guarded, flags.contains(&&file[..]), "{listen} {flags:?}");
     }
-    // From here on the data directory was served with an access file.
+    // From now on the data directory was served with an access file.
     let guarded = ["had access control", "--access", "--allow-anonymous"];
     for (listen, flags) in [
         ("127.0.0.1:0", &[][..]),

@@ -1,4 +1,4 @@
-//! Tokens of candidates and of people.
+//! Tests of tokens of candidates and of people.
 
 use std::fs;
 use std::thread;
@@ -71,8 +71,8 @@ fn a_token_is_rotated_under_a_leader() {
         let reloads = store.stderr().matches("access file reloaded").count();
         (reloads >= 2).then_some(())
     });
-    // The candidate reads the new token when the old one is refused. A term that had lost its
-    // renewals would end within the lease duration.
+    // The candidate reads the new token when the store refuses the old one. A term without renewals
+    // would end within the lease duration.
     thread::sleep(Duration::from_secs(4));
     assert_eq!(place.terms("tests/job"), 1);
     assert!(
@@ -142,7 +142,7 @@ fn a_candidate_that_is_never_let_in_ends_with_77() {
         assert!(error.contains(part), "{error}");
     }
     place.token_command(&["revoke", "--principal", "worker"]);
-    // Asking the store would count as failures of this address.
+    // Requests to the store would count as failures of this address.
     wait_for("the revocation", || {
         let reloads = store.stderr().matches("access file reloaded").count();
         (reloads >= 2).then_some(())
@@ -193,7 +193,7 @@ fn a_configuration_with_a_token_is_for_its_owner_alone() {
     ];
     let error = place.fail(2, &run);
     assert!(error.contains(&format!("chmod go-rwx {bundle}")), "{error}");
-    // Also the contexts of a person, which have tokens.
+    // The check includes the contexts of a person, which contain tokens.
     let contexts = place.path("home/tenure/config.toml");
     fs::set_permissions(&contexts, fs::Permissions::from_mode(0o640)).expect("another mode");
     let error = place.fail(2, &["list"]);
@@ -219,7 +219,7 @@ fn contexts_are_added_listed_and_used() {
     place.fail(77, &["list", "--namespace", "other"]);
     place.succeed(&["list", "--namespace", "other", "--context", "default"]);
     place.fail(2, &["list", "--context", "nonsense"]);
-    // The token of a context goes to the store of that context only.
+    // The token of a context is sent to the store of that context only.
     let (url, ca) = (place.url(), place.text("etc/tls/ca.pem"));
     place.fail(77, &["list", "--server", &url, "--ca-file", &ca]);
     let text = read(&place.path("home/tenure/config.toml"));

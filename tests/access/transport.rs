@@ -1,5 +1,5 @@
-//! Where a token goes: to the addresses of the store, never unencrypted beyond this machine, and
-//! never to the target of a redirect.
+//! Tests of the destinations of a token: the token is sent to the addresses of the store, never
+//! unencrypted beyond this machine, and never to the target of a redirect.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -14,7 +14,7 @@ use tenure_tests::wait_for;
 use crate::Place;
 use crate::tokens::create;
 
-/// A listener that only notes whether a client connects.
+/// A listener that only records whether a client connects.
 struct Trap(TcpListener);
 
 impl Trap {
@@ -28,7 +28,7 @@ impl Trap {
         self.0.local_addr().expect("an address")
     }
 
-    /// A connection that a client has opened.
+    /// Returns a connection that a client has opened, if there is one.
     fn connection(&self) -> Option<TcpStream> {
         match self.0.accept() {
             Ok((stream, _)) => Some(stream),
@@ -38,7 +38,7 @@ impl Trap {
     }
 }
 
-/// An address of this machine that is not a loopback address. No packet is sent.
+/// Returns an address of this machine that is not a loopback address. No packet is sent.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
@@ -59,7 +59,7 @@ fn no_byte_goes_to_a_plain_address_beyond_loopback_if_a_token_is_set() {
     let token = create(&place, "worker");
     let text = crate::read(token.as_ref());
     let url = format!("http://{}", trap.address());
-    // Without a token the same command connects, so the trap works.
+    // Without a token the same command connects, which shows that the trap works.
     let list = Process::spawn(&mut place.command(&["list", "--server", &url]));
     wait_for("a connection without a token", || trap.connection());
     drop(list);
@@ -82,7 +82,7 @@ fn no_byte_goes_to_a_plain_address_beyond_loopback_if_a_token_is_set() {
     ]);
     let by_flag = ["--server", &url, "--token-file", &token];
     let by_config = ["--config", &bundle];
-    // A second address does not make the first one better.
+    // The check covers every address, and not only one of them.
     let both = [
         &["--server", "https://localhost:1", "--server", &url][..],
         &["--token-file", &token],

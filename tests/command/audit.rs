@@ -1,4 +1,5 @@
-//! The audit log of a store process: its start and its end, a restore, a kill, a full disk.
+//! Tests of the audit log of a store process: its start and its end, a restore, a kill, a full
+//! disk.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -17,7 +18,7 @@ use tenure_tests::wait_for;
 
 use super::{address_of, ask, stderr};
 
-/// A store with an audit log, and the folder of both.
+/// A store with an audit log, and the directory of both.
 struct Audited {
     folder: TempDir,
     log: PathBuf,
@@ -89,7 +90,7 @@ fn id(number: u32) -> String {
     format!("6f1c9a64-3a52-4c0e-9d43-{number:012}")
 }
 
-/// The kinds of the lines, in their order.
+/// Returns the kinds of the lines, in their order.
 fn kinds(log: &Path) -> Vec<String> {
     let text = fs::read_to_string(log).unwrap();
     let kind = |line: &str| {
@@ -114,7 +115,7 @@ fn a_restore_is_in_the_audit_log_of_the_next_start_and_of_no_other() {
     fs::remove_dir_all(&data).unwrap();
     let restored = run(&["restore", path(&backup), "--data-dir", path(&data)]);
     assert!(restored.status.success(), "{restored:?}");
-    // A start without an audit log leaves the line to the next one.
+    // A start without an audit log leaves the line to the next start.
     let mut without = Process::start(&[
         "serve",
         "--listen",
@@ -210,7 +211,7 @@ fn a_kill_at_any_moment_leaves_a_chain_that_goes_on() {
             (audited.verified()["last"].as_u64().unwrap() > last).then_some(())
         });
     }
-    // A part of a line, as a power failure leaves it.
+    // The file ends with a part of a line, as after a power failure.
     audited.process.signal(Signal::SIGKILL);
     audited.process.wait();
     let whole = fs::read_to_string(&audited.log).unwrap();
@@ -280,7 +281,7 @@ fn elections_go_on_while_a_write_to_the_audit_log_hangs() {
     for number in 1..20 {
         assert_eq!((acquire(number), release(number)), (200, 200));
     }
-    // The first change waits for its line, but not for ever, and those after it are refused.
+    // The first change waits for its line for a limited time, and the later changes are refused.
     assert_eq!(acquire(20), 200);
     assert_eq!(break_lease(), Some(0));
     assert_eq!(break_lease(), Some(69));
@@ -312,7 +313,7 @@ fn elections_go_on_while_the_disk_of_the_audit_log_is_full() {
     assert!(break_lease("a/held").status.success());
     assert_eq!(audited.acquire("other", 2), 200);
     let ballast = disk.fill();
-    // The rest of the last page takes some lines more, and then a part of one.
+    // The rest of the last page has room for some more lines, and then for a part of a line.
     let mut number = 3;
     wait_for("an error", || {
         assert_eq!(audited.acquire("job", number), 200);

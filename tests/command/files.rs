@@ -184,7 +184,8 @@ fn a_store_that_runs_out_of_files_continues_and_recovers() {
     kept.change();
     assert!(text() > before);
 
-    // The silent connections have been closed by now, or soon will be: others take their files.
+    // The store has closed the silent connections, or will soon close them. Other connections then
+    // use their file descriptors.
     let others = silent.len();
     silent.extend((0..others).map(|_| TcpStream::connect(address).unwrap()));
 

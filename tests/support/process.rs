@@ -122,7 +122,7 @@ pub fn command(arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    // Nor the stores that the person who runs the tests uses.
+    // The commands must not use the contexts of the person who runs the tests.
     command.env("XDG_CONFIG_HOME", "/nonexistent");
     command.args(arguments).stdin(Stdio::null());
     command
@@ -224,14 +224,14 @@ impl Process {
     ///
     /// # Panics
     ///
-    /// If it does not end.
+    /// The process does not end.
     pub fn wait(&mut self) -> ExitStatus {
         let child = &mut self.child.0;
         let status = wait_for("the end of a process", || {
             child.try_wait().expect("a process to wait for")
         });
-        // The last lines may still be in the pipes. Another process that has inherited a pipe may
-        // keep it open, so this does not wait for long.
+        // The last lines may still be in the pipes. Another process that inherited a pipe may keep
+        // it open, so the wait is short.
         let until = Instant::now() + Duration::from_secs(2);
         // Each thread that reads a pipe has a handle to its text.
         let is_read = |text| Arc::strong_count(text) == 1;

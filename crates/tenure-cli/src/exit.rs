@@ -25,7 +25,7 @@ pub(crate) const UNREACHABLE: u8 = 69;
 pub(crate) const NEVER_LED: u8 = 75;
 /// `run --once` lost leadership before the command ended: `EX_PROTOCOL` of sysexits.
 pub(crate) const LOST: u8 = 76;
-/// The store does not let this client in: `EX_NOPERM` of sysexits.
+/// The store refuses this client: `EX_NOPERM` of sysexits.
 pub(crate) const DENIED: u8 = 77;
 /// The command can't be executed; the code that shells use.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;

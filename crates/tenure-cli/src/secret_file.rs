@@ -1,4 +1,4 @@
-//! Files with secrets: new ones only, which their owner alone can read.
+//! New files with secrets that only their owner can read.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// Writes a new file with mode 0600. A file that exists is left as it is: it may be the only copy
-/// of another secret.
+/// Writes a new file with mode 0600. An existing file is not changed, because it may be the only
+/// copy of another secret.
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let mut options = OpenOptions::new();

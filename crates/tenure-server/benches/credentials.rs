@@ -1,8 +1,9 @@
 //! The cost of a credential: the processor time and the latency of a renewal with a token, with a
-//! JSON web token, over TLS, and with a client certificate, compared with a store that is open.
+//! JSON web token, over TLS, and with a client certificate, compared with a store without access
+//! control.
 //!
-//! All connections are persistent and all web tokens are known to the store, as for leaders that
-//! renew their leases. Each lease is owned by the principal that renews it.
+//! All connections are persistent and the store has checked all web tokens before, as for leaders
+//! that renew their leases. Each lease is owned by the principal that renews it.
 
 #[path = "../tests/common/authority.rs"]
 #[allow(dead_code, unreachable_pub)]
@@ -36,7 +37,7 @@ const CONNECTIONS: u64 = 64;
 const LEASES: u64 = 1_000;
 const WORKER: &str = "spiffe://bench/worker";
 
-/// The files of a store below its directory. A file that is missing is not used.
+/// The names of the files of a store below its directory. A missing file is not used.
 const ACCESS: &str = "access.toml";
 const KEYS: &str = "keys.json";
 const CERTIFICATE: &str = "store.pem";
@@ -56,14 +57,14 @@ struct Measured {
     name: &'static str,
     server: Child,
     client: Arc<Client>,
-    /// The files of the server, until it ends.
+    /// The directory with the files of the server, kept until the server ends.
     _folder: TempDir,
     micros: Samples,
     rate: Samples,
     p99: Samples,
 }
 
-/// How clients connect.
+/// The connection settings of a client.
 struct Client {
     tls: Option<TlsConnector>,
     header: String,
@@ -151,7 +152,7 @@ fn main() {
     );
 }
 
-/// Writes the files of a store, and returns how its clients connect.
+/// Writes the files of a store, and returns the connection settings of its clients.
 fn prepare(folder: &Path, uses_tls: bool, proof: Proof) -> Client {
     let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).expect("a file");
     let grants = r#"grants = [{ role = "candidate", namespace = "bench", prefix = "lease-" }]"#;
@@ -201,7 +202,7 @@ fn prepare(folder: &Path, uses_tls: bool, proof: Proof) -> Client {
     Client { tls, header }
 }
 
-/// Returns a token of 1 KiB, as those of Kubernetes are.
+/// Returns a token of 1 KiB, the size of a Kubernetes token.
 fn web_token(signer: &Signer) -> String {
     let mut claims = signer::claims("worker");
     let mut token = signer.sign("one", &claims);
@@ -233,7 +234,7 @@ fn connector(roots: &str, own: Option<&str>) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-/// The store with the files of its directory.
+/// Configures the store with the files in its directory.
 fn with_files(server: Server) -> Server {
     let folder = std::env::args().next_back().expect("a directory");
     let folder = Path::new(&folder);
@@ -310,7 +311,7 @@ async fn load(server: &Child, client: &Arc<Client>, until: Instant) -> Samples {
         }));
     }
     while let Some(task) = tasks.join_next().await {
-        // A client ends when the time is up, or when it panics.
+        // A client ends when the time is over or when the client panics.
         let _time_is_up = task.expect("renewals");
     }
     std::mem::take(&mut *times.lock().expect("times"))

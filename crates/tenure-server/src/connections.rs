@@ -65,8 +65,8 @@ impl Connections {
         if self.prepare(&stream).is_err() {
             return;
         }
-        // A trusted proxy has the connections of many clients, and those of one client are not
-        // known before its requests are. The proxy must limit them.
+        // A trusted proxy has the connections of many clients, and the client of a connection is
+        // not known before its requests. The proxy must limit the connections of each client.
         let is_proxy = self.http.is_trusted_proxy(client.ip());
         let counted = match self.per_address.is_limited() && !is_proxy {
             true => self.per_address.count(client.ip()).map(Some),

@@ -1,9 +1,9 @@
-//! The time limit of a request's head: from the first byte of a connection's request, or from its
-//! accept, to the end of the head.
+//! The time limit of a request's head: from the first byte of a connection's request, or from the
+//! accept of the connection, to the end of the head.
 //!
-//! The server has one clock for an idle connection and for a head, which must allow a client to be
-//! idle between its renewals. A connection that sends a head byte by byte, or nothing at all, would
-//! keep its permit for as long.
+//! The HTTP server has one timeout for an idle connection and for a head, which must allow a client
+//! to be idle between its renewals. A connection that sends a head byte by byte, or nothing at all,
+//! would keep its permit for the same time.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -18,14 +18,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// The head of a request must come: the connection is new, or the head has begun.
+/// The phase in which a head must arrive: the connection is new, or the head has begun.
 const DUE: u32 = 0;
-/// The connection waits for the next request.
+/// The phase in which the connection waits for the next request.
 const IDLE: u32 = 1;
-/// A request is served: its answer and its body are left. Each of them that is done makes the phase
-/// one less. The body has a time limit of its own.
+/// The phase in which a request is served: its answer and its body are not complete. The completion
+/// of each reduces the phase by one. The body has a time limit of its own.
 const SERVING: u32 = IDLE + 2;
-/// The state is the number of the request, times this, and the phase.
+/// The number of phases. The state is the number of the request, multiplied by this, plus the
+/// phase.
 const PHASES: u32 = 4;
 
 /// The activity of a connection. The stream, which sees bytes, and the service, which sees heads,
@@ -33,12 +34,12 @@ const PHASES: u32 = 4;
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionState(AtomicU32);
 
-/// The body of a request. A refusal leaves it behind: it may come after the answer, and is no part
-/// of the next head.
+/// The body of a request. After a refusal the body may arrive later than the answer, and it is not
+/// part of the next head.
 struct CountedBody<B> {
     body: B,
     state: Arc<ConnectionState>,
-    /// The number of its request. The next one may begin before this is dropped.
+    /// The number of the body's request. The next request may begin before this is dropped.
     request: u32,
 }
 
@@ -47,12 +48,12 @@ struct CountedBody<B> {
 pub(crate) struct HeadDeadline {
     state: Arc<ConnectionState>,
     time: Duration,
-    /// Armed while a head is due.
+    /// The timer, armed while a head is due.
     over: Option<Pin<Box<Sleep>>>,
 }
 
 impl ConnectionState {
-    /// The head of a request is complete. The body that is returned is that of the request.
+    /// Notes that the head of a request is complete, and returns the body of the request.
     pub(crate) fn head_received<B>(state: &Arc<Self>, body: B) -> Body
     where
         B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + Unpin + 'static,
@@ -67,12 +68,12 @@ impl ConnectionState {
         })
     }
 
-    /// The request is answered.
+    /// Notes that the request is answered.
     pub(crate) fn answered(&self) {
         self.finish_part_of(self.request());
     }
 
-    /// Bytes have come. Returns whether they begin a head.
+    /// Notes that bytes have arrived, and returns whether they begin a head.
     fn begin_head(&self) -> bool {
         let begin = |state: u32| (state % PHASES == IDLE).then(|| state - 1);
         let begun = self
@@ -85,7 +86,7 @@ impl ConnectionState {
         self.0.load(Ordering::Relaxed) % PHASES == DUE
     }
 
-    /// The number of the request that came last.
+    /// Returns the number of the last request.
     fn request(&self) -> u32 {
         self.0.load(Ordering::Relaxed) / PHASES
     }
@@ -134,7 +135,7 @@ impl HeadDeadline {
         }
     }
 
-    /// Bytes have come.
+    /// Notes that bytes have arrived.
     pub(crate) fn bytes_received(&mut self) {
         if self.state.begin_head() {
             // The time of an earlier head does not count.
@@ -142,8 +143,8 @@ impl HeadDeadline {
         }
     }
 
-    /// Completes when the head is late. Called when no bytes are there, so that a head that comes
-    /// at once needs no timer.
+    /// Completes when the head is late. It is called when no bytes are available, so that a head
+    /// that arrives at once needs no timer.
     pub(crate) fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if !self.state.is_due() {
             self.over = None;
@@ -155,7 +156,7 @@ impl HeadDeadline {
     }
 }
 
-/// The bytes of a connection, which end when the head of a request is late.
+/// The bytes of a connection. The stream ends when the head of a request is late.
 #[derive(Debug)]
 pub(crate) struct TimedStream {
     tcp: TcpStream,

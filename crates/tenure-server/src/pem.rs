@@ -3,13 +3,13 @@
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject};
 
-/// The certificates in a text. There may be none.
+/// Returns the certificates in a text, which may contain none.
 pub(crate) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates: Result<_, _> = CertificateDer::pem_slice_iter(text).collect();
     certificates.map_err(|error| garbled(&error))
 }
 
-/// A description of the error without any part of a key.
+/// Describes the error without any part of a key.
 pub(crate) fn garbled(error: &pem::Error) -> String {
     let what = match error {
         pem::Error::MissingSectionEnd { .. } => "a section has no line -----END ...-----",

@@ -24,7 +24,7 @@ pub(crate) struct Counted {
 }
 
 impl PerAddress {
-    /// Counts up to `most` connections of each address; zero means no limit.
+    /// Creates the counts, with up to `most` connections of each address; zero means no limit.
     pub(crate) fn new(most: usize) -> Self {
         Self(Arc::new(Counts {
             most,

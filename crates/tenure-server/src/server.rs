@@ -22,8 +22,8 @@ use crate::tls::Tls;
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// The number of new connections that the kernel keeps until the server accepts them. The standard
-/// library's 128 are too few: if a thousand clients connect at once, the kernel drops the others,
-/// and leaders that connect again wait for a second or more.
+/// library's 128 are too few: if a thousand clients connect at the same time, the kernel drops the
+/// excess, and leaders that reconnect wait for a second or more.
 const BACKLOG: i32 = 4096;
 
 /// The pause after a connection could not be accepted, for example because the process has no file
@@ -57,16 +57,17 @@ pub enum ServeError {
 }
 
 impl Server {
-    /// Listens on `address`; with port 0 the operating system chooses one. Everybody who reaches
-    /// the address may do everything, if the request names it by an IP address or as `localhost`;
-    /// [`Server::with_access`] changes that.
+    /// Listens on `address`; with port 0 the operating system chooses the port. Every client that
+    /// reaches the address may send every request, if the request names the store by an IP address
+    /// or as `localhost`; [`Server::with_access`] changes that.
     ///
     /// # Errors
     ///
     /// The address is in use, or does not belong to this machine.
     pub fn bind(store: Store, address: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-        // As the standard library does: a restart must not wait for the connections of the last run.
+        // The standard library sets this option, too: a restart must not wait for the connections
+        // of the previous run.
         #[cfg(unix)]
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
@@ -91,7 +92,8 @@ impl Server {
         self
     }
 
-    /// Sets the audit log. The changes of the leases are in the log of the first server of a store.
+    /// Sets the audit log. If a store has several servers, the changes of its leases are recorded
+    /// in the log of the first server.
     #[must_use]
     pub fn with_audit(mut self, audit: Audit) -> Self {
         self.audit = audit;

@@ -28,7 +28,7 @@ struct Files {
 struct Loaded {
     pem: Pem,
     config: Arc<ServerConfig>,
-    /// The same, which asks clients for certificates of these authorities.
+    /// The configuration that asks clients for certificates of these authorities.
     for_clients: Option<(Arc<ClientAuthorities>, Arc<ServerConfig>)>,
 }
 
@@ -93,8 +93,8 @@ impl Tls {
         Ok(has_changed)
     }
 
-    /// Returns the acceptor that does the handshakes of new connections, with the current
-    /// certificate. It asks clients for a certificate of these authorities, if there are any.
+    /// Returns the acceptor for the handshakes of new connections, with the current certificate. It
+    /// asks clients for a certificate of these authorities, if there are any.
     pub(crate) fn acceptor(&self, clients: Option<&Arc<ClientAuthorities>>) -> TlsAcceptor {
         let mut loaded = self.loaded();
         TlsAcceptor::from(match clients {
@@ -158,8 +158,8 @@ impl Loaded {
         })
     }
 
-    /// The configuration that asks for certificates of these authorities, by their names: a client
-    /// with several certificates presents the one that fits.
+    /// Returns the configuration that asks for certificates of these authorities. The request names
+    /// the authorities, so a client with several certificates presents the matching certificate.
     fn config_for(&mut self, clients: &Arc<ClientAuthorities>) -> Arc<ServerConfig> {
         if let Some((known, config)) = &self.for_clients
             && Arc::ptr_eq(known, clients)

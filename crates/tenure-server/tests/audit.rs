@@ -1,5 +1,5 @@
-//! The audit log of a store over HTTP: all kinds of acts, with the fields that `docs/audit.md`
-//! lists.
+//! Tests of the audit log of a store over HTTP: all kinds of acts, with the fields that
+//! `docs/audit.md` lists.
 
 mod common;
 
@@ -124,7 +124,7 @@ impl Audited {
         response.status().as_u16()
     }
 
-    /// All lines, as soon as those that wait are written.
+    /// Returns all lines, as soon as the queued lines are written.
     async fn lines(&self) -> Vec<Map<String, Value>> {
         self.audit
             .record_now(AuditEntry::new(AuditKind::Stop, "done"))
@@ -135,7 +135,7 @@ impl Audited {
     }
 }
 
-/// What a test knows of an act: kind, outcome, principal and election.
+/// The part of an act that a test knows: kind, outcome, principal and election.
 type Act = (&'static str, &'static str, Option<String>, Option<String>);
 
 fn act_of(line: &Map<String, Value>) -> [Option<&str>; 4] {
@@ -192,7 +192,7 @@ async fn a_hundred_acts_of_all_kinds_have_one_line_each_with_the_right_principal
             404
         );
         expect("break", "unknown_lease", Some(operator));
-        // These have no lines: the first is refused, and the second changes no term.
+        // These requests have no lines: the first is refused, and the second changes no term.
         assert_eq!(
             audited.post(worker(0), &lease, "break", json!({})).await,
             403
@@ -262,7 +262,7 @@ impl Field {
     }
 }
 
-/// The fields that the document lists.
+/// Returns the fields that the document lists.
 fn documented() -> BTreeMap<String, Field> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/audit.md");
     let text = fs::read_to_string(path).expect("the document");
@@ -290,7 +290,7 @@ fn documented() -> BTreeMap<String, Field> {
     fields
 }
 
-/// The line has the fields of its kind, with their types, and no others.
+/// Checks that the line has the fields of its kind, with their types, and no others.
 #[track_caller]
 fn check(line: &Map<String, Value>, fields: &BTreeMap<String, Field>) {
     let kind = line["kind"].as_str().expect("a kind");
@@ -345,7 +345,7 @@ async fn clients_behind_a_proxy_do_not_share_the_limit_of_wrong_credentials() {
         statuses.push(answer.await.status().as_u16());
     }
     assert!(statuses.contains(&429), "{statuses:?}");
-    // The client writes the first address itself.
+    // The client itself writes the first address.
     let answer = audited.send("", "192.0.2.2, 192.0.2.1", view.clone(), Value::Null);
     assert_eq!(answer.await.status(), 429);
     let answer = audited.send("", "192.0.2.2", view, Value::Null).await;
@@ -361,7 +361,7 @@ async fn a_full_disk_refuses_operators_of_a_required_log_and_stops_no_election()
         let aside = audited.folder.path().join("aside");
         fs::rename(audited.log(), &aside).unwrap();
         std::os::unix::fs::symlink("/dev/full", audited.log()).unwrap();
-        // The disk is found full by a line that can't be written.
+        // The store detects the full disk when a line can't be written.
         assert_eq!(audited.release("worker-0", "job", 1).await, 200);
         let wait_until_lost = async {
             while audited.audit.lost() == 0 {
@@ -383,14 +383,14 @@ async fn a_full_disk_refuses_operators_of_a_required_log_and_stops_no_election()
                 assert_eq!(audited.release(worker, "job", number).await, 200);
             }
         }
-        // A line that an answer waits for is written after all before it.
+        // A line for which an answer waits is written after all previous lines.
         let last = AuditEntry::new(AuditKind::Reload, "done");
         assert!(!audited.audit.record_now(last).await);
         let lost = audited.audit.lost();
-        // A grant, an act and an end of each term, the first release and the last line.
+        // Each term has a grant, an act and an end. The first release and the last line are added.
         assert_eq!(lost, 8 * 3 + 2);
         fs::rename(&aside, audited.log()).unwrap();
-        // The refused act has a line, which shows that the log works again.
+        // The refused act is recorded, which shows that the log works again.
         let first = audited.delete("ada", "job").await;
         assert_eq!(first, if is_required { 503 } else { 204 });
         assert_eq!(

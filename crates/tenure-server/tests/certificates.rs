@@ -1,5 +1,5 @@
-//! Client certificates over TLS: who is let in, what counts beside a token, and what ends when a
-//! certificate no longer counts.
+//! Tests of client certificates over TLS: the clients that are accepted, the credential that counts
+//! beside a token, and the connections that end when a certificate is no longer accepted.
 
 mod common;
 
@@ -85,12 +85,12 @@ impl Place {
         self.folder.path().join("clients.pem")
     }
 
-    /// Puts another text in the place of the authorities' file.
+    /// Replaces the content of the authorities' file.
     fn replace_ca(&self, text: &str) {
         replace(&self.ca_file(), text);
     }
 
-    /// A client with its own connections and this certificate.
+    /// Creates a client with its own connections and this certificate.
     fn client(&self, issued: Option<&Issued>) -> Api {
         let root = Certificate::from_pem(self.own.cert.pem().as_bytes()).unwrap();
         let client = Client::builder().http1_only().tls_certs_only([root]);
@@ -108,7 +108,7 @@ impl Place {
         whoami(&self.client(issued), "").await
     }
 
-    /// The configuration of a client that takes part in handshakes by hand.
+    /// Creates the configuration of a client that controls its handshakes.
     fn config(&self, certificate: &Issued, key: &KeyPair) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.own.cert.der().clone()).unwrap();
@@ -118,7 +118,8 @@ impl Place {
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
         let key = aws_lc_rs::sign::any_supported_type(&key).unwrap();
         let chain = vec![certificate.certificate.der().clone()];
-        // Unlike the usual constructor this one does not check that the key fits.
+        // Unlike the usual constructor this one does not check that the key matches the
+        // certificate.
         let certified = rustls::sign::CertifiedKey::new(chain, key);
         ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -135,14 +136,14 @@ impl Place {
         connector.connect(name, stream).await
     }
 
-    /// One connection with this certificate.
+    /// Opens one connection with this certificate.
     async fn wire(&self, issued: &Issued) -> Wire<TlsStream<TcpStream>> {
         let config = self.config(issued, &issued.key).into();
         Wire::over(self.connect(&config).await.unwrap())
     }
 }
 
-/// Presents a certificate whoever asks.
+/// A resolver that presents this certificate to every server.
 #[derive(Debug)]
 struct Always(Arc<rustls::sign::CertifiedKey>);
 
@@ -173,7 +174,7 @@ fn replace(path: &PathBuf, text: &str) {
     fs::rename(new, path).unwrap();
 }
 
-/// The caller as the store knows it, with this header if there is one.
+/// Requests the caller as the store identifies it, with this header if it is not empty.
 async fn whoami(api: &Api, authorization: &str) -> (u16, Value) {
     let request = api.request(Method::GET, "/v1/whoami");
     let request = match authorization {
@@ -183,7 +184,7 @@ async fn whoami(api: &Api, authorization: &str) -> (u16, Value) {
     answer(request.send().await.unwrap()).await
 }
 
-/// A principal of the access file that reads namespace `ns`, and its token.
+/// Creates a principal of the access file that reads namespace `ns`, and its token.
 fn reader() -> (String, Secret) {
     let token = Secret::generate();
     let text = format!(
@@ -220,12 +221,12 @@ async fn a_certificate_proves_an_identity_and_the_rules_give_it_rights() {
     assert_ok(&acquired);
     assert_eq!(acquired.1["owner"], WORKER);
     assert_ok(&api.renew("job", 1).await);
-    // Its rights end where the rule ends.
+    // The rights of the worker end at the limits of the rule.
     let other = api.request(Method::GET, "/v1/namespaces/other/leases");
     assert_eq!(other.send().await.unwrap().status(), 403);
     let break_lease = api.post("job", "break", json!({})).await;
     assert_eq!(break_lease.0, 403);
-    // Other names, and no rule for them.
+    // No rule exists for certificates with other names.
     let by_dns = place
         .authority
         .issue_with(|params| params.subject_alt_names = vec![dns("Worker.lan")]);
@@ -235,7 +236,7 @@ async fn a_certificate_proves_an_identity_and_the_rules_give_it_rights() {
         (200, &json!("cert:worker.lan"))
     );
     assert_eq!(caller["grants"], json!([]));
-    // Clients without a certificate are let in by their tokens, as before.
+    // The store still accepts clients without a certificate by their tokens.
     let bearer = format!("Bearer {}", token.reveal());
     let (status, caller) = whoami(&place.client(None), &bearer).await;
     assert_eq!((status, &caller["principal"]), (200, &json!("reader")));
@@ -259,7 +260,7 @@ async fn a_wrong_certificate_gets_the_answer_of_a_wrong_token_and_no_reuse_of_it
     let two_ids = authority.issue_with(|params| {
         params.subject_alt_names = vec![uri(WORKER), uri("spiffe://example.org/other")];
     });
-    // An authority of the same name has another key.
+    // An authority with the same name has another key.
     let namesake = Authority::new("clients");
     let without = whoami(&place.client(None), "").await;
     assert_eq!(
@@ -282,7 +283,7 @@ async fn a_wrong_certificate_gets_the_answer_of_a_wrong_token_and_no_reuse_of_it
         let closes = response.headers().get("connection").cloned();
         assert_eq!(closes.unwrap(), "close", "{name}");
         assert_eq!(answer(response).await, without, "{name}");
-        // The signs of life need no credential.
+        // The health checks need no credential.
         let alive = api.request(Method::GET, "/livez").send().await.unwrap();
         assert_eq!(alive.status(), 200, "{name}");
     }
@@ -329,7 +330,7 @@ async fn the_key_of_a_certificate_is_needed_to_present_it() {
         let stolen = place.config(&worker, &thief.key);
         let own = place.config(&worker, &worker.key);
         for (config, expected) in [(stolen, false), (own, true)] {
-            // The same with this version only.
+            // The configuration is the same, but with this TLS version only.
             let provider = Arc::clone(config.crypto_provider());
             let builder = ClientConfig::builder_with_provider(provider);
             let mut roots = RootCertStore::empty();
@@ -388,12 +389,12 @@ async fn a_deny_ends_what_is_open_within_a_second_and_an_open_connection_is_refu
     let reply = wire.get("/v1/whoami").await;
     assert_eq!(reply.answer.0, 401, "{reply:?}");
     assert!(wire.closes_within(SOON).await);
-    // Others feel nothing.
+    // Other streams continue.
     let more = tokio::time::timeout(Duration::from_millis(50), stays.chunk()).await;
     assert!(more.is_err(), "{more:?}");
     assert_ok(&holder.renew("job", 1).await);
 
-    // The rule is taken back.
+    // The rule is withdrawn.
     place.change(RULE);
     assert_eq!(place.whoami(Some(&worker_certificate)).await.0, 200);
 }
@@ -428,7 +429,8 @@ async fn a_wrong_file_of_authorities_leaves_those_before_in_force_and_delays_no_
     let reader = place.client(None);
     assert_eq!(whoami(&reader, &bearer).await.0, 200);
 
-    // Half of a file, a missing file, the certificate of a server, and a file that others may write.
+    // The cases: half of a file, a missing file, the certificate of a server, and a file that other
+    // users may write.
     let half = &place.authority.pem[..place.authority.pem.len() / 2];
     let own = place.own.cert.pem();
     let break_file: [(&dyn Fn(), &str); 4] = [
@@ -456,7 +458,7 @@ async fn a_wrong_file_of_authorities_leaves_those_before_in_force_and_delays_no_
         assert_eq!(wire.get("/v1/whoami").await.answer.0, 200, "{part}");
         assert_eq!(place.whoami(Some(&worker)).await.0, 200, "{part}");
     }
-    // A revocation in the access file is in force nevertheless.
+    // A revocation in the access file is nevertheless in force.
     write_rules(&place.folder, RULE);
     place.access.reload().unwrap_err();
     assert_eq!(whoami(&reader, &bearer).await.0, 401);
@@ -488,7 +490,7 @@ async fn an_authority_that_is_taken_away_no_longer_counts_on_open_connections_an
     };
     let full = kind_and_status().await;
     assert_eq!(full, (HandshakeKind::Full, 200));
-    // The certificate of a resumed session is that of its first handshake.
+    // A resumed session has the certificate of its first handshake.
     let resumed = kind_and_status().await;
     assert_eq!(resumed, (HandshakeKind::Resumed, 200));
 
@@ -507,7 +509,7 @@ async fn an_authority_that_is_taken_away_no_longer_counts_on_open_connections_an
     assert_eq!(place.whoami(Some(&worker)).await.0, 401);
     assert_eq!(place.whoami(Some(&next.issue(WORKER))).await.0, 200);
 
-    // Without the table no client is asked, and no certificate counts.
+    // Without the table the store asks no client for a certificate and accepts none.
     let mut wire = place.wire(&next.issue(WORKER)).await;
     assert_eq!(wire.get("/v1/whoami").await.answer.0, 200);
     replace(&place.folder.path().join("access.toml"), "version = 1\n");
@@ -515,13 +517,14 @@ async fn an_authority_that_is_taken_away_no_longer_counts_on_open_connections_an
     assert_eq!(wire.get("/v1/whoami").await.answer.0, 401);
     let late = place.client(Some(&next.issue(WORKER)));
     assert_eq!(whoami(&late, "").await.0, 401);
-    // With the table again, a client that was not asked gets another connection after a refusal.
+    // With the table again, the store closes the connection of a client without a certificate after
+    // a refusal, and the client opens another one.
     place.change(RULE);
     assert_eq!(whoami(&late, "").await.0, 401);
     assert_eq!(whoami(&late, "").await.0, 200);
 }
 
-/// What a candidate may do with a lease within its scope, written by hand.
+/// The requests that a candidate may send for a lease within its scope, written by hand.
 const OF_CANDIDATE: [&str; 14] = [
     "livez",
     "readyz",

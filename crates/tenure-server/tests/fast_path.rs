@@ -12,7 +12,7 @@ async fn sent(api: &Api, path: &str, content_type: &str, body: &str) -> (u16, He
     let request = api.request("POST".parse().unwrap(), path);
     let request = request
         .header("content-type", content_type)
-        // The answer has the same one if it is a refusal.
+        // The answer contains the same id if it is a refusal.
         .header("x-request-id", "r-1")
         .body(body.to_owned());
     let response = timeout(SOON, request.send()).await.unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! JSON web tokens over HTTP: every wrong one is refused, failures are limited by address, and the
-//! tokens that a store knows stay valid.
+//! Tests of JSON web tokens over HTTP: every wrong token is refused, failures are limited by
+//! address, and tokens that a store has checked remain valid.
 
 mod common;
 #[path = "common/signer.rs"]
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tenure_server::access::Access;
 use tenure_server::{Server, Store, StoreConfig};
 
-/// Who may do what: the team may lead in `a`.
+/// The access file: the team may lead in `a`.
 const RULES: &str = "version = 1
 [[issuer]]
 name = \"ci\"
@@ -101,7 +101,7 @@ async fn a_store_refuses_every_wrong_json_web_token_alike() {
     }));
     let unauthenticated = guarded.whoami("unknown").await;
     assert_eq!(unauthenticated.0, 401);
-    // An address may have ten failures at once.
+    // An address may have ten failures at the same time.
     for cases in wrong.chunks(10) {
         let guarded = Guarded::start(&signer);
         for (text, token) in cases {
@@ -129,7 +129,7 @@ async fn wrong_signatures_are_limited_by_address_and_cost_a_leader_nothing() {
     let limited = statuses.iter().filter(|status| **status == 429).count();
     assert!((10..=20).contains(&refused), "{refused} times 401");
     assert_eq!(refused + limited, 200);
-    // The successor of the leader's token is let in, although wrong ones go on.
+    // The store accepts the successor of the leader's token, although wrong tokens continue.
     let next = claims("team/leader");
     let next = signer.sign("one", &signer::with(next, "jti", json!("next")));
     let start = Instant::now();
@@ -152,7 +152,7 @@ async fn many_tokens_of_one_address_are_let_in_and_known_ones_stay_in_force() {
         let token = signer.sign("one", &claims(&format!("team/{number}")));
         assert_eq!(guarded.whoami(&token).await.0, 200);
     }
-    // Keys that can't be fetched, or are wrong, change nothing.
+    // If keys can't be fetched or are wrong, the previous keys stay in force.
     let issuer = guarded.access.issuers().remove(0);
     for wrong in ["", "{}", "<html>503</html>", r#"{"keys": []}"#] {
         guarded

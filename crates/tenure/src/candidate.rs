@@ -63,7 +63,7 @@ pub enum RunError {
     #[error("the lease service refuses this candidate: {0}")]
     Refused(String),
     /// The lease service does not accept this candidate's credential, or the credential does not
-    /// allow this election. The text says where the credential comes from.
+    /// allow this election. The text names the source of the credential.
     #[error("the store refuses the credential of this candidate: {0}")]
     Denied(String),
     /// This member must not take part in the election among peers any more: another process uses

@@ -13,17 +13,18 @@ use crate::client_certificate::ClientCertificate;
 use crate::store::Endpoint;
 
 /// The interval at which a token file is read again. Kubernetes replaces the token of a pod long
-/// before it ends.
+/// before the token expires.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The maximum length of a token. By default a store accepts no longer head.
+/// The maximum length of a token. By default a store accepts no head of a request that is longer.
 const MAX_TOKEN_LEN: usize = 16 * 1024;
 
-/// The credential of a client: a token, a file that has one, or a client certificate. Clones are
-/// handles to the same credential.
+/// The credential of a client: a token, a file that contains a token, or a client certificate.
+/// Clones are handles to the same credential.
 ///
 /// The token is sent to the addresses of the store only, and never over plain http beyond this
-/// machine. `Debug` does not show it. With a token and a certificate a store goes by the token alone.
+/// machine. `Debug` does not show it. If a request has a token and a certificate, the store uses
+/// the token alone.
 #[derive(Clone, Default)]
 pub struct Credentials {
     token: Option<Arc<Source>>,
@@ -31,7 +32,7 @@ pub struct Credentials {
 }
 
 struct Source {
-    /// The file that has the token, if it comes from one.
+    /// The file with the token, if the token comes from a file.
     file: Option<PathBuf>,
     known: Mutex<Known>,
 }
@@ -42,13 +43,13 @@ struct Known {
     is_reading: bool,
 }
 
-/// Why there is no token, without the token.
+/// The reason why there is no token. It does not contain the token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CredentialsError(String);
 
 impl Credentials {
-    /// No credential; the default.
+    /// Creates the default: no credential.
     #[must_use]
     pub const fn none() -> Self {
         Self {
@@ -57,7 +58,7 @@ impl Credentials {
         }
     }
 
-    /// This token.
+    /// Uses this token.
     ///
     /// # Errors
     ///
@@ -66,12 +67,12 @@ impl Credentials {
         Ok(Self::new(header(token)?, None))
     }
 
-    /// The token in this file. The file is read again every 10 s, and at once if the store refuses
-    /// the token. While it can't be read, the token before stays in use.
+    /// Uses the token in this file. The file is read again every 10 s, and at once if the store
+    /// refuses the token. While the file can't be read, the previous token stays in use.
     ///
     /// # Errors
     ///
-    /// [`CredentialsError`] if the file can't be read or has no token.
+    /// [`CredentialsError`] if the file can't be read or contains no token.
     pub fn token_file(path: impl Into<PathBuf>) -> Result<Self, CredentialsError> {
         let path = path.into();
         Ok(Self::new(read(&path)?, Some(path)))
@@ -90,7 +91,7 @@ impl Credentials {
         }
     }
 
-    /// The same with a client certificate.
+    /// Adds a client certificate.
     #[must_use]
     pub fn with_certificate(self, certificate: ClientCertificate) -> Self {
         Self {
@@ -105,7 +106,7 @@ impl Credentials {
         self.token.is_some() || self.certificate.is_some()
     }
 
-    /// The client certificate.
+    /// Returns the client certificate, if there is one.
     #[must_use]
     pub const fn certificate(&self) -> Option<&ClientCertificate> {
         self.certificate.as_ref()
@@ -139,8 +140,8 @@ impl Credentials {
         Ok(())
     }
 
-    /// The value of the header `Authorization`. A file that was read long ago is read again
-    /// meanwhile: a slow file system must not delay a renewal.
+    /// Returns the value of the header `Authorization`. If the file was read long ago, another task
+    /// reads it again: a slow file system must not delay a renewal.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         let source = self.token.as_ref()?;
         let mut known = source.lock();
@@ -165,7 +166,7 @@ impl Credentials {
         (header != *refused).then_some(header)
     }
 
-    /// Returns the source of the credential, for errors.
+    /// Returns the source of the credential for error messages.
     pub(crate) fn origin(&self) -> String {
         match (&self.token, &self.certificate) {
             (None, None) => {
@@ -207,7 +208,7 @@ impl Source {
     }
 }
 
-/// Two credentials are equal if they are handles to the same one.
+/// Two credentials are equal if they are handles to the same credential.
 impl PartialEq for Credentials {
     fn eq(&self, other: &Self) -> bool {
         let has_same_token = match (&self.token, &other.token) {
@@ -261,7 +262,7 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Returns the IP address in a URL; `None` if it has a name.
+/// Returns the IP address in a URL; `None` if the URL contains a host name.
 pub(crate) fn ip_of(url: &Url) -> Option<IpAddr> {
     let host = url
         .host_str()?
@@ -327,7 +328,7 @@ mod tests {
         assert_eq!(token.header().unwrap(), "Bearer one");
         assert_eq!(token.header_after(&first).await.unwrap(), "Bearer two");
         assert_eq!(token.header().unwrap(), "Bearer two");
-        // A file that is gone or empty for a moment takes no token away.
+        // A missing or empty file does not remove the previous token.
         std::fs::write(&path, "").unwrap();
         assert_eq!(token.header_after(&first).await.unwrap(), "Bearer two");
         let missing = Credentials::token_file(folder.path().join("no"));

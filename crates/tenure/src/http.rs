@@ -118,8 +118,9 @@ pub(crate) fn build(
     roots: &RootCertificates,
     uses_tls: bool,
 ) -> Result<Client, HttpClientError> {
-    // A client for https parses all root certificates, those of the system in some 20 ms. One client
-    // at a time, so that many candidates that start at once leave a processor to the application.
+    // A client for https parses all root certificates, which takes some 20 ms for those of the
+    // system. Only one client is built at a time, so that many candidates that start at once leave
+    // a processor to the application.
     static BUILDING: Mutex<()> = Mutex::new(());
     let _building = uses_tls.then(|| BUILDING.lock().unwrap_or_else(PoisonError::into_inner));
     #[cfg(feature = "tls")]

@@ -11,7 +11,7 @@ use crate::client_certificate::{ClientCertificate, IdentityPem};
 use crate::http::{HttpClientError, build, lease_client};
 use crate::root_certificates::RootCertificates;
 
-/// How often the files of a client certificate are read again.
+/// The interval at which the files of a client certificate are read again.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// A client whose answers decide about leadership. Clones share connections.
@@ -27,7 +27,7 @@ struct Shared {
 
 struct Current {
     client: Client,
-    /// It grows with each certificate.
+    /// The version of the certificate. It grows with each certificate.
     version: u64,
     pem: Option<IdentityPem>,
     read_at: Instant,
@@ -66,8 +66,8 @@ impl HttpClient {
         })))
     }
 
-    /// The client for the next request. Files that were read long ago are read again meanwhile: a
-    /// slow file system must not delay a renewal.
+    /// Returns the client for the next request. If the files were read long ago, another task reads
+    /// them again: a slow file system must not delay a renewal.
     pub(crate) fn current(&self) -> VersionedClient {
         let shared = &self.0;
         let mut current = shared.lock();
@@ -80,7 +80,7 @@ impl HttpClient {
         current.versioned()
     }
 
-    /// The client with another certificate than `refused`, after a look into the files.
+    /// Reads the files again, and returns the client if its certificate differs from `refused`.
     pub(crate) async fn after(&self, refused: &VersionedClient) -> Option<VersionedClient> {
         self.0.certificate.as_ref()?;
         let shared = Arc::clone(&self.0);
@@ -112,7 +112,8 @@ impl Shared {
         }
     }
 
-    /// The client with the certificate in the files, if it is another one than before.
+    /// Returns the client with the certificate in the files, if that differs from the previous
+    /// certificate.
     fn replaced(
         &self,
         known: Option<&IdentityPem>,
@@ -179,14 +180,14 @@ mod tests {
         let http = HttpClient::new(&roots, true, Some(&certificate)).unwrap();
         let first = http.current();
         assert!(http.after(&first).await.is_none());
-        // Half of a change.
+        // Only one of the two files has changed.
         files.write("key", &new.signing_key.serialize_pem());
         assert!(http.after(&first).await.is_none());
         files.write("certificate", &new.cert.pem());
         let second = http.after(&first).await.unwrap();
         assert_eq!(http.current().version, second.version);
         assert!(http.after(&second).await.is_none());
-        // Another request that had the old one gets the new one.
+        // Another request that used the old certificate gets the new one.
         assert!(http.after(&first).await.is_some());
     }
 

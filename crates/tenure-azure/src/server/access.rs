@@ -68,8 +68,8 @@ impl Service {
     }
 }
 
-/// Checks whether the access is allowed at `now` for a request with this lease id and its owner, or
-/// without a lease id.
+/// Checks whether a request with this lease id and its owner, or without a lease id, has the access
+/// at `now`.
 ///
 /// The rules are those of "Outcomes of use attempts on blobs by lease state" in "Lease Blob" of the
 /// Blob service REST API.
@@ -123,7 +123,7 @@ mod tests {
         Operation::Acquire(request, UnixMillis::new(0))
     }
 
-    /// A lease that A acquired at zero, after these operations.
+    /// Returns a lease that A acquired at zero, after these operations were applied.
     fn leased_and(operations: &[Operation]) -> Record {
         let mut record = Record::default();
         let acquire = acquire();

@@ -54,7 +54,7 @@ pub struct AzureConfig {
 pub struct ServedAccount {
     pub(super) name: String,
     pub(super) keys: Vec<hmac::Key>,
-    /// The owner of its leases: `azure:NAME`. No principal has such a name.
+    /// The owner of the leases of the account: `azure:NAME`. No principal has such a name.
     pub(super) owner: Owner,
 }
 
@@ -246,7 +246,7 @@ impl ServedAccount {
 }
 
 impl AzureBearer {
-    /// The audience of Azure's own tokens for storage.
+    /// The audience of the tokens that Azure itself issues for storage.
     pub const AUDIENCE: &str = "https://storage.azure.com";
 
     /// Accepts tokens that a public key of this set (RFC 7517) signed, with this issuer and

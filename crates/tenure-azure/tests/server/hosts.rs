@@ -1,4 +1,4 @@
-//! Requests that a browser could send for a page of somebody else: by their `Host` and by their
+//! Requests that a browser could send for a page of another site, by their `Host` and by their
 //! `Origin`, with and without access control of the native API.
 
 use std::fs;
@@ -21,7 +21,7 @@ const HOSTS: [(&str, bool); 7] = [
     ("[::1].evil.example", false),
 ];
 
-/// A store whose native API has access control.
+/// Creates a store whose native API has access control.
 fn guarded() -> (Running, Az) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.toml");

@@ -1,4 +1,4 @@
-//! The owners of leases that are acquired through the protocol.
+//! Tests of the owners of leases that are acquired through the protocol.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use tenure_server::{Server, Store, StoreConfig};
 use crate::client::{ACCOUNT, Answer as AzureAnswer, Az, KEY, development};
 use crate::common::{Answer, Running, answer, id, served};
 
-/// A store with access control, whose data are on disk.
+/// A store with access control and a data directory on disk.
 struct Guarded {
     running: Running,
     az: Az,
@@ -58,7 +58,7 @@ impl Guarded {
         }
     }
 
-    /// A request of the principal `worker` for the lease of the blob.
+    /// Sends a request of the principal `worker` for the lease of the blob.
     async fn native(&self, method: Method, verb: &str, body: Value) -> Answer {
         let path = format!("/v1/namespaces/{ACCOUNT}.leases/leases/leader{verb}");
         let request = self.running.api.request(method.clone(), &path);
@@ -106,7 +106,7 @@ fn serve(folder: &TempDir, access: &Access) -> (Running, Az) {
     (running, az)
 }
 
-/// Every native request with a lease id, with this one.
+/// Returns all native requests that need a lease id, with this lease id.
 fn with_lease_id(number: u32) -> [(Method, &'static str, Value); 6] {
     let lease_id = id(number);
     [
@@ -139,7 +139,8 @@ fn with_lease_id(number: u32) -> [(Method, &'static str, Value); 6] {
 async fn a_lease_of_an_account_is_of_no_use_to_a_native_principal_with_its_lease_id() {
     let mut guarded = Guarded::start().await;
     guarded.azure("acquire", 1).await.assert(201);
-    // The first time in the process that granted it, and then after a restart.
+    // The first iteration runs in the process that granted the lease, and the second one after a
+    // restart.
     for _ in 0..2 {
         let before = guarded.view().await;
         assert_eq!(before["owner"], format!("azure:{ACCOUNT}"), "{before}");
@@ -167,7 +168,7 @@ async fn a_lease_of_an_account_is_of_no_use_to_a_native_principal_with_its_lease
         format!("azure:{ACCOUNT}"),
         "{history}"
     );
-    // An operator ends it without its lease id.
+    // An operator ends the term without its lease id.
     let broken = guarded.native(Method::POST, "/break", json!({"break_period_ms": 0}));
     assert_eq!(broken.await.0, 200);
 }

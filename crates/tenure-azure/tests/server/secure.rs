@@ -19,7 +19,7 @@ use crate::signer::{self, Signer, wrong_claims, wrong_tokens};
 
 const ISSUER: &str = "https://issuer";
 
-/// The claims of a token for this API.
+/// Returns the claims of a token for this API.
 fn claims() -> Value {
     let claims = signer::with(signer::claims("app"), "iss", json!(ISSUER));
     signer::with(claims, "aud", json!(AzureBearer::AUDIENCE))
@@ -254,14 +254,14 @@ async fn every_wrong_bearer_token_is_refused_alike() {
     let refused = send(&az, "unknown").await;
     assert_eq!(refused.0, 403);
     assert!(refused.1.is_some(), "the refusal has a reason");
-    // An address may have ten failures at once.
+    // An address may have ten failures at the same time.
     for cases in wrong.chunks(10) {
         let (_running, az) = open();
         for (text, token) in cases {
             assert_eq!(send(&az, token).await, refused, "{text}");
         }
     }
-    // A valid token does not tell which accounts exist.
+    // A response to a valid token does not reveal which accounts exist.
     let nobody = Az {
         account: "nobody".into(),
         ..az.clone()
@@ -302,14 +302,14 @@ async fn wrong_bearer_tokens_are_limited_by_address_and_known_ones_are_not() {
         assert_eq!(send(&known).await, 200);
     }
     assert!((10..=20).contains(&refused), "{refused} times 403");
-    // The SDKs send a request again after a 503, and a token that is new is let in within a second.
+    // The SDKs repeat a request after a 503, and the store accepts a new token within a second.
     let fresh = signer.sign("one", &signer::with(claims(), "jti", json!("next")));
     let until = Instant::now() + SOON;
     while send(&fresh).await != 200 {
         assert!(Instant::now() < until);
         sleep(Duration::from_millis(50)).await;
     }
-    // Signatures with the keys of the account are not concerned.
+    // Signatures with the keys of the account continue to work.
     az.get("/?comp=list", &[]).await.assert(200);
 }
 

@@ -1,7 +1,7 @@
-//! Changes of an access file: under a lock, checked before they are written, and written as a
+//! Changes of an access file: made under a lock, checked before they are written, and written as a
 //! whole.
 //!
-//! Comments and the order of the file stay as they are.
+//! Comments and the order of the file are kept.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -38,18 +38,18 @@ pub(crate) struct GrantText {
     pub(crate) prefix: Option<String>,
 }
 
-/// An access file that this process alone may change.
+/// An access file that only this process may change.
 #[derive(Debug)]
 pub(crate) struct AccessFileEdit {
     path: PathBuf,
     document: DocumentMut,
-    /// The directory is locked until this is dropped, so that two commands change the file one
-    /// after the other. The file itself is replaced, so a lock on it would not last.
+    /// The lock of the directory, held until this is dropped, so that two commands change the file
+    /// one after the other. A lock on the file itself would not last, because the file is replaced.
     _lock: File,
 }
 
 impl AccessFileEdit {
-    /// A new file, which does not exist yet.
+    /// Creates a new access file for a path where no file exists yet.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let lock = lock(path)?;
         if path.exists() {
@@ -63,7 +63,7 @@ impl AccessFileEdit {
         })
     }
 
-    /// The file, checked.
+    /// Opens and checks the file.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         let lock = lock(path)?;
         let text = fs::read_to_string(path).map_err(|error| {
@@ -82,7 +82,7 @@ impl AccessFileEdit {
         })
     }
 
-    /// The present content.
+    /// Returns the present content.
     pub(crate) fn content(&self) -> anyhow::Result<AccessFile> {
         check(&self.document.to_string(), &self.path)
     }
@@ -175,7 +175,8 @@ impl AccessFileEdit {
         Ok(())
     }
 
-    /// Replaces the file. It has the old content or the new one at any moment, also after a crash.
+    /// Replaces the file. At any moment, also after a crash, the file has either the old content or
+    /// the new content.
     pub(crate) fn save(self) -> anyhow::Result<()> {
         let text = self.document.to_string();
         check(&text, &self.path)?;
@@ -227,8 +228,8 @@ fn name_of(principal: &Table) -> &str {
     name.unwrap_or_default()
 }
 
-/// The tables of `[[key]]`. A file may write them as an array of inline tables, which the commands
-/// do not change.
+/// Returns the tables of `[[key]]`. A file may write them as an array of inline tables, which the
+/// commands do not change.
 fn tables<'a>(item: &'a mut Item, key: &str) -> anyhow::Result<&'a mut ArrayOfTables> {
     item.as_array_of_tables_mut().ok_or_else(|| {
         exit::bad_configuration(format!(

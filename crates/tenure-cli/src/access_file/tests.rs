@@ -1,4 +1,4 @@
-//! Changes of access files.
+//! Tests of changes of access files.
 
 use super::*;
 
@@ -31,7 +31,7 @@ impl Fixture {
         fs::read_to_string(self.path()).unwrap()
     }
 
-    /// The names of the principals with the ids of their tokens.
+    /// Returns the names of the principals with the ids of their tokens.
     fn listed(&self) -> Vec<(String, Vec<String>)> {
         let content = self.edit().content().unwrap();
         let listed = content.principals().iter().map(|listed| {
@@ -113,7 +113,7 @@ fn comments_the_mode_and_the_order_stay() {
     let mode = fs::metadata(fixture.path()).unwrap().mode();
     assert_eq!(mode & 0o7777, 0o600);
     assert_eq!(fixture.listed().len(), 2);
-    // Nothing else is left in the directory.
+    // The directory contains no other file.
     assert_eq!(fs::read_dir(fixture.folder.path()).unwrap().count(), 1);
 }
 

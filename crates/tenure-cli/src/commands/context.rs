@@ -86,7 +86,7 @@ impl Context {
                 let mut added: DocumentMut = text
                     .parse()
                     .with_context(|| format!("{} is not TOML", file.display()))?;
-                // A context is used in any directory.
+                // A context is used in any directory, so its paths are made absolute.
                 for key in ["ca_file", "token_file", "client_certificate", "client_key"] {
                     if let Some(path) = added.get(key).and_then(|item| item.as_str()) {
                         let path = std::path::absolute(path)?;
@@ -121,7 +121,7 @@ impl List {
     }
 }
 
-/// Adds a context, and makes it the current one if it is the first.
+/// Adds a context, and makes it the current context if it is the first.
 pub(crate) fn add(document: &mut DocumentMut, name: &str, added: &DocumentMut) {
     let mut table = toml_edit::Table::new();
     for key in KEYS {
@@ -140,7 +140,7 @@ pub(crate) fn add(document: &mut DocumentMut, name: &str, added: &DocumentMut) {
     }
 }
 
-/// Changes the file, or makes it. Only its owner can read it.
+/// Changes or creates the file. Only its owner can read it.
 fn change(path: &PathBuf, change: impl FnOnce(&mut DocumentMut)) -> anyhow::Result<()> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut document: DocumentMut = text.parse().context("the file of contexts is not TOML")?;
@@ -150,7 +150,7 @@ fn change(path: &PathBuf, change: impl FnOnce(&mut DocumentMut)) -> anyhow::Resu
         .context("the file of contexts has no directory")?;
     fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
     let new = path.with_extension("new");
-    // Left over by a command that was killed.
+    // A command that was killed may have left this file.
     let _ = fs::remove_file(&new);
     secret_file::write(&new, &document.to_string())?;
     fs::rename(&new, path).with_context(|| format!("can't write {}", path.display()))

@@ -81,7 +81,7 @@ struct StoreReport {
     /// How far its wall clock is ahead of this machine's, in whole seconds. Elections do not depend
     /// on it.
     wall_clock_ahead_s: Option<i64>,
-    /// The caller as the store knows it: its principal, its grants, and the end of its token.
+    /// The caller according to the store: its principal, its grants, and the end of its token.
     caller: Option<Value>,
     /// The limits that the store reports, if it does.
     limits: Option<BTreeMap<String, u64>>,
@@ -346,6 +346,7 @@ impl StoreReport {
     }
 }
 
+/// Describes a caller, for example with the text
 /// `worker with candidate on billing/nightly*, until 2027-01-01T00:00:00Z`.
 fn caller_text(caller: &Value) -> String {
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();

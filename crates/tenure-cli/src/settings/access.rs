@@ -9,9 +9,9 @@ use tenure_server::access::TrustedProxies;
 /// The checked settings of access control.
 #[derive(Debug, Default)]
 pub(crate) struct AccessSettings {
-    /// The access file, if the store has one.
+    /// The access file; `None` if the store has no access file.
     pub(crate) file: Option<PathBuf>,
-    /// The names of the store in requests, while it has no access file.
+    /// The host names of the store in requests, used without an access file.
     pub(crate) hosts: Vec<String>,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) allow_plain_http: bool,

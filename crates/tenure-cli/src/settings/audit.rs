@@ -1,13 +1,13 @@
-//! The table `[audit]`: the audit log of the store.
+//! The table `[audit]`: the settings of the audit log.
 
 use tenure::__cli::Settings;
 use tenure::config::ConfigError;
 use tenure_server::audit::{Audit, AuditConfig, AuditLevel, AuditTarget};
 
-/// The file that stands for standard error.
+/// The value that means standard error.
 const STDERR: &str = "stderr";
 
-/// The names of the levels.
+/// The value of the level `operators`.
 const OPERATORS: &str = "operators";
 const CHANGES: &str = "changes";
 
@@ -31,7 +31,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Audit, ConfigError> {
     Audit::open(config).map_err(|error| settings.invalid("audit.file", error.to_string()))
 }
 
-/// The name of the level in effect.
+/// Returns the name of the level in effect.
 pub(crate) fn level(settings: &Settings) -> Result<&'static str, ConfigError> {
     let level = settings.with("audit.level", |text| {
         let known = [OPERATORS, CHANGES].into_iter();

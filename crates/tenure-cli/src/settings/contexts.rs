@@ -1,7 +1,7 @@
 //! Contexts: the stores that a person uses, in a file of that person.
 //!
-//! Only commands of people read it. `tenure serve` and `tenure run` never do: a service must not
-//! depend on the user that starts it.
+//! Only the commands that people run read the file. `tenure serve` and `tenure run` never read it,
+//! because a service must not depend on the user who starts the service.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -62,9 +62,9 @@ impl std::fmt::Debug for Context {
 }
 
 impl ClientArgs {
-    /// The settings of a client: the file, overridden by the environment, overridden by flags. If
-    /// none of them names a store, the context does, with its credential. A credential never goes
-    /// to a store of another source.
+    /// Returns the settings of a client: the file, overridden by the environment, overridden by
+    /// flags. If none of these names a store, the context supplies the store and its credential. A
+    /// credential is never sent to a store from another source.
     pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
         let mut settings = self.store.settings()?;
         if self.context.is_none() && settings.origin("servers").is_some() {
@@ -112,7 +112,7 @@ impl ClientArgs {
 }
 
 impl Contexts {
-    /// The contexts of a file; none if it does not exist.
+    /// Reads the contexts of a file. A missing file has no contexts.
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -129,14 +129,15 @@ impl Contexts {
             let line = text[..offset].matches('\n').count() + 1;
             ConfigError::Syntax {
                 path: path.into(),
-                // Without the line itself, which may have a token.
+                // The message does not contain the line itself, because the line may contain a
+                // token.
                 message: format!("line {line}: {}", error.message()),
             }
         })
     }
 }
 
-/// The file of this user's contexts.
+/// Returns the path of this user's context file.
 pub(crate) fn default_path() -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     let folder = set("XDG_CONFIG_HOME").map(PathBuf::from);

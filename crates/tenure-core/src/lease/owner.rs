@@ -3,21 +3,21 @@
 use alloc::sync::Arc;
 use core::fmt;
 
-/// The principal that acquired a lease, if the store knows its callers. Clones share the text.
+/// The principal that acquired a lease, if the store identifies its callers. Clones share the text.
 ///
-/// A lease id counts only together with its owner: if another principal has learned the lease id,
-/// it gets the answer to a wrong lease id.
+/// A lease id is valid only for its owner: another principal that has learned the lease id gets the
+/// same answer as for a wrong lease id.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(Arc<str>);
 
 impl Owner {
-    /// The owner of this name.
+    /// Creates the owner with this name.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -30,7 +30,7 @@ pub struct Waiting<T> {
     pub number: RequestNumber,
     /// The acquire to apply when the lease is free.
     pub request: Acquire,
-    /// The principal that sent it, if the store has access control.
+    /// The principal that sent the request, if the store has access control.
     pub owner: Option<Owner>,
     /// The caller's handle for the reply.
     pub reply_to: T,

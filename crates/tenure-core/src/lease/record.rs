@@ -69,8 +69,8 @@ pub struct Grant {
     pub lease_id: LeaseId,
     /// The candidate that holds the lease, or held it last.
     pub holder: CandidateId,
-    /// The principal that acquired the lease. `None` if the store had no access control then: the
-    /// lease id alone is the proof until the term ends.
+    /// The principal that acquired the lease. `None` if the store had no access control at that
+    /// time: the lease id is then the only proof until the term ends.
     pub owner: Option<Owner>,
     /// The term's epoch.
     pub epoch: Epoch,
@@ -86,7 +86,7 @@ impl Grant {
     /// Returns whether a caller with this lease id and this principal owns the lease.
     ///
     /// Both must match: a lease id that another principal has learned (from a backup, a core dump,
-    /// or the log of a proxy) counts as a wrong one.
+    /// or the log of a proxy) counts as a wrong lease id.
     #[must_use]
     pub fn is_of(&self, lease_id: LeaseId, owner: Option<&Owner>) -> bool {
         self.lease_id == lease_id && (self.owner.is_none() || self.owner.as_ref() == owner)

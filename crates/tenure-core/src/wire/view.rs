@@ -23,7 +23,8 @@ pub struct LeaseView {
     pub state: State,
     /// The holder.
     pub holder: Option<String>,
-    /// The principal that acquired the lease; absent if the store had no access control then.
+    /// The principal that acquired the lease; absent if the store had no access control at that
+    /// time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// The holder's epoch: the fencing token.
@@ -116,7 +117,8 @@ pub struct TermView {
     pub epoch: u64,
     /// The holder of the lease.
     pub holder: String,
-    /// The principal that acquired the lease; absent if the store had no access control then.
+    /// The principal that acquired the lease; absent if the store had no access control at that
+    /// time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// The beginning of the term (RFC 3339); null if it is outside the range of the calendar.

@@ -183,7 +183,7 @@ async fn serve_bare() {
     );
     let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
     let listener = listener.tap_io(|stream| stream.set_nodelay(true).expect("a socket"));
-    // The bare server has no store, and so no rights.
+    // The bare server has no store and therefore no rights.
     #[allow(clippy::disallowed_methods)]
     let router = Router::new().route(route, post(renew));
     axum::serve(listener, router).await.expect("to serve");

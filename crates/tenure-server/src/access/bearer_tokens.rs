@@ -12,8 +12,8 @@ use super::jwt::{Issuer, KeySource};
 use super::table::Table;
 
 /// The bearer tokens that a [`Protocol`](crate::Protocol) accepts: JSON web tokens of one
-/// authority. They are checked like those of the access file's authorities, and wrong ones are
-/// limited by address alike. Clones are handles to the same tokens.
+/// authority. They are checked like the tokens of the authorities in the access file, and wrong
+/// tokens are limited by address in the same manner. Clones are handles to the same tokens.
 #[derive(Clone, Debug)]
 pub struct BearerTokens(Arc<Tokens>);
 

@@ -1,4 +1,4 @@
-//! The sender of a request, as far as the store knows it.
+//! The sender of a request, as identified by the store.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -14,22 +14,22 @@ use super::secret::SecretId;
 /// The sender of a request. Clones are cheap.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
-    /// The store has no access control: every client may do everything.
+    /// The store has no access control: every client may send every request.
     Anyone,
-    /// The request needs no credential, and none was read.
+    /// The request needs no credential, and no credential was read.
     Unknown,
     /// A principal with a valid credential.
     Admitted(Arc<Admission>),
 }
 
-/// A principal, and the credential that it was admitted with.
+/// A principal, and the credential with which the principal was admitted.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) principal: Arc<Principal>,
-    /// The name of the principal, which owns the leases that it acquires.
+    /// The name of the principal. The principal owns the leases that it acquires.
     pub(crate) owner: Owner,
     pub(crate) proof: Proof,
-    /// From when on the credential is refused.
+    /// The time from which on the credential is refused.
     pub(crate) expires: Option<SystemTime>,
 }
 
@@ -49,7 +49,7 @@ impl Admission {
 }
 
 impl Caller {
-    /// The name of the principal.
+    /// Returns the name of the principal.
     pub(crate) fn name(&self) -> Option<&Arc<str>> {
         match self {
             Self::Admitted(admission) => Some(&admission.principal.name),
@@ -64,7 +64,7 @@ impl Caller {
         admission.principal.grants == other.principal.grants
     }
 
-    /// The owner of the leases that the caller acquires.
+    /// Returns the owner of the leases that the caller acquires.
     pub(crate) fn owner(&self) -> Option<&Owner> {
         match self {
             Self::Admitted(admission) => Some(&admission.owner),
@@ -82,9 +82,9 @@ impl Caller {
         }
     }
 
-    /// Refuses what the caller may not do.
+    /// Refuses a request that the caller's grants do not allow.
     ///
-    /// The answer depends on names and grants only, so it does not tell whether a lease exists.
+    /// The answer depends on names and grants only, so it does not reveal whether a lease exists.
     pub(crate) fn check(&self, right: Right, target: Target<'_>) -> Result<(), Problem> {
         if self.may(right, target) {
             return Ok(());
@@ -92,7 +92,7 @@ impl Caller {
         Err(self.forbidden(right, target))
     }
 
-    /// The prefixes of the lease names in a namespace that the caller may read; see
+    /// Returns the prefixes of the lease names in a namespace that the caller may read; see
     /// [`rights::prefixes`].
     pub(crate) fn readable(&self, namespace: &str) -> Vec<&str> {
         match self {
@@ -104,8 +104,8 @@ impl Caller {
         }
     }
 
-    /// The answer to a caller without the right. It has only names that the request has, and the
-    /// caller's own.
+    /// Creates the answer to a caller without the right. The answer contains only names from the
+    /// request, and the caller's own name.
     pub(crate) fn forbidden(&self, right: Right, target: Target<'_>) -> Problem {
         let name = self.name().map_or("", |name| name);
         let needed = match right {
@@ -126,7 +126,7 @@ impl Caller {
 }
 
 impl Proof {
-    /// The kind of the credential, as the API shows it.
+    /// Returns the kind of the credential, as the API shows it.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Token(_) => "token",

@@ -1,4 +1,4 @@
-//! JSON web tokens that were checked, with their callers.
+//! Checked JSON web tokens, with their callers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -8,27 +8,27 @@ use super::caller::Admission;
 use super::jwt::Key;
 use super::secret::SecretHash;
 
-/// Most tokens that are remembered: a few megabytes.
+/// The maximum number of remembered tokens, which take a few megabytes.
 const MAX: usize = 10_000;
 
-/// The part of the tokens that is forgotten if all of them are still valid. Those that are in use are
-/// checked again.
+/// The divisor of the number of tokens that are forgotten if all tokens are still valid: one token
+/// in eight. A forgotten token that is in use is checked again.
 const FORGOTTEN: usize = 8;
 
-/// The callers of tokens that were checked, by the hashes of the tokens. Checking a signature costs
-/// a hundred times as much as a look-up.
+/// The callers of checked tokens, by the hashes of the tokens. A signature check costs a hundred
+/// times as much as a look-up.
 #[derive(Debug, Default)]
 pub(super) struct CheckedTokens(RwLock<HashMap<SecretHash, Checked>>);
 
 #[derive(Debug)]
 struct Checked {
     admission: Arc<Admission>,
-    /// The key that signed the token.
+    /// The key with which the token was signed.
     key: Arc<Key>,
 }
 
 impl CheckedTokens {
-    /// The caller of a token that is still valid.
+    /// Returns the caller of a token that is still valid.
     pub(super) fn find(&self, hash: &SecretHash, now: SystemTime) -> Option<Arc<Admission>> {
         let all = self.read();
         let admission = &all.get(hash)?.admission;
@@ -65,7 +65,7 @@ impl CheckedTokens {
         self.write().retain(|_, checked| is_in_force(&checked.key));
     }
 
-    /// The same tokens with the callers that other rules make of them.
+    /// Returns the same tokens with the callers that other rules assign to them.
     pub(super) fn under(&self, admit: impl Fn(&Admission, &Arc<Key>) -> Option<Admission>) -> Self {
         let all = self.read();
         let admitted = all.iter().filter_map(|(hash, checked)| {
@@ -138,11 +138,11 @@ mod tests {
             assert!(checked.read().len() <= MAX);
         }
         assert!(known(0..1 << 20) > MAX - MAX / FORGOTTEN);
-        // One more than the limit costs the others no more than their part.
+        // One token over the limit costs the other tokens no more than their fraction.
         checked.retain(|_| false);
         (0..MAX as u32 + 1).for_each(|number| insert(number, &later));
         assert!(known(0..MAX as u32) >= MAX - MAX / FORGOTTEN);
-        // Those that have expired go first.
+        // Expired tokens are forgotten first.
         checked.retain(|_| false);
         let over = admission(now - Duration::from_secs(1));
         (0..10).for_each(|number| insert(number, &later));

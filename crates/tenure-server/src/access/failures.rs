@@ -1,5 +1,5 @@
-//! Wrong credentials, counted by address. Valid ones are never counted and never refused: a
-//! misconfigured worker must not cost a leader behind the same address its lease.
+//! Wrong credentials, counted by address. Valid credentials are never counted and never refused: a
+//! misconfigured worker must not cost a leader with the same address its lease.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,29 +10,31 @@ use tenure_core::wire::{Code, Problem};
 
 use super::secret::SecretHash;
 
-/// Failures that an address may have at once: people mistype, and a fleet restarts with an old
-/// token.
+/// The number of failures that an address may have at the same time: people mistype, and a fleet
+/// restarts with an old token.
 const BURST: u32 = 10;
-/// After those, one failure in this time.
+/// The interval at which an address over the burst may have one more failure.
 const INTERVAL: Duration = Duration::from_secs(6);
-/// Most addresses: some hundred kilobytes. The one whose failures are the oldest is forgotten.
+/// The maximum number of addresses, which take some hundred kilobytes. The address with the oldest
+/// failures is forgotten.
 const MAX_ADDRESSES: usize = 4096;
 
-/// The interval of signature checks for an address over the limit. A valid token that the store
-/// does not know yet is let in then, unless very many different wrong ones come from its address.
+/// The interval of signature checks for an address over the limit. A valid token that the store has
+/// not checked before is accepted at such a check, unless very many different wrong tokens come
+/// from its address.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The time for which a token whose signature was wrong is refused without another check: a program
-/// that repeats a wrong token must not use up the checks of others.
+/// The time for which a token with a wrong signature is refused without another check: a program
+/// that repeats a wrong token must not use up the checks of other clients.
 const REFUSED_TIME: Duration = Duration::from_secs(30);
-/// Most tokens that are known to be wrong.
+/// The maximum number of tokens that are known to be wrong.
 const MAX_REFUSED: usize = 4096;
 
 /// The failures of the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     by_network: Mutex<HashMap<Network, Failed>>,
-    /// The tokens whose signatures were wrong, and when they are checked again.
+    /// The tokens with wrong signatures, and the times when they are checked again.
     refused: Mutex<HashMap<SecretHash, Instant>>,
 }
 
@@ -45,15 +47,15 @@ struct Failed {
     checked_at: Option<Instant>,
 }
 
-/// The part of an address that one client has to itself: all of an IPv4 address, and the first 64
-/// bits of an IPv6 address.
+/// The part of an address that belongs to one client: all of an IPv4 address, and the first 64 bits
+/// of an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Network(u64);
 
 impl Network {
     pub(crate) const fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
-            // No IPv6 network begins with 32 zero bits and is in use.
+            // No IPv6 network in use begins with 32 zero bits.
             IpAddr::V4(address) => Self(address.to_bits() as u64),
             IpAddr::V6(address) => Self((address.to_bits() >> 64) as u64),
         }
@@ -61,9 +63,9 @@ impl Network {
 }
 
 impl Failures {
-    /// Counts a wrong credential of this address, and returns the answer to it. The text is the same
-    /// for a missing, unknown, wrong, expired or revoked credential, so that the answer tells
-    /// nothing.
+    /// Counts a wrong credential of this address, and returns the answer to it. The text is the
+    /// same for a missing, unknown, wrong, expired or revoked credential, so that the answer
+    /// reveals nothing.
     pub(crate) fn refusal(&self, address: Option<IpAddr>, now: Instant) -> Problem {
         if address.is_none_or(|address| self.admit(address, now)) {
             return unauthenticated();
@@ -72,7 +74,7 @@ impl Failures {
         Problem::new(Code::OverLimit, detail)
     }
 
-    /// Returns whether another failure of this address is within the limit. If so, counts it.
+    /// Counts another failure of this address if it is within the limit, and returns whether it is.
     fn admit(&self, address: IpAddr, now: Instant) -> bool {
         let network = Network::of(address);
         let mut all = self.lock();
@@ -96,7 +98,7 @@ impl Failures {
         true
     }
 
-    /// Returns whether a signature may be checked for this address, which costs much more than a
+    /// Returns whether a signature may be checked for this address. A check costs much more than a
     /// look-up.
     pub(crate) fn may_check(&self, address: IpAddr, now: Instant) -> bool {
         let mut all = self.lock();
@@ -126,14 +128,14 @@ impl Failures {
         refused.insert(token, now + REFUSED_TIME);
     }
 
-    /// Whether the signature of this token was found wrong a short time ago.
+    /// Returns whether the signature of this token was found wrong a short time ago.
     pub(crate) fn is_refused(&self, token: &SecretHash, now: Instant) -> bool {
         lock(&self.refused)
             .get(token)
             .is_some_and(|until| now < *until)
     }
 
-    /// Lets all signatures be checked again, because there are other keys.
+    /// Forgets all refused tokens, so that they are checked again with other keys.
     pub(crate) fn forget_refused(&self) {
         lock(&self.refused).clear();
     }
@@ -156,7 +158,7 @@ pub(crate) fn unauthenticated() -> Problem {
     )
 }
 
-/// Returns the time when all failures are forgiven after one more.
+/// Returns the time at which all failures are forgiven if one more is added.
 fn next(known: Option<Failed>, now: Instant) -> Instant {
     known.map_or(now, |failed| failed.forgiven_at.max(now)) + INTERVAL
 }

@@ -1,8 +1,8 @@
 //! Access control: the sender of a request, and the rights of the sender.
 //!
-//! A *principal* is a name with *grants*. It proves its name with a token, or by a client certificate.
-//! The access file lists principals, their grants, the hashes of their tokens, and the authorities
-//! that vouch for other principals; the store reads the file again when it changes.
+//! A *principal* is a name with *grants*. It proves its name with a token, or by a client
+//! certificate. The access file lists principals, their grants, the hashes of their tokens, and the
+//! authorities that vouch for other principals; the store reads the file again when it changes.
 //! `docs/access-control.md` describes the file.
 //!
 //! ```text
@@ -59,25 +59,25 @@ pub struct Access(Arc<Mode>);
 
 #[derive(Debug)]
 enum Mode {
-    /// Everybody may do everything. With hosts, requests must name an IP address, `localhost` or
-    /// one of these hosts.
+    /// Access of every client to everything. With hosts, requests must name an IP address,
+    /// `localhost` or one of these hosts.
     Open {
         hosts: Option<Box<[String]>>,
     },
     Guarded(Box<Guarded>),
 }
 
-/// Access by the rules of a file.
+/// The access by the rules of a file.
 #[derive(Debug)]
 struct Guarded {
     source: AccessSource,
     table: RwLock<Arc<Table>>,
-    /// The content of the files that were read last, right or wrong.
+    /// The versions of the files that were read last, valid or not.
     versions: Mutex<Versions>,
-    /// Notifies requests that wait when the table changes.
+    /// The channel that notifies waiting requests when the table changes.
     changes: watch::Sender<()>,
     failures: Failures,
-    /// Asks for new keys of authorities.
+    /// The notification that new keys of authorities are needed.
     keys_wanted: Notify,
 }
 
@@ -89,24 +89,25 @@ struct Versions {
 }
 
 impl Access {
-    /// Everybody who reaches the store may do everything, and any host name is accepted.
+    /// Allows every request of every client, and accepts any host name.
     #[must_use]
     pub fn anonymous() -> Self {
         Self(Arc::new(Mode::Open { hosts: None }))
     }
 
-    /// Everybody who reaches the store may do everything. Requests must name the store by an IP
-    /// address, by `localhost`, or by one of these hosts.
+    /// Allows every request of every client. Requests must name the store by an IP address, by
+    /// `localhost`, or by one of these hosts.
     ///
-    /// The check stops a page that a browser shows on this machine: its author can let the name of
-    /// the page's host resolve to this store (DNS rebinding), but a request then has that name.
+    /// The check stops a page that a browser shows on this machine. The author of the page can make
+    /// the name of the page's host resolve to this store (DNS rebinding), but the requests of the
+    /// page then contain that name.
     #[must_use]
     pub fn anonymous_at(hosts: impl IntoIterator<Item = String>) -> Self {
         let hosts = Some(hosts.into_iter().collect());
         Self(Arc::new(Mode::Open { hosts }))
     }
 
-    /// Access by the rules of this file.
+    /// Creates the rules for access from this file.
     ///
     /// # Errors
     ///
@@ -132,15 +133,16 @@ impl Access {
         Ok(Self(Arc::new(Mode::Guarded(Box::new(guarded)))))
     }
 
-    /// Reads the file again if it, or the file with the authorities of client certificates, has
-    /// changed since it was read last. Returns whether new rules are in force. Requests that wait and
-    /// streams end within a moment if they are no longer allowed.
+    /// Reads the files again if the access file, or the file with the authorities of client
+    /// certificates, has changed since it was read last. Returns whether new rules are in force.
+    /// Waiting requests and streams end within a moment if they are no longer allowed.
     ///
     /// # Errors
     ///
-    /// [`AccessError::Certificates`]: the authorities before stay in force, and the rules of the file
-    /// are in force: a mistake in one file must not delay a revocation in the other. With all other
-    /// errors the rules before stay in force. The same wrong file is reported once.
+    /// [`AccessError::Certificates`]: the previous authorities stay in force, and the new rules of
+    /// the access file are in force, because a mistake in one file must not delay a revocation in
+    /// the other. With all other errors the previous rules stay in force. The same wrong file is
+    /// reported once.
     pub fn reload(&self) -> Result<bool, AccessError> {
         match &*self.0 {
             Mode::Open { .. } => Ok(false),
@@ -148,7 +150,7 @@ impl Access {
         }
     }
 
-    /// The authorities whose tokens are accepted. Their keys must be put in force with
+    /// Returns the authorities whose tokens are accepted. Their keys must be put in force with
     /// [`Access::replace_keys`].
     #[must_use]
     pub fn issuers(&self) -> Vec<Issuer> {
@@ -159,12 +161,12 @@ impl Access {
     }
 
     /// Puts the keys of one of the [issuers](Access::issuers) in force: a JSON Web Key Set, and the
-    /// claim `iss` of its tokens if the access file does not name it. Returns whether they differ
-    /// from the previous keys. Tokens of keys that are gone are refused from then on.
+    /// claim `iss` of its tokens if the access file does not name the claim. Returns whether the
+    /// keys differ from the previous keys. Tokens of removed keys are refused from then on.
     ///
     /// # Errors
     ///
-    /// The key set is wrong, or the access file does not have this issuer any more: the keys before
+    /// The key set is wrong, or the access file no longer contains this issuer. The previous keys
     /// stay in force.
     pub fn replace_keys(
         &self,
@@ -198,8 +200,8 @@ impl Access {
         }
     }
 
-    /// Completes when a token has an unknown key, or the access file has changed: then the keys of
-    /// the authorities should be fetched.
+    /// Completes when a token has an unknown key, or the access file has changed. The keys of the
+    /// authorities should then be fetched.
     pub async fn keys_wanted(&self) {
         match &*self.0 {
             Mode::Open { .. } => std::future::pending().await,
@@ -213,7 +215,7 @@ impl Access {
         matches!(&*self.0, Mode::Guarded(_))
     }
 
-    /// The hosts that requests may name, if they are checked.
+    /// Returns the host names that requests may contain, if host names are checked.
     pub(crate) fn hosts(&self) -> Option<&[String]> {
         match &*self.0 {
             Mode::Open { hosts } => hosts.as_deref(),
@@ -221,7 +223,7 @@ impl Access {
         }
     }
 
-    /// The sender of a request with these headers.
+    /// Returns the sender of a request with these headers.
     ///
     /// # Errors
     ///
@@ -235,7 +237,7 @@ impl Access {
             Mode::Open { .. } => return Ok(Caller::Anyone),
             Mode::Guarded(guarded) => guarded,
         };
-        // A request without a credential is no guess, so it is not counted.
+        // A request without a credential does not guess one, so it is not counted.
         if !headers.contains_key(AUTHORIZATION) {
             return Err(unauthenticated());
         }
@@ -243,12 +245,12 @@ impl Access {
         caller.ok_or_else(|| guarded.failures.refusal(client, Instant::now()))
     }
 
-    /// Returns the sender of a request without the header `Authorization`, by the certificate of
-    /// its connection.
+    /// Returns the sender of a request without the header `Authorization`, identified by the
+    /// certificate of its connection.
     ///
     /// # Errors
     ///
-    /// As of [`Access::authenticate`].
+    /// The errors of [`Access::authenticate`].
     pub(crate) fn authenticate_certificate(
         &self,
         certificate: &PresentedCertificate,
@@ -264,7 +266,7 @@ impl Access {
         caller.ok_or_else(|| guarded.failures.refusal(client, Instant::now()))
     }
 
-    /// Checks a right again, by the rules that are in force now: for requests that took time since
+    /// Checks a right again by the rules that are in force now, for requests that took time since
     /// the first check. Returns the caller with its present grants.
     pub(crate) fn check_again(
         &self,
@@ -282,8 +284,8 @@ impl Access {
         current.ok_or_else(|| caller.forbidden(right, target))
     }
 
-    /// Completes when the caller's credential is no longer valid, or its grants no longer allow
-    /// this.
+    /// Completes when the caller's credential is no longer valid, or when the caller's grants no
+    /// longer allow the request.
     pub(crate) async fn refused(&self, caller: &Caller, right: Right, target: Target<'_>) {
         let (Mode::Guarded(guarded), Caller::Admitted(admission)) = (&*self.0, caller) else {
             return std::future::pending().await;
@@ -293,7 +295,7 @@ impl Access {
             let now = SystemTime::now();
             let current = self.check_again(caller, right, target);
             let is_allowed = current.is_ok_and(|current| {
-                // A stream of a namespace is filtered by the grants that it began with.
+                // A stream of a namespace is filtered by the grants at its beginning.
                 !matches!(target, Target::Namespace(_)) || current.has_grants_of(admission)
             });
             if !is_allowed {
@@ -301,7 +303,7 @@ impl Access {
             }
             let expired = async {
                 match admission.expires {
-                    // At most an hour, because the wall clock may be set.
+                    // The wait is at most an hour, because the wall clock may be set.
                     Some(expires) => {
                         let left = expires.duration_since(now).unwrap_or_default();
                         tokio::time::sleep(left.min(std::time::Duration::from_secs(3600))).await;
@@ -316,7 +318,8 @@ impl Access {
         }
     }
 
-    /// The principals of the file, and when each token was last used since the start.
+    /// Calls the function with the principals of the file, and with the time at which each token
+    /// was last used since the start.
     pub(crate) fn with_principals<T>(
         &self,
         view: impl FnOnce(&[ListedPrincipal], &dyn Fn(SecretId) -> Option<SystemTime>) -> T,
@@ -330,7 +333,7 @@ impl Access {
 }
 
 impl Guarded {
-    /// The caller that has this credential, if it is valid now.
+    /// Returns the caller with this credential, if the credential is valid now.
     fn find(&self, token: &str, client: Option<IpAddr>) -> Option<Caller> {
         let (table, now) = (self.table(), SystemTime::now());
         if !token.contains('.') {
@@ -387,7 +390,7 @@ impl Guarded {
     }
 }
 
-/// The token of the header `Authorization`, of which there must be one.
+/// Returns the token in the header `Authorization`, if there is exactly one such header.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {

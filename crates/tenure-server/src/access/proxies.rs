@@ -1,4 +1,4 @@
-//! Proxies in front of a store, which name the addresses of its clients.
+//! Proxies in front of a store, which add the addresses of the store's clients to requests.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -6,35 +6,36 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 
-/// Each proxy appends the address that it was called from.
+/// The header to which each proxy appends the address of its client.
 const FORWARDED: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The addresses of proxies that a store believes; none by default. Clones share them.
+/// The addresses of the proxies that a store trusts; none by default. Clones share the addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Arc<[IpNet]>);
 
 impl TrustedProxies {
-    /// The proxies of these addresses (`10.0.0.9`) and networks (`10.0.0.0/8`).
+    /// Creates the set of the proxies with these addresses (`10.0.0.9`) and networks
+    /// (`10.0.0.0/8`).
     ///
     /// # Errors
     ///
-    /// The text that is neither.
+    /// The text that is neither an address nor a network.
     pub fn new<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let networks = texts.into_iter().map(network);
         Ok(Self(networks.collect::<Result<_, _>>()?))
     }
 
-    /// Whether this is the address of one of them.
+    /// Returns whether a trusted proxy has this address.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// The address of the client that sent a request with these headers over a connection from
-    /// `peer`: the last one in `X-Forwarded-For` that is not a proxy's.
+    /// Returns the address of the client that sent a request with these headers over a connection
+    /// from `peer`: the last address in `X-Forwarded-For` that is not the address of a proxy.
     ///
-    /// Addresses are read from the last one, which the nearest proxy has added. Those before the
-    /// first that is no proxy's are the client's own words.
+    /// Addresses are read from the last one, which the nearest proxy has added. The client itself
+    /// may have written every address before the first one that does not belong to a proxy.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer;
         if self.0.is_empty() {
@@ -48,7 +49,7 @@ impl TrustedProxies {
             }
             match address(text.trim()) {
                 Some(address) => client = address,
-                // The proxy that added it does not know its client.
+                // The proxy that added this value does not know its client.
                 None => break,
             }
         }
@@ -63,7 +64,7 @@ fn network(text: &str) -> Result<IpNet, String> {
     })
 }
 
-/// An address, which some proxies write with the port.
+/// Parses an address. Some proxies write the address with the port.
 fn address(text: &str) -> Option<IpAddr> {
     let unbracketed = text
         .strip_prefix('[')
@@ -97,7 +98,7 @@ mod tests {
             ("::ffff:10.0.0.1", &["198.51.100.1"], "198.51.100.1"),
             ("2001:db8::7", &["2001:db8::8"], "2001:db8::8"),
             ("2001:db8::8", &["198.51.100.1"], "2001:db8::8"),
-            // What the client wrote itself is not believed.
+            // An address that the client wrote itself is ignored.
             ("10.0.0.1", &["203.0.113.5, 198.51.100.1"], "198.51.100.1"),
             (
                 "10.0.0.1",
@@ -109,7 +110,7 @@ mod tests {
                 &["10.1.1.1, 203.0.113.5, 10.2.3.4"],
                 "203.0.113.5",
             ),
-            // All of them are proxies: the one that is the farthest.
+            // All addresses belong to proxies: the result is the farthest one.
             ("10.0.0.1", &["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
             ("10.0.0.1", &["198.51.100.1:1234"], "198.51.100.1"),
             ("10.0.0.1", &["[2001:db8::8]:1234"], "2001:db8::8"),

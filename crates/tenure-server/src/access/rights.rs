@@ -10,15 +10,16 @@ use tenure_core::Name;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
-    /// To see leases, their history and their events.
+    /// The right to read leases, their history and their events.
     Read,
-    /// To lead: acquire, renew, change, release, and hand over one's own lease. It includes `read`.
+    /// The right to lead: to acquire, renew, change, release, and hand over the principal's own
+    /// lease. It includes `read`.
     Candidate,
-    /// To break, hand over and delete any lease. It includes `read`.
+    /// The right to break, hand over and delete any lease. It includes `read`.
     Operator,
-    /// To read metrics, and nothing else.
+    /// The right to read metrics, and nothing else.
     Metrics,
-    /// All of the above.
+    /// All rights of the other roles.
     Admin,
 }
 
@@ -32,7 +33,7 @@ impl Role {
         Self::Admin,
     ];
 
-    /// The name of the role in the access file.
+    /// Returns the name of the role in the access file.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -73,7 +74,7 @@ impl FromStr for Role {
     }
 }
 
-/// The leases that a grant is for.
+/// The leases to which a grant applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessScope {
     namespace: Option<Name>,
@@ -81,7 +82,7 @@ pub struct AccessScope {
 }
 
 impl AccessScope {
-    /// All leases of the store.
+    /// Creates the scope of all leases of the store.
     #[must_use]
     pub fn all() -> Self {
         Self {
@@ -90,7 +91,8 @@ impl AccessScope {
         }
     }
 
-    /// The leases of a namespace (`None`: of all namespaces) whose names begin with `prefix`.
+    /// Creates the scope of the leases in a namespace (`None`: in all namespaces) whose names begin
+    /// with `prefix`.
     #[must_use]
     pub fn new(namespace: Option<Name>, prefix: &str) -> Self {
         Self {
@@ -99,13 +101,13 @@ impl AccessScope {
         }
     }
 
-    /// The namespace; `None` stands for all.
+    /// Returns the namespace; `None` means all namespaces.
     #[must_use]
     pub const fn namespace(&self) -> Option<&Name> {
         self.namespace.as_ref()
     }
 
-    /// The beginning of the names of its leases.
+    /// Returns the beginning of the names of the leases.
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
@@ -116,7 +118,8 @@ impl AccessScope {
         own.is_none_or(|own| own.as_str() == namespace)
     }
 
-    /// Returns whether the scope has all, or with [`Target::Namespace`] some, of the target.
+    /// Returns whether the scope contains the whole target, or with [`Target::Namespace`] a part of
+    /// it.
     fn covers(&self, target: Target<'_>) -> bool {
         match target {
             Target::Store => self.namespace.is_none() && self.prefix.is_empty(),
@@ -128,19 +131,19 @@ impl AccessScope {
     }
 }
 
-/// A role for some leases. Grants add up; there are no grants that take rights away.
+/// A role for some leases. The rights of several grants add up; no grant removes rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessGrant {
     /// The operations that the grant allows.
     pub role: Role,
-    /// The leases that it is for.
+    /// The leases to which the grant applies.
     pub scope: AccessScope,
 }
 
-/// A caller that the access file knows, and its rights.
+/// A caller that the access file identifies, and its rights.
 #[derive(Debug)]
 pub struct Principal {
-    /// The name, which owns the leases that the principal acquires.
+    /// The name of the principal. The principal owns the leases that it acquires.
     pub name: Arc<str>,
     /// The rights of the principal.
     pub grants: Box<[AccessGrant]>,
@@ -149,12 +152,13 @@ pub struct Principal {
 /// The right that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
-    /// Not even a credential.
+    /// No right: the request needs no credential.
     Open,
     /// Any valid credential.
     Credential,
     Role(Role),
-    /// One of two roles. The handler decides between them, because the body does.
+    /// One of two roles. The handler decides which role is needed, because the decision depends on
+    /// the body.
     Either(Role, Role),
 }
 
@@ -163,15 +167,15 @@ pub(crate) enum Right {
 pub(crate) enum Target<'a> {
     /// The store as a whole.
     Store,
-    /// The leases of a namespace. Its handler shows only those within the scope.
+    /// The leases of a namespace. The handler returns only the leases within the scope.
     Namespace(&'a str),
     /// A namespace and a lease in it.
     Lease(&'a str, &'a str),
 }
 
-/// Returns whether these grants allow the request. A request that no grant allows is refused.
+/// Returns whether these grants allow the request. A request is refused unless a grant allows it.
 ///
-/// It knows only names: whether a lease exists makes no difference to the answer.
+/// The function reads only names: the answer does not depend on whether a lease exists.
 pub(crate) fn is_allowed(grants: &[AccessGrant], right: Right, target: Target<'_>) -> bool {
     let has = |role| {
         let mut grants = grants.iter();
@@ -184,8 +188,8 @@ pub(crate) fn is_allowed(grants: &[AccessGrant], right: Right, target: Target<'_
     }
 }
 
-/// The prefixes of the names in a namespace that these grants give a role for: sorted, and none
-/// begins with another one. The empty prefix stands for all names.
+/// Returns the prefixes of the names in a namespace for which these grants give a role: sorted, and
+/// without a prefix that begins with another one. The empty prefix stands for all names.
 pub(crate) fn prefixes<'a>(grants: &'a [AccessGrant], role: Role, namespace: &str) -> Vec<&'a str> {
     let grants = grants.iter();
     let grants =
@@ -218,7 +222,7 @@ mod tests {
         (Role::Admin, [true, true, true, true, true]),
     ];
 
-    /// Each scope, each target, and whether the scope has it.
+    /// The scopes and the targets, and whether each scope contains each target.
     const COVERS: [((&str, &str), [bool; 6]); 4] = [
         // store, billing, ops, billing/nightly-1, billing/daily, ops/nightly
         (("*", ""), [true, true, true, true, true, true]),

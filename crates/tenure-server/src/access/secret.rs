@@ -1,4 +1,4 @@
-//! The text of a token, and the parts of it that the access file has: the id and the hash.
+//! The text of a token, and the parts of it that the access file contains: the id and the hash.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ const CHECKSUM_LEN: usize = 6;
 const LEN: usize = START.len() + ID_LEN + 1 + RANDOM_LEN + 1 + CHECKSUM_LEN;
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Ids have no capitals, so that people can read them out.
+/// The alphabet of ids. It has no capitals, so that people can read ids aloud.
 const BASE36: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
 /// A token: `tnr1_<id>_<secret>_<checksum>`.
@@ -24,31 +24,31 @@ const BASE36: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
-/// The part of a token that names it. It is public.
+/// The part of a token that identifies it. The part is public.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretId([u8; ID_LEN]);
 
 /// The SHA-256 of a token.
 ///
 /// A slow hash would protect passwords, which people choose. A token has 256 random bits, so a fast
-/// hash is as good, and each request pays for it.
+/// hash is as safe, and each request computes the hash.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SecretHash([u8; 32]);
 
-/// Why a text is not a token, without the text.
+/// The reason why a text is not a token. It does not contain the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretError {
-    /// It has another form.
+    /// The text does not have the form of a token.
     #[error("a token has {LEN} characters, {START}ID_SECRET_CHECKSUM, and this text does not")]
     Form,
-    /// The checksum does not fit.
+    /// The checksum is wrong.
     #[error("the checksum of the token is wrong: a character is missing or mistyped")]
     Checksum,
 }
 
 impl Secret {
-    /// A new token of 256 random bits.
+    /// Creates a token with 256 random bits.
     ///
     /// # Panics
     ///
@@ -62,20 +62,20 @@ impl Secret {
         Self(format!("{start}_{checksum}"))
     }
 
-    /// The token as text, to be written into a file that only its owner may read.
+    /// Returns the token as text, to be written into a file that only its owner may read.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// The id of the token.
+    /// Returns the id of the token.
     #[must_use]
     pub fn id(&self) -> SecretId {
         let (id, _) = split(&self.0).expect("the form was checked");
         id
     }
 
-    /// The hash of the token.
+    /// Returns the hash of the token.
     #[must_use]
     pub fn hash(&self) -> SecretHash {
         SecretHash::of(&self.0)
@@ -101,12 +101,12 @@ impl fmt::Debug for Secret {
 }
 
 impl SecretId {
-    /// The id of a presented token, if it has the form of a token.
+    /// Returns the id of a presented token, if it has the form of a token.
     pub(crate) fn of_token(token: &str) -> Option<Self> {
         split(token).map(|(id, _)| id)
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
@@ -138,17 +138,17 @@ impl fmt::Debug for SecretId {
 }
 
 impl SecretHash {
-    /// A hash that no known token has, to compare with if there is no entry.
+    /// A hash that no known token has, used for the comparison if there is no entry.
     pub(crate) const NONE: Self = Self([0; 32]);
 
-    /// The hash of a presented token.
+    /// Returns the hash of a presented token.
     pub(crate) fn of(token: &str) -> Self {
         let mut hash = [0; 32];
         hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
         Self(hash)
     }
 
-    /// Compares in a time that does not depend on the bytes.
+    /// Compares the hashes in a time that does not depend on the bytes.
     pub(crate) fn matches(&self, other: &Self) -> bool {
         verify_slices_are_equal(&self.0, &other.0).is_ok()
     }
@@ -184,7 +184,7 @@ impl fmt::Debug for SecretHash {
     }
 }
 
-/// The id of a token, and the token without its checksum.
+/// Returns the id of a token, and the token without its checksum.
 fn split(token: &str) -> Option<(SecretId, &str)> {
     if token.len() != LEN || !token.is_ascii() {
         return None;
@@ -205,9 +205,9 @@ fn checksum(start: &str) -> String {
     digits.iter().copied().map(char::from).collect()
 }
 
-/// Random characters, all equally likely.
+/// Returns random characters, all equally likely.
 fn random_text<const N: usize>(alphabet: &[u8]) -> String {
-    // A remainder would favour the first characters, so bytes over the last multiple are not used.
+    // A remainder would favour the first characters, so bytes above the last multiple are not used.
     let limit = 256 - 256 % alphabet.len();
     let mut text = String::with_capacity(N);
     while text.len() < N {

@@ -1,4 +1,4 @@
-//! The access file on disk: whether it may be trusted, and whether it has changed.
+//! The access file on disk: the check of its permissions and of its version.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::file::AccessError;
 
-/// Most bytes of an access file: some hundred thousand tokens.
+/// The maximum size of an access file in bytes: some hundred thousand tokens.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The name of the file that marks a data directory whose store had access control.
@@ -17,20 +17,20 @@ const MARK: &str = "GUARDED";
 const MARK_TEXT: &str = "The store of this directory has access control. \
     It is not served without an access file unless the flag --allow-anonymous is given.\n";
 
-/// A file that decides who may do what: the access file, or one that it names.
+/// A file that decides about rights: the access file, or a file that it names.
 #[derive(Debug)]
 pub(super) struct AccessSource {
     path: PathBuf,
     is_public: bool,
 }
 
-/// Identifies the content of a file without reading it. A file that was replaced has another inode,
-/// and one that was written has another time.
+/// The version of a file's content, determined without reading the file. A replaced file has
+/// another inode, and a written file has another time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version(Option<[u64; 6]>);
 
 impl Version {
-    /// The version of the file that is there now.
+    /// Returns the present version of the file.
     pub(super) fn of(path: &Path) -> Self {
         Self(std::fs::metadata(path).ok().as_ref().map(stamp))
     }
@@ -44,7 +44,7 @@ impl AccessSource {
         }
     }
 
-    /// A file that everybody may read.
+    /// Creates the source of a file that every user may read.
     pub(super) const fn public(path: PathBuf) -> Self {
         Self {
             path,
@@ -56,19 +56,19 @@ impl AccessSource {
         &self.path
     }
 
-    /// The version of the file that is there now.
+    /// Returns the present version of the file.
     pub(super) fn version(&self) -> Version {
         Version::of(&self.path)
     }
 
-    /// The content of the file and its version, if no other user can change the file.
+    /// Returns the content of the file and its version, if no other user can change the file.
     pub(super) fn read(&self) -> Result<(String, Version), AccessError> {
         let unreadable = |reason| AccessError::Unreadable {
             path: self.path.clone(),
             reason,
         };
         let file = File::open(&self.path).map_err(unreadable)?;
-        // Of the open file, so that it is the file that is read.
+        // The metadata are those of the open file, and therefore of the file that is read.
         let metadata = file.metadata().map_err(unreadable)?;
         if !metadata.is_file() || metadata.len() > MAX_BYTES {
             let reason = format!("it must be a file of at most {MAX_BYTES} bytes");
@@ -130,7 +130,7 @@ fn stamp(metadata: &Metadata) -> [u64; 6] {
         metadata.size(),
         metadata.mtime().cast_unsigned(),
         metadata.mtime_nsec().cast_unsigned(),
-        // It changes with the mode and the owner, too.
+        // The mode and the owner change this time, too.
         metadata.ctime_nsec().cast_unsigned(),
     ]
 }
@@ -165,6 +165,6 @@ pub fn mark_guarded(data_dir: &Path) -> io::Result<()> {
 /// Returns whether a store with access control was served from this data directory.
 #[must_use]
 pub fn is_guarded(data_dir: &Path) -> bool {
-    // If the directory can't be read, opening the store reports why.
+    // If the directory can't be read, opening the store reports the reason.
     data_dir.join(MARK).exists()
 }

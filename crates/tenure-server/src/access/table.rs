@@ -1,4 +1,4 @@
-//! The tokens of an access file, ready to be looked up.
+//! The tokens of an access file, indexed for look-ups.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,10 +17,11 @@ use super::jwt::{Authority, Identity, Issuer, JwtRefusal, Key};
 use super::rights::{AccessGrant, AccessScope, Principal};
 use super::secret::{SecretHash, SecretId};
 
-/// The tokens and the authorities of a file. A new one replaces it whenever the file changes.
+/// The tokens and the authorities of a file. A new table replaces this one whenever the file
+/// changes.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// It grows with each table.
+    /// The number of the table. It grows with each table.
     generation: u64,
     tokens: HashMap<SecretId, Token>,
     authorities: Vec<Authority>,
@@ -34,7 +35,8 @@ pub(super) struct Table {
 struct Token {
     hash: SecretHash,
     admission: Arc<Admission>,
-    /// Seconds since 1970; zero if it was not used since the start.
+    /// The time of the last use, in seconds since 1970; zero if the token was not used since the
+    /// start.
     last_used: AtomicU64,
 }
 
@@ -67,8 +69,9 @@ impl Table {
         }
     }
 
-    /// Takes over what is known from the previous file: when its tokens were used, the keys of its
-    /// authorities, and the JSON web tokens that were checked with keys that stay in force.
+    /// Takes over the state of the previous table: the times at which its tokens were used, the
+    /// keys of its authorities, and the JSON web tokens that were checked with keys that stay in
+    /// force.
     pub(super) fn following(mut self, previous: &Self) -> Self {
         self.generation = previous.generation + 1;
         let authorities = self.authorities.into_iter().map(|authority| {
@@ -85,8 +88,8 @@ impl Table {
                 token.last_used.store(last_used, Ordering::Relaxed);
             }
         }
-        // Otherwise each change of the file would make the store check all of them again, also those
-        // of leaders whose address is over its limit.
+        // Otherwise the store would have to check all of these tokens again after each change of
+        // the file, including the tokens of leaders whose address is over its limit.
         self.checked = previous
             .checked
             .under(|admission, key| match &admission.proof {
@@ -98,24 +101,25 @@ impl Table {
         self
     }
 
-    /// The caller that has this token, if the token is valid now.
+    /// Returns the caller with this token, if the token is valid now.
     pub(super) fn find(&self, presented: &str, now: SystemTime) -> Option<Caller> {
         let known = SecretId::of_token(presented).and_then(|id| self.tokens.get(&id));
-        // An unknown id takes as long as a known one.
+        // The comparison takes as long for an unknown id as for a known one.
         let hash = known.map_or(&SecretHash::NONE, |token| &token.hash);
         if !SecretHash::of(presented).matches(hash) {
             return None;
         }
         let token = known.filter(|token| token.admission.is_current(now))?;
         let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        // Most renewals of a second find it done, and leave the memory to the other processors.
+        // Most renewals within a second find the value up to date. They do not write, so the cache
+        // line stays with the other processors.
         if token.last_used.load(Ordering::Relaxed) != seconds {
             token.last_used.store(seconds, Ordering::Relaxed);
         }
         Some(Caller::Admitted(Arc::clone(&token.admission)))
     }
 
-    /// The caller with its present grants, if its proof is still valid.
+    /// Returns the caller with its present grants, if its proof is still valid.
     pub(super) fn refresh(&self, admission: &Admission, now: SystemTime) -> Option<Caller> {
         self.current(admission, now).map(Caller::Admitted)
     }
@@ -139,8 +143,9 @@ impl Table {
         admission.is_current(now).then_some(admission)
     }
 
-    /// The caller that has presented this certificate, if the certificate is valid now. A certificate
-    /// is verified once for a connection, and again only after other authorities came in force.
+    /// Returns the caller that has presented this certificate, if the certificate is valid now. A
+    /// certificate is verified once for each connection, and again only after other authorities
+    /// came in force.
     pub(super) fn find_certificate(
         &self,
         presented: &PresentedCertificate,
@@ -157,7 +162,7 @@ impl Table {
         Some(Caller::Admitted(admission))
     }
 
-    /// The rights of the identity in a certificate.
+    /// Returns the rights of the identity in a certificate.
     fn certified(&self, verified: &Arc<VerifiedCertificate>) -> Option<Arc<Admission>> {
         let proof = Proof::Certificate(Arc::clone(verified));
         let admission = self.admission(&verified.identity, verified.expires, proof)?;
@@ -168,9 +173,9 @@ impl Table {
         self.certificates.as_ref()
     }
 
-    /// The caller that has this JSON web token, if the token is valid now. A signature is checked
-    /// only if the address is within the limit of its failures; a token that was checked before is
-    /// never refused for that reason.
+    /// Returns the caller with this JSON web token, if the token is valid now. A signature is
+    /// checked only if the address is within the limit of its failures. A token that was checked
+    /// before is never refused because of the limit.
     pub(super) fn find_jwt(
         &self,
         token: &str,
@@ -217,12 +222,12 @@ impl Table {
         Err(refusal)
     }
 
-    /// Whether an authority has this key in force.
+    /// Returns whether an authority has this key in force.
     fn has_key(&self, key: &Arc<Key>) -> bool {
         self.authorities.iter().any(|authority| authority.has(key))
     }
 
-    /// The rights of an identity, unless it is denied.
+    /// Returns the rights of an identity, unless it is denied.
     fn admission(
         &self,
         identity: &Identity,
@@ -261,8 +266,8 @@ impl Table {
         })
     }
 
-    /// Puts other keys of an authority in force, and returns whether they differ. Tokens of keys that
-    /// are gone are refused from now on.
+    /// Puts other keys of an authority in force, and returns whether they differ. Tokens of removed
+    /// keys are refused from now on.
     pub(super) fn replace_keys(
         &self,
         issuer: &Issuer,

@@ -1,4 +1,4 @@
-//! Tokens from headers to rights, and files that change.
+//! Tests of tokens from headers to rights, and of changed files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +25,7 @@ impl Fixture {
         self.folder.path().join("access.toml")
     }
 
-    /// Replaces the file, as an editor does.
+    /// Replaces the file in the same manner as an editor.
     fn write(&self, text: &str) {
         let new = self.folder.path().join("new");
         fs::write(&new, text).unwrap();
@@ -33,7 +33,7 @@ impl Fixture {
         fs::rename(&new, self.path()).unwrap();
     }
 
-    /// One principal that reads namespace `a`, with these tokens.
+    /// Writes a file with one principal that reads namespace `a`, with these tokens.
     fn write_principal(&self, tokens: &[&Secret], more: &str) {
         let secrets = tokens.iter().map(|token| {
             format!(
@@ -142,7 +142,7 @@ fn failures_of_an_address_are_limited_and_valid_credentials_are_not() {
         statuses.iter().filter(|status| **status == 429).count(),
         990
     );
-    // A request without a credential is no guess.
+    // A request without a credential does not guess one.
     let missing = access.authenticate(&headers(&[]), CLIENT).unwrap_err();
     assert_eq!(missing, unauthenticated());
 }
@@ -302,7 +302,7 @@ fn a_json_web_token_is_its_identity_with_the_rights_of_the_rules() {
     );
     assert_eq!(refusal(&access, &token("team/old")), unauthenticated());
 
-    // A rule that is taken back, and keys that are taken back.
+    // A rule and keys are withdrawn.
     fixture.write(&WITH_ISSUER.replace("team/old", "team/build"));
     assert!(access.reload().unwrap());
     assert_eq!(refusal(&access, &build), unauthenticated());
@@ -331,7 +331,7 @@ fn wrong_json_web_tokens_are_limited_and_known_ones_are_not() {
     });
     let statuses: Vec<u16> = statuses.collect();
     assert_eq!(statuses.iter().filter(|status| **status == 401).count(), 10);
-    // A new token of the right signer is let in within a second.
+    // A new token of the right signer is accepted within a second.
     let fresh = with_jwt(&signer.sign("one", &claims("team/fresh")));
     let start = Instant::now();
     while access.authenticate(&fresh, CLIENT).is_err() {
@@ -340,7 +340,8 @@ fn wrong_json_web_tokens_are_limited_and_known_ones_are_not() {
     }
 }
 
-/// Lets an address fail until it is over its limit, and uses up the check of this second.
+/// Sends wrong tokens from an address until it is over its limit, and uses up the check of this
+/// second.
 fn exhaust(access: &Access) {
     let wrong = with_jwt(&Signer::new().sign("one", &claims("team/build")));
     while access.authenticate(&wrong, CLIENT).unwrap_err().status != 429 {}
@@ -358,7 +359,8 @@ fn a_new_token_is_let_in_while_its_address_repeats_a_wrong_one() {
     let fresh = with_jwt(&signer.sign("one", &claims("team/fresh")));
     let start = Instant::now();
     loop {
-        // Many more than are checked, so that each of them comes before the new one.
+        // There are many more tokens than checks, so that each check happens before the new token
+        // comes.
         for _ in 0..100 {
             access.authenticate(&wrong, CLIENT).unwrap_err();
         }
@@ -425,19 +427,19 @@ fn a_known_token_passes_over_the_limit_also_after_a_change_of_the_file_or_of_the
     for _ in 0..100 {
         assert!(is_admitted());
     }
-    // Rules that concern others, a key that is announced, and the same keys again.
+    // Rules for other callers, a key that is announced, and the same keys again change nothing.
     fixture.write(&WITH_ISSUER.replace("team/old", "team/older"));
     assert!(access.reload().unwrap() && is_admitted());
     assert!(replace(&[signer.key("one"), next.key("two")]) && is_admitted());
     assert!(!replace(&[signer.key("one"), next.key("two")]) && is_admitted());
-    // Its own grants change with the file.
+    // The caller's own grants change with the file.
     fixture.write(&WITH_ISSUER.replace("namespace = \"a\"", "namespace = \"b\""));
     assert!(access.reload().unwrap());
     let caller = access.authenticate(&known, CLIENT).unwrap();
     assert!(
         caller.may(READ, Target::Lease("b", "x")) && !caller.may(READ, Target::Lease("a", "x"))
     );
-    // Its key is taken back, or it is denied, or its authority is another one.
+    // The key is withdrawn, the identity is denied, or another authority replaces its authority.
     let (file, keys) = (WITH_ISSUER, [signer.key("one"), next.key("two")]);
     let changes: [&dyn Fn(); 3] = [
         &|| assert!(replace(&[next.key("two")])),

@@ -1,4 +1,4 @@
-//! One act, as the audit log has it.
+//! One act, as it is written in the audit log.
 
 use std::net::IpAddr;
 
@@ -14,33 +14,33 @@ use crate::model::LeaseChange;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AuditKind {
-    /// The store has started.
+    /// The start of the store.
     Start,
-    /// The store stops.
+    /// The stop of the store.
     Stop,
-    /// The store was restored from a backup before this start.
+    /// The restore of the store from a backup before this start.
     Restore,
-    /// The access file or a certificate was read again.
+    /// A reload of the access file or of a certificate.
     Reload,
-    /// Credentials were refused.
+    /// Refused credentials.
     Credential,
-    /// An operator broke a lease.
+    /// The break of a lease by an operator.
     Break,
-    /// An operator handed a lease over.
+    /// The handover of a lease by an operator.
     Handover,
-    /// An operator deleted a lease.
+    /// The deletion of a lease by an operator.
     Delete,
-    /// A term began.
+    /// The beginning of a term.
     Granted,
-    /// The holder ended its term.
+    /// The end of a term by its holder.
     Released,
-    /// A term ended because it was not renewed.
+    /// The end of a term that was not renewed.
     Expired,
-    /// A term ended because its lease was broken.
+    /// The end of a term whose lease was broken.
     Broken,
 }
 
-/// One act. It has no lease id, no token and no body of a request.
+/// One act. It contains no lease id, no token and no body of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AuditEntry {
     #[serde(serialize_with = "rfc3339")]
@@ -74,7 +74,8 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
-    /// An act at this moment with this outcome: `done`, or a reason for a refusal.
+    /// Creates the entry of an act at this moment with this outcome: `done`, or the reason for a
+    /// refusal.
     #[must_use]
     pub fn new(kind: AuditKind, outcome: impl Into<String>) -> Self {
         Self {
@@ -146,7 +147,7 @@ impl AuditEntry {
         }
     }
 
-    /// The grant or the end of a term; `None` for other changes.
+    /// Returns the entry for the grant or the end of a term; `None` for other changes.
     pub(crate) fn of_change(change: &LeaseChange) -> Option<Self> {
         let (kind, is_by_owner) = match change.cause.kind() {
             EventKind::Granted => (AuditKind::Granted, true),

@@ -1,4 +1,4 @@
-//! The file of an audit log: a chain of lines, each with the hash of the line before.
+//! The file of an audit log: a chain of lines, each with the hash of the previous line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -10,14 +10,14 @@ use tracing::error;
 use super::AuditTarget;
 use super::entry::AuditEntry;
 
-/// Most bytes at the end of a file that are searched for the last line.
+/// The maximum number of bytes at the end of a file that are searched for the last line.
 const TAIL: u64 = 1024 * 1024;
 
 /// A log that is open for writing.
 #[derive(Debug)]
 pub(super) struct Log {
     target: AuditTarget,
-    /// `None` for stderr, and if it could not be opened.
+    /// The open file. `None` for stderr, and if the file could not be opened.
     file: Option<LogFile>,
     chain: Chain,
 }
@@ -25,8 +25,9 @@ pub(super) struct Log {
 #[derive(Debug)]
 struct LogFile {
     file: File,
-    /// The file ends within a line: the process was killed while it wrote the line, or the disk was
-    /// full. The next line begins with a line feed, so that it stands by itself.
+    /// `true` if the file ends within a line: the process was killed while it wrote the line, or
+    /// the disk was full. The next record then begins with a line feed, so that it is a separate
+    /// line.
     ends_within_line: bool,
 }
 
@@ -35,11 +36,11 @@ struct LogFile {
 pub(super) struct Chain {
     /// The number of the last line.
     pub(super) seq: u64,
-    /// Its hash; empty before the first line.
+    /// The hash of the last line; empty before the first line.
     pub(super) hash: String,
 }
 
-/// A line as it is written: the fields in this order.
+/// A line in its written form, with the fields in this order.
 #[derive(Serialize)]
 struct Written<'a> {
     seq: u64,
@@ -50,7 +51,7 @@ struct Written<'a> {
     prev: &'a str,
 }
 
-/// The part of a line that makes the chain.
+/// The fields of a line that form the chain.
 #[derive(Deserialize)]
 pub(super) struct Link {
     pub(super) seq: u64,
@@ -60,12 +61,12 @@ pub(super) struct Link {
 }
 
 impl Chain {
-    /// Whether a line with this link is the next one.
+    /// Returns whether a line with this link is the next line of the chain.
     pub(super) fn is_before(&self, link: &Link) -> bool {
         link.seq == self.seq + 1 && link.prev == self.hash
     }
 
-    /// The chain up to this line.
+    /// Returns the end of the chain after this line.
     pub(super) fn up_to(line: &[u8], link: &Link) -> Self {
         Self {
             seq: link.seq,
@@ -83,7 +84,7 @@ impl Log {
                     let chain = file.chain()?;
                     (Some(file), chain)
                 }
-                // A store starts on a full disk, too.
+                // A store must also start on a full disk.
                 Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                     error!(%error, path = %path.display(), "can't make the audit log");
                     (None, Chain::default())
@@ -98,7 +99,7 @@ impl Log {
         })
     }
 
-    /// Appends a line. `lost` is the number of lines that were lost since the line before.
+    /// Appends a line. `lost` is the number of lines that were lost since the previous line.
     pub(super) fn append(&mut self, entry: &AuditEntry, lost: u64) -> io::Result<()> {
         let seq = self.chain.seq + 1;
         let written = Written {
@@ -127,8 +128,8 @@ impl Log {
         }
     }
 
-    /// Returns the file at the path. If it was renamed or deleted, which is how logs are rotated,
-    /// it creates a new one; the chain continues there.
+    /// Returns the file at the path. If the file was renamed or deleted, as log rotation does, the
+    /// function creates a new file, in which the chain continues.
     fn current(&mut self) -> io::Result<&mut LogFile> {
         let AuditTarget::File(path) = &self.target else {
             return Err(io::ErrorKind::Unsupported.into());
@@ -160,7 +161,7 @@ impl LogFile {
         })
     }
 
-    /// Appends a line, whole or not at all.
+    /// Appends a line completely or not at all.
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let start: &[u8] = if self.ends_within_line { b"\n" } else { b"" };
         let length = self.file.metadata()?.len();
@@ -168,13 +169,13 @@ impl LogFile {
         if written.is_ok() {
             self.ends_within_line = false;
         } else if self.file.metadata().is_ok_and(|now| now.len() > length) {
-            // A full disk took the beginning of the line.
+            // The beginning of the line was written before the disk was full.
             self.ends_within_line |= self.file.set_len(length).is_err();
         }
         written
     }
 
-    /// The chain up to the last line.
+    /// Returns the end of the chain after the last line.
     fn chain(&mut self) -> io::Result<Chain> {
         let wrong = |reason| Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         let metadata = self.file.metadata()?;
@@ -195,7 +196,7 @@ impl LogFile {
     }
 }
 
-/// The SHA-256 of a line without its line feed.
+/// Returns the SHA-256 of a line without its line feed.
 fn hash_of(line: &[u8]) -> String {
     use aws_lc_rs::digest::{SHA256, digest};
 

@@ -1,7 +1,7 @@
 //! The audit log: the acts of operators and administrators, as JSON lines in a file or on stderr.
 //!
-//! The log has operators' changes, refused credentials, reloads, starts, stops and restores, and
-//! optionally the grants and ends of all terms. It never stops elections: a line that can't be
+//! The log contains operators' changes, refused credentials, reloads, starts, stops and restores,
+//! and optionally the grants and ends of all terms. It never stops elections: a line that can't be
 //! written is counted and lost. `docs/audit.md` describes the fields.
 //!
 //! ```text
@@ -36,46 +36,47 @@ use crate::model::LeaseChange;
 pub use self::entry::{AuditEntry, AuditKind};
 pub use self::verify::{CutLine, Verified, VerifyError, verify};
 
-/// Most lines that wait to be written: so many of the changes of leases, and so many others. Grants
-/// that come faster than the disk writes therefore cost no line of an operator.
+/// The maximum number of queued lines about changes of leases, and also of all other queued lines.
+/// The two limits are separate, so grants that come faster than the disk writes cost no line of an
+/// operator.
 const QUEUE: usize = 4096;
 
-/// How long an answer waits for its line. A disk that takes longer does not work. The command waits
-/// five seconds for an answer, so it still learns that the change is done.
+/// The time for which an answer waits for its line. A disk that takes longer is broken. The command
+/// waits five seconds for an answer, so it still learns that the change is done.
 const WRITE_TIME: Duration = Duration::from_secs(3);
 
 /// The destination of audit lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuditTarget {
-    /// A file, which is made again if it is renamed or deleted.
+    /// A file, which is created again if it is renamed or deleted.
     File(PathBuf),
     /// Standard error, for containers.
     Stderr,
 }
 
-/// The acts that have lines.
+/// The acts that are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditLevel {
     /// Operators' changes, refused credentials, reloads, starts, stops and restores.
     Operators,
-    /// All of those, and the grants and ends of all terms.
+    /// All of the above, and the grants and ends of all terms.
     Changes,
 }
 
 /// The settings of an audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditConfig {
-    /// Where lines go.
+    /// The destination of the lines.
     pub target: AuditTarget,
-    /// The acts that have lines.
+    /// The acts that are recorded.
     pub level: AuditLevel,
-    /// Whether operators' changes are refused while lines can't be written. Elections go on in any
-    /// case.
+    /// `true` if operators' changes are refused while lines can't be written. Elections continue in
+    /// any case.
     pub is_required: bool,
 }
 
 impl AuditConfig {
-    /// Lines of operators go here, and are not required.
+    /// Creates the configuration of a log that records operators' acts and is not required.
     #[must_use]
     pub const fn new(target: AuditTarget) -> Self {
         Self {
@@ -86,7 +87,7 @@ impl AuditConfig {
     }
 }
 
-/// An audit log. Clones are handles to the same one.
+/// An audit log. Clones are handles to the same log.
 #[derive(Clone, Debug, Default)]
 pub struct Audit(Option<Arc<Shared>>);
 
@@ -102,13 +103,13 @@ struct Shared {
 /// The state that the writer shares with the handles.
 #[derive(Debug, Default)]
 struct State {
-    /// Whether the last line could not be written.
+    /// `true` if the last line could not be written.
     is_failing: AtomicBool,
-    /// How many lines were lost since the start.
+    /// The number of lines that were lost since the start.
     lost: AtomicU64,
-    /// How many lines of changes wait.
+    /// The number of queued lines about changes.
     changes: AtomicUsize,
-    /// Whether the last change found no place in the queue.
+    /// `true` if the queue had no room for the last change.
     is_behind: AtomicBool,
 }
 
@@ -122,16 +123,17 @@ struct Line {
 /// The origin of a line.
 #[derive(Debug)]
 enum Recorder {
-    /// An act that nothing waits for.
+    /// An act for whose line nothing waits.
     Other,
-    /// A change of a lease, which has its own part of the queue.
+    /// A change of a lease. Changes have their own limit in the queue.
     Change,
-    /// An answer that waits until the line is on disk. It gets whether it is.
+    /// An answer that waits until the line is on disk. The sender sends whether the line is on
+    /// disk.
     Answer(oneshot::Sender<bool>),
 }
 
 impl Audit {
-    /// No audit log.
+    /// Creates a handle that records nothing.
     #[must_use]
     pub const fn none() -> Self {
         Self(None)
@@ -141,7 +143,7 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// The file can't be opened, or its end has no audit line.
+    /// The file can't be opened, or its end contains no audit line.
     pub fn open(config: AuditConfig) -> io::Result<Self> {
         let log = Log::open(config.target)?;
         let (lines, received) = sync_channel(2 * QUEUE);
@@ -159,7 +161,7 @@ impl Audit {
         }))))
     }
 
-    /// Refuses an operator's change that could not be recorded, if it must be.
+    /// Refuses an operator's change that cannot be recorded, if the log is required.
     pub(crate) fn check(&self) -> Result<(), Problem> {
         match &self.0 {
             Some(shared)
@@ -172,7 +174,7 @@ impl Audit {
         }
     }
 
-    /// Writes a line when there is time for it.
+    /// Queues a line and does not wait until it is written.
     pub fn record(&self, entry: AuditEntry) {
         if let Some(shared) = &self.0 {
             shared.send(entry, Recorder::Other);
@@ -180,7 +182,7 @@ impl Audit {
     }
 
     /// Writes a line, and waits until it is on disk or lost, for three seconds at most. Returns
-    /// whether it is on disk.
+    /// whether the line is on disk.
     pub async fn record_now(&self, entry: AuditEntry) -> bool {
         let Some(shared) = &self.0 else {
             return false;
@@ -200,14 +202,14 @@ impl Audit {
         }
     }
 
-    /// Whether grants and ends of terms have lines.
+    /// Returns whether grants and ends of terms are recorded.
     pub(crate) fn has_changes(&self) -> bool {
         let shared = self.0.as_ref();
         shared.is_some_and(|shared| shared.level == AuditLevel::Changes)
     }
 
-    /// Writes lines of the grants and ends of terms among these changes when there is time for it.
-    /// The caller calls this in the order of revisions. It never blocks.
+    /// Queues lines for the grants and ends of terms among these changes. The caller calls this in
+    /// the order of revisions. The function never blocks.
     pub(crate) fn record_changes(&self, changes: &[LeaseChange]) {
         if let (Some(shared), true) = (&self.0, self.has_changes()) {
             let entries = changes.iter().filter_map(AuditEntry::of_change);
@@ -215,8 +217,8 @@ impl Audit {
         }
     }
 
-    /// Records refused credentials of an address: one line a minute, with their number. `request`
-    /// is the id of the last of them.
+    /// Records refused credentials of an address: one line a minute, with the number of refusals.
+    /// `request` is the id of the last refused request.
     pub(crate) fn record_refusal(
         &self,
         address: Option<IpAddr>,

@@ -1,4 +1,4 @@
-//! Refused credentials, summed by address: a flood of them must not fill the disk.
+//! Refused credentials, counted by address: a flood of them must not fill the disk.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use crate::access::Network;
 
 /// The interval at which an address gets a line.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// Most addresses that are known. With more, each further address shares one line.
+/// The maximum number of known addresses. All further addresses share one line.
 const MAX_ADDRESSES: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -20,12 +20,13 @@ pub(super) struct Refusals {
 #[derive(Debug)]
 struct Refused {
     written_at: Instant,
-    /// Since the last line.
+    /// The number of refusals since the last line.
     count: u64,
 }
 
 impl Refusals {
-    /// Counts one. Returns how many there were since the last line if there is to be another one.
+    /// Counts one refusal. If another line is due, returns the number of refusals since the last
+    /// line.
     pub(super) fn count(&self, address: Option<IpAddr>) -> Option<u64> {
         self.count_at(address, Instant::now())
     }

@@ -1,4 +1,4 @@
-//! Lines that are written, lines that are lost, and logs that somebody has changed.
+//! Tests of lines that are written, lines that are lost, and logs that were changed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -61,7 +61,7 @@ impl Fixture {
             .collect()
     }
 
-    /// A log with this many lines, by two runs of the store.
+    /// Creates a log with this number of lines, written by two runs of the store.
     async fn with_lines(count: usize) -> Self {
         let fixture = Self::new();
         for range in [0..count / 2, count / 2..count] {
@@ -78,24 +78,24 @@ impl Fixture {
         fs::write(self.path(), text).unwrap();
     }
 
-    /// The error of a check of this log.
+    /// Returns the error of a check of this log.
     fn wrong(&self) -> String {
         verify(&[self.path()]).unwrap_err().to_string()
     }
 
-    /// From now on every write finds a full disk.
+    /// Makes every later write fail because the disk is full.
     fn fill_disk(&self) {
         fs::rename(self.path(), self.at("before")).unwrap();
         symlink("/dev/full", self.path()).unwrap();
     }
 
-    /// From now on writes succeed, and a sync fails.
+    /// Makes later writes succeed, and later syncs fail.
     fn fail_syncs(&self) {
         fs::rename(self.path(), self.at("before")).unwrap();
         symlink("/dev/null", self.path()).unwrap();
     }
 
-    /// Writes succeed again, in the file from before.
+    /// Makes writes to the previous file succeed again.
     fn free_disk(&self) {
         fs::rename(self.at("before"), self.path()).unwrap();
     }
@@ -295,13 +295,13 @@ async fn lines_that_can_not_be_written_are_counted_and_operators_are_refused() {
         let refusal = audit.check().err().map(|problem| problem.status);
         assert_eq!(refusal, is_required.then_some(503));
         fixture.free_disk();
-        // The refused change has a line, so the log recovers without other acts.
+        // The refused change is recorded, so the log recovers without other acts.
         audit.record_now(entry("refused")).await;
         assert!(audit.check().is_ok());
     }
 }
 
-/// A log whose writer has no turn: its lines stay in the queue.
+/// Creates a log whose writer never runs, so that its lines stay in the queue.
 fn stuck(level: AuditLevel) -> (Audit, std::sync::mpsc::Receiver<Line>) {
     let (lines, received) = sync_channel(2 * QUEUE);
     let shared = Shared {
@@ -322,7 +322,7 @@ fn changes_never_wait_for_a_slow_disk_and_leave_room_for_other_lines() {
     for _ in 0..3 * QUEUE {
         shared.send_change(entry("a grant"));
     }
-    // Each would wait for ever if it waited at all.
+    // A call that waited would wait for ever.
     assert!(began.elapsed() < WRITE_TIME);
     assert_eq!(audit.lost(), 2 * QUEUE as u64);
     assert!(audit.check().is_ok(), "operators are not concerned");

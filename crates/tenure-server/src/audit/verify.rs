@@ -13,13 +13,14 @@ pub struct Verified {
     pub first: u64,
     /// The number of its last line.
     pub last: u64,
-    /// How many acts have no line because the log could not be written, as its lines say.
+    /// The number of acts that were not recorded because the log could not be written, as its lines
+    /// report.
     pub lost: u64,
-    /// Lines that are not whole. The chain goes on after them, so they stand for no line of it.
+    /// The incomplete lines. The chain continues after them, so they replace no line of the chain.
     pub cut: Vec<CutLine>,
 }
 
-/// A line that is not whole: the process was killed while it wrote the line, or the disk was full.
+/// An incomplete line: the process was killed while it wrote the line, or the disk was full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CutLine {
     /// The file.
@@ -28,7 +29,7 @@ pub struct CutLine {
     pub line: usize,
 }
 
-/// Why a log is not a chain without a gap.
+/// The reason why a log is not a chain without a gap.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
@@ -37,10 +38,11 @@ pub enum VerifyError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: io::Error,
     },
-    /// A line is no audit line, and the chain does not go on after it: it was edited or cut.
+    /// A line is not an audit line, and the chain does not continue after it: the line was edited
+    /// or cut.
     #[error("{path}:{line}: this is not an audit line", path = path.display())]
     NotALine {
         /// The file.
@@ -48,7 +50,7 @@ pub enum VerifyError {
         /// The line, counted from 1.
         line: usize,
     },
-    /// A line does not follow the one before.
+    /// A line does not follow the previous line.
     #[error(
         "{path}:{line}: line {seq} does not follow line {before}: one of both was changed, or lines \
          between them are missing",
@@ -59,23 +61,24 @@ pub enum VerifyError {
         path: PathBuf,
         /// The line in the file, counted from 1.
         line: usize,
-        /// The number that the line has.
+        /// The number in the line.
         seq: u64,
-        /// The number of the line before.
+        /// The number in the previous line.
         before: u64,
     },
 }
 
-/// Checks files that follow one another, oldest first: each line has the hash of the line before.
+/// Checks files that follow one another, oldest first: each line contains the hash of the previous
+/// line.
 ///
-/// It finds lines that were edited, lost or moved, and files that were cut in the middle. It proves
-/// nothing against somebody who can write all of the rest anew: ship lines elsewhere for that. The
-/// last line of all has no successor yet, so a change of it is found only if it is no line any
-/// more.
+/// The check finds lines that were edited, lost or moved, and files that were cut in the middle. It
+/// proves nothing against an attacker who can write all later lines anew: ship the lines to another
+/// machine as protection against that. The very last line has no successor yet, so a change of it
+/// is found only if the result is not an audit line.
 ///
 /// # Errors
 ///
-/// [`VerifyError`] names the first line that is wrong.
+/// [`VerifyError`] names the first wrong line.
 pub fn verify(files: &[impl AsRef<Path>]) -> Result<Option<Verified>, VerifyError> {
     let mut verifier = Verifier::default();
     for path in files.iter().map(AsRef::as_ref) {
@@ -84,7 +87,7 @@ pub fn verify(files: &[impl AsRef<Path>]) -> Result<Option<Verified>, VerifyErro
             reason,
         };
         let file = File::open(path).map_err(unreadable)?;
-        // Bytes and not text: an edited line may be no text.
+        // The check reads bytes and not text, because an edited line may not be text.
         for (index, text) in BufReader::new(file).split(b'\n').enumerate() {
             verifier.add(path, index + 1, &text.map_err(unreadable)?)?;
         }
@@ -96,7 +99,7 @@ pub fn verify(files: &[impl AsRef<Path>]) -> Result<Option<Verified>, VerifyErro
 struct Verifier {
     chain: Option<Chain>,
     verified: Verified,
-    /// Lines that are not whole, since the last one that is.
+    /// The incomplete lines since the last complete line.
     cut: Vec<CutLine>,
 }
 
@@ -108,8 +111,8 @@ impl Verifier {
             return Ok(());
         };
         match &self.chain {
-            // The first file may be the rest of an older log; but lines before its first whole one
-            // must not hide that one was edited.
+            // The first file may be the rest of an older log. But incomplete lines before its first
+            // complete line must not hide that a line was edited.
             None if self.cut.is_empty() || Chain::default().is_before(&link) => {
                 self.verified.first = link.seq;
             }
@@ -140,7 +143,7 @@ impl Verifier {
         }))
     }
 
-    /// The chain does not go on after a line that is not whole.
+    /// Returns an error if there are incomplete lines after which the chain does not continue.
     fn check_cut(&self) -> Result<(), VerifyError> {
         match self.cut.first() {
             Some(CutLine { path, line }) => Err(VerifyError::NotALine {

@@ -11,14 +11,14 @@ use tracing::{error, warn};
 use super::log::Log;
 use super::{AuditEntry, Line, Recorder, State};
 
-/// Most lines between two syncs: an answer does not wait for more lines than these.
+/// The maximum number of lines between two syncs. An answer waits for no more lines than these.
 const BATCH: usize = 256;
 
 pub(super) struct Writer {
     log: Log,
     lines: Receiver<Line>,
     state: Arc<State>,
-    /// How many of the lost lines the log has reported.
+    /// The number of lost lines that the log has reported.
     reported: u64,
     was_failing: bool,
 }
@@ -76,7 +76,7 @@ impl Writer {
         }
         self.was_failing = result.is_err();
         for (answer, is_written) in waiting {
-            // The request may have gone.
+            // The request may have ended.
             let _ = answer.send(is_written);
         }
     }

@@ -1,4 +1,4 @@
-//! Operators' changes, with their lines in the audit log.
+//! Operators' changes, and their lines in the audit log.
 
 use std::net::IpAddr;
 
@@ -17,20 +17,21 @@ use crate::model::LeaseKey;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientAddress(pub(super) Option<IpAddr>);
 
-/// Records what a caller does as an operator.
+/// The recorder of a caller's acts as an operator.
 #[derive(Debug)]
 pub(super) struct Auditor {
     audit: Audit,
     caller: Caller,
     address: Option<IpAddr>,
-    /// A renewal that takes the route has none, and is no operator's change.
+    /// The id of the request. `None` for a renewal that takes the route, because a renewal is not
+    /// an operator's change.
     request: Option<RequestId>,
 }
 
 impl Auditor {
-    /// Does an operator's change, and answers when its line is written. If the log is required and
-    /// can't be written, the change is refused. The refusal has a line, too: if that can be
-    /// written, the next change is done.
+    /// Executes an operator's change, and answers when its line is written. If the log is required
+    /// and can't be written, the change is refused. The refusal is recorded, too: if its line can
+    /// be written, the next change is executed.
     pub(super) async fn record<T>(
         &self,
         kind: AuditKind,
@@ -38,7 +39,7 @@ impl Auditor {
         reason: Option<String>,
         work: impl Future<Output = Result<T, ProblemResponse>>,
     ) -> Result<T, ProblemResponse> {
-        // Afterwards the lease may have no holder any more.
+        // After the change the lease may have no holder.
         let before: Option<LeaseView> = store.view(key).await.ok();
         let result = match self.audit.check() {
             Ok(()) => work.await,

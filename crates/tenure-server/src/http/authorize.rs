@@ -1,5 +1,4 @@
-//! The gate in front of each route: it lets a request pass if its caller has the right of the
-//! route.
+//! The check in front of each route: it accepts a request if the caller has the right of the route.
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams, Request};
@@ -13,7 +12,7 @@ use tenure_core::wire::{Code, Problem};
 use super::problem::ProblemResponse;
 use crate::access::{Access, Caller, Right, Target};
 
-/// The gate of a route.
+/// The check of one route.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     access: Access,
@@ -29,12 +28,13 @@ pub(super) enum TargetOf {
     Namespace,
     /// The `{namespace}` and the `{lease}` of the path.
     Lease,
-    /// Like `Lease`, but if the lease is called `events`, the request may be about the namespace.
-    /// Its handler decides, and asks for the right to the lease itself.
+    /// Like `Lease`, but if the lease is named `events`, the request may be about the namespace.
+    /// The handler decides, and checks the right to the lease itself.
     LeaseOrEvents,
 }
 
-/// The names in a path, decoded as handlers get them, and so the names that the rights are about.
+/// The names in a path, decoded in the same manner as for handlers, so that rights are checked for
+/// the names that handlers use.
 #[derive(Debug, Default)]
 struct Names {
     namespace: String,
@@ -50,10 +50,11 @@ impl Gate {
         }
     }
 
-    /// Answers the request if its caller has the right. A stream ends when the caller loses it.
+    /// Answers the request if its caller has the right. A stream ends when the caller loses the
+    /// right.
     ///
-    /// No other request ends here: a change that has begun must not be answered with a refusal.
-    /// Handlers that wait, for a body or for a lease, ask for the right again.
+    /// No other request is ended here: a change that has begun must not be answered with a refusal.
+    /// Handlers that wait for a body or for a lease check the right again.
     pub(super) async fn pass(self, request: Request, next: Next) -> Response {
         let (mut parts, body) = request.into_parts();
         let checked = self.check(&mut parts).await;
@@ -102,7 +103,7 @@ impl TargetOf {
 }
 
 impl Names {
-    /// Names that are not text are left empty: the handler refuses them.
+    /// Extracts the names. A name that is not text is empty, and the handler refuses it.
     async fn of(parts: &mut Parts) -> Self {
         let mut names = Self::default();
         if let Ok(params) = RawPathParams::from_request_parts(parts, &()).await {
@@ -118,7 +119,7 @@ impl Names {
     }
 }
 
-/// The guard of the service inserts the caller. A request without one is refused.
+/// The guard of the service inserts the caller. A request without a caller is refused.
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = ProblemResponse;
 

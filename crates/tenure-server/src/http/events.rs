@@ -51,7 +51,7 @@ pub(super) async fn of_namespace_or_view(
 ) -> Result<Response, ProblemResponse> {
     let headers = request.headers();
     let (read, target) = (READ, Target::Lease(key.namespace(), key.lease()));
-    // To a caller that may not read the lease, the answer must not tell whether it exists.
+    // A caller that may not read the lease must not learn from the answer whether the lease exists.
     let asks_for_lease =
         || accepts(headers, "application/json") || caller.may(read, target) && store.knows(&key);
     let is_stream =
@@ -100,8 +100,9 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 }
 
 /// Opens a stream. Each route of a stream calls this, so the checks of all streams are here. A page
-/// of another origin opens no stream: it cannot read the events, but the store would serve a stream
-/// for each `EventSource` of such a page. The stream has the events that the caller may read.
+/// of another origin must not open a stream: it cannot read the events, but the store would serve a
+/// stream for each `EventSource` of such a page. The stream contains the events that the caller may
+/// read.
 fn stream(
     store: &Store,
     caller: Caller,

@@ -45,7 +45,7 @@ pub(super) async fn renew(
     let mut body = pin!(read(request, limits, limits.max_body_bytes));
     let request: RenewRequest = match body.as_mut().now_or_never() {
         Some(request) => request?,
-        // The body comes later than its head, perhaps much later.
+        // The body may arrive much later than its head.
         None => {
             let request = body.await?;
             access.check_again(caller, RENEW.right(), target)?;

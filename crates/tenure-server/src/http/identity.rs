@@ -1,4 +1,4 @@
-//! The routes that show callers: the rights of the caller, and for administrators all principals.
+//! The routes that show callers: the rights of the caller, and all principals for administrators.
 
 use std::time::SystemTime;
 
@@ -10,12 +10,12 @@ use serde::Serialize;
 use super::query::NoQuery;
 use crate::access::{Access, AccessGrant, Caller, ListedSecret, SecretId};
 
-/// The caller, as the store knows it.
+/// The caller, as identified by the store.
 #[derive(Serialize)]
 pub(super) struct WhoAmI {
-    /// Null without access control.
+    /// The name of the principal; null without access control.
     principal: Option<String>,
-    /// `token` or `jwt`; `anyone` without access control.
+    /// The kind of the credential: `token` or `jwt`; `anyone` without access control.
     kind: &'static str,
     secret: Option<String>,
     expires: Option<String>,
@@ -42,7 +42,7 @@ struct PrincipalView {
     secrets: Vec<SecretView>,
 }
 
-/// A token, without its hash.
+/// A token without its hash.
 #[derive(Serialize)]
 struct SecretView {
     id: String,

@@ -43,7 +43,7 @@ pub(super) async fn acquire(
         Right::Role(Role::Candidate),
         Target::Lease(key.namespace(), key.lease()),
     );
-    // The body may have come long after the head.
+    // The body may have arrived long after the head.
     access.check_again(&caller, right, target)?;
     let refused = async {
         access.refused(&caller, right, target).await;
@@ -98,13 +98,13 @@ where
             check_metadata(metadata, store.limits().max_metadata_bytes)?;
         }
         let kind = operators(&operation);
-        // A holder hands over its own lease, and an operator any other.
+        // A holder may hand over its own lease, and an operator any lease.
         let role = match kind {
             Some(_) => Role::Operator,
             None => Role::Candidate,
         };
         let target = Target::Lease(key.namespace(), key.lease());
-        // By the rules of now: the body may have come long after the head.
+        // The present rules apply: the body may have arrived long after the head.
         access.check_again(&caller, Right::Role(role), target)?;
         let Some(kind) = kind else {
             return operate(&store, &caller, &key, &operation, reason).await;
@@ -118,8 +118,8 @@ where
     on(method, handler)
 }
 
-/// Does an operator's change and writes its line in the audit log, also if the client disconnects
-/// meanwhile: otherwise an operator could avoid the line.
+/// Executes an operator's change and writes its line in the audit log, even if the client
+/// disconnects before the end: otherwise an operator could avoid the line.
 async fn to_the_end<T: Send + 'static>(
     change: impl Future<Output = Result<T, ProblemResponse>> + Send + 'static,
 ) -> Result<T, ProblemResponse> {
@@ -132,7 +132,7 @@ async fn to_the_end<T: Send + 'static>(
     }
 }
 
-/// The kind of an operation that needs no lease id.
+/// Returns the audit kind of an operation that needs no lease id; `None` for other operations.
 const fn operators(operation: &Operation) -> Option<AuditKind> {
     match operation {
         Operation::Break(_) => Some(AuditKind::Break),
@@ -204,7 +204,7 @@ pub(super) async fn delete(
     to_the_end(change).await
 }
 
-/// The leases that the caller may read.
+/// Lists the leases that the caller may read.
 pub(super) async fn list(
     State(store): State<Store>,
     caller: Caller,
@@ -220,7 +220,7 @@ pub(super) async fn list(
             leases: Vec::new(),
             next: None,
         };
-        // The prefixes are sorted and do not overlap, so the pages of all are in order.
+        // The prefixes are sorted and do not overlap, so their pages together are in order.
         for (index, prefix) in prefixes.iter().enumerate() {
             let left = query.limit - listed.leases.len();
             let page = store.list(namespace.as_str(), prefix, after.as_ref(), left);

@@ -36,7 +36,7 @@ use crate::Store;
 use crate::access::Access;
 use crate::audit::Audit;
 
-/// Returns the store's HTTP API as a router, for another server or for tests. A server with it must
+/// Returns the store's HTTP API as a router, for another server or for tests. Such a server must
 /// set timeouts for slow clients; [`Server`](crate::Server) does. The router does not know the
 /// addresses of clients, so it does not limit wrong credentials.
 pub fn router(store: Store, access: Access) -> Router {

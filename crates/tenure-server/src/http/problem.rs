@@ -27,7 +27,7 @@ impl IntoResponse for ProblemResponse {
         let json = HeaderValue::from_static("application/problem+json");
         let mut response = (status, [(CONTENT_TYPE, json)], body).into_response();
         if problem.status == 401 {
-            // RFC 9110, section 11.6.1: the answer names the scheme.
+            // RFC 9110, section 11.6.1 requires the scheme in the answer.
             let scheme = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
         }

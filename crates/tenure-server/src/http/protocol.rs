@@ -12,10 +12,10 @@ use tenure_core::wire::Problem;
 /// A protocol that a [`Server`](crate::Server) serves beside the native API, on all paths that are
 /// not [native](crate::is_native).
 ///
-/// The server checks its requests like native ones before it passes them on: the head, the origin,
-/// the host and the limit on connections. The protocol authenticates them;
-/// [`BearerTokens`](crate::access::BearerTokens) checks tokens for it. Any crate may implement this
-/// trait for another protocol.
+/// The server checks the requests of the protocol like native requests before it passes them on:
+/// the head, the origin, the host and the limit on connections. The protocol authenticates its
+/// requests; [`BearerTokens`](crate::access::BearerTokens) checks tokens for it. Any crate may
+/// implement this trait for another protocol.
 pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Returns whether the request renews a lease. On a connection over the limit all other
     /// requests are refused.

@@ -32,7 +32,7 @@ pub(super) async fn renew(
     request: Request,
 ) -> Result<Json<RenewManyReply>, ProblemResponse> {
     let request: RenewManyRequest = read(request, store.limits(), MAX_BYTES).await?;
-    // The body may have come long after the head.
+    // The body may have arrived long after the head.
     let target = Target::Namespace(namespace.as_str());
     let caller = access.check_again(&caller, RENEW.right(), target)?;
     let count = request.leases.len();

@@ -1,5 +1,5 @@
-//! Ids of requests. A refusal and a change are answered with the id, and the audit log and the
-//! store's log name the request by it.
+//! Ids of requests. The answers to changes and to refused requests contain the id. The audit log
+//! and the store's log name the request by the id.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -7,21 +7,21 @@ use std::sync::OnceLock;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 
-/// The header of an answer.
+/// The header of an answer that contains the id.
 const ANSWERED: HeaderName = HeaderName::from_static("tenure-request-id");
 
-/// The header of a request, as proxies set it. Its id is used, so that one id stands for the
-/// request in all logs.
+/// The header of a request that contains an id, as proxies set it. The store uses that id, so that
+/// one id stands for the request in all logs.
 const GIVEN: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Most characters of an id that is given: as many as a UUID or a trace id needs, and some.
+/// The maximum length of an id from a request: enough for a UUID or a trace id.
 const MAX_LEN: usize = 64;
 
-/// The id of a request: visible ASCII.
+/// The id of a request, which is visible ASCII.
 #[derive(Clone, Debug)]
 pub(super) struct RequestId(HeaderValue);
 
-/// The id of a request, made only if it is needed: a renewal that succeeds needs none.
+/// The id of a request, created only if it is needed: a renewal that succeeds needs no id.
 #[derive(Debug)]
 pub(super) struct LazyRequestId {
     given: Option<HeaderValue>,
@@ -29,7 +29,7 @@ pub(super) struct LazyRequestId {
 }
 
 impl LazyRequestId {
-    /// The id of the request with these headers.
+    /// Returns the id of the request with these headers.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let given = headers.get(GIVEN).filter(|given| is_valid(given));
         Self {
@@ -45,7 +45,7 @@ impl LazyRequestId {
         })
     }
 
-    /// Adds the id to the answer if it was used, or if the answer is a refusal.
+    /// Adds the id to the answer if the id was used, or if the answer is a refusal.
     pub(super) fn answer(&self, response: &mut Response) {
         if self.id.get().is_some() || !response.status().is_success() {
             let RequestId(id) = self.id().clone();
@@ -55,8 +55,8 @@ impl LazyRequestId {
 }
 
 impl RequestId {
-    /// It names a request and is no secret, so it may be a bad one if the system has no random
-    /// bits.
+    /// Creates a random id. The id names a request and is not a secret, so a predictable id is
+    /// acceptable if the system has no random bits.
     fn random() -> Self {
         let id = format!("{:016x}", getrandom::u64().unwrap_or_default());
         Self(HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("unknown")))

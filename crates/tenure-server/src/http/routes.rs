@@ -1,5 +1,5 @@
-//! The routes of the native API, as one table. The router, the rights that each request needs, and
-//! the descriptions of the routes come from it.
+//! The table of the routes of the native API. The router, the rights that each request needs, and
+//! the descriptions of the routes come from this table.
 
 use axum::extract::Request;
 use axum::http::request::Parts;
@@ -212,19 +212,19 @@ pub(super) const RENEW: Route = Route {
 };
 
 impl Route {
-    /// The method.
+    /// Returns the method.
     #[must_use]
     pub const fn method(&self) -> &Method {
         &self.method
     }
 
-    /// The path, with names in braces for its parts.
+    /// Returns the path, with names in braces for its parts.
     #[must_use]
     pub const fn path(&self) -> &'static str {
         self.path
     }
 
-    /// A short name that does not change.
+    /// Returns a short name that does not change.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         self.label
@@ -252,13 +252,13 @@ impl Route {
     }
 }
 
-/// The routes of the native API.
+/// Returns the routes of the native API.
 #[must_use]
 pub fn routes() -> &'static [Route] {
     &ROUTES
 }
 
-/// The only place that adds routes to a router, so that each has its right.
+/// Creates the router. No other function adds routes to a router, so each route has its right.
 #[allow(clippy::disallowed_methods)]
 pub(super) fn router(store: Store, access: &Access, audit: Audit) -> Router {
     let mut router = Router::new();
@@ -276,11 +276,12 @@ pub(super) fn router(store: Store, access: &Access, audit: Audit) -> Router {
         .with_state(store)
 }
 
-/// The first parts of the native API's paths, and of those that are reserved for it.
+/// The first segments of the native API's paths, and of the paths that are reserved for it.
 const FIRST_PARTS: [&str; 6] = ["livez", "metrics", "openapi.json", "readyz", "ui", "v1"];
 
-/// Returns whether a path belongs to the native API, also if there is no route for it. Requests for
-/// such a path never come to a [`Protocol`](crate::Protocol), so it must not have resources there.
+/// Returns whether a path belongs to the native API, even if no route has the path. Requests for
+/// such a path never reach a [`Protocol`](crate::Protocol), so a protocol must not have resources
+/// there.
 #[must_use]
 pub fn is_native(path: &str) -> bool {
     let path = path.strip_prefix('/').unwrap_or(path);
@@ -288,7 +289,7 @@ pub fn is_native(path: &str) -> bool {
     first.is_empty() || FIRST_PARTS.contains(&first)
 }
 
-/// Returns whether the request needs no credential. These paths have no names in them.
+/// Returns whether the request needs no credential. The paths of such requests contain no names.
 pub(super) fn is_open(head: &Parts) -> bool {
     let path = head.uri.path();
     matches!(head.method, Method::GET | Method::HEAD)
@@ -303,8 +304,8 @@ pub(super) fn is_essential(head: &Parts) -> bool {
     is_renewal(head) || is_open(head)
 }
 
-/// Whether a native request may change a lease other than by a renewal. Its answer has the id of the
-/// request, also if it succeeds.
+/// Returns whether a native request may change a lease other than by a renewal. The answer to such
+/// a request contains the id of the request, even if the request succeeds.
 pub(super) fn is_change(head: &Parts) -> bool {
     !matches!(head.method, Method::GET | Method::HEAD) && !is_renewal(head)
 }

@@ -68,7 +68,7 @@ struct Inner {
     table: Table,
     commit_queue: CommitQueue,
     events: Arc<Events>,
-    /// The log that has the grants and ends of terms.
+    /// The log in which the grants and ends of terms are recorded.
     audit: Arc<OnceLock<Audit>>,
     timer: Timer,
     scans: Scans,

@@ -16,8 +16,8 @@ use crate::table::Entry;
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 impl Store {
-    /// Executes one operation of this principal on an existing lease. Returns the view right after
-    /// the operation.
+    /// Executes one operation of this principal on an existing lease. Returns the view of the lease
+    /// right after the operation.
     pub(crate) async fn operate_as(
         &self,
         owner: Option<&Owner>,
@@ -42,11 +42,12 @@ impl Store {
         }
     }
 
-    /// Renews each of these leases for this principal, in order. An error in the list stays as it
-    /// is.
+    /// Renews each of these leases for this principal, in order. An error in the list stays
+    /// unchanged.
     ///
-    /// All renewals run before the first one is waited for. Otherwise the others could expire
-    /// during a commit that one of them waits for. All of them then wait for the same few commits.
+    /// All renewals run before the first one is waited for. Otherwise the other leases could expire
+    /// during the commit of the first one. The function then waits for all of them, which needs
+    /// only a few commits.
     pub(crate) async fn renew_many_as(
         &self,
         owner: Option<&Owner>,

@@ -31,11 +31,12 @@ enum Attempt {
 }
 
 impl Store {
-    /// Acquires the lease for this principal, at once or when it is this request's turn. The request
-    /// stops waiting when `refused` completes, and then holds nothing.
+    /// Acquires the lease for this principal, at once or when the request is first in the queue.
+    /// The request stops waiting when `refused` completes, and then holds nothing.
     ///
-    /// A request that was granted the lease at once is not refused while its grant is written: it
-    /// could not be given back, because the holder may know of it from another request.
+    /// A request that was granted the lease at once is not refused while its grant is written. The
+    /// store could not take the grant back, because the holder may know of the grant from another
+    /// request.
     pub(crate) async fn acquire_as(
         &self,
         owner: Option<&Owner>,
@@ -67,7 +68,8 @@ impl Store {
                 }
                 Attempt::Waiting(mut waiter) => {
                     let waited = tokio::select! {
-                        // The refusal first: a lease that is granted at this moment is given back.
+                        // The refusal is polled first: a lease that is granted at this moment is
+                        // given back.
                         biased;
                         refusal = &mut refused => return Err(refusal),
                         waited = waiter.wait(queued.wait) => waited,
@@ -75,7 +77,7 @@ impl Store {
                     match waited {
                         Some(outcome) => (*outcome)?,
                         None if self.inner.stopping.is_cancelled() => return Err(stopping()),
-                        // The time is up, so the answer shows the current state.
+                        // The time of the wait is over, so the answer shows the current state.
                         None => {
                             may_wait = false;
                             continue;

@@ -1,4 +1,4 @@
-//! The audit log of a server.
+//! Tests of the audit log of a server.
 
 use super::*;
 
@@ -97,7 +97,7 @@ async fn operators_changes_and_refused_credentials_are_in_the_audit_log() {
     assert_eq!(lines[2]["outcome"], outcome);
     assert_eq!(lines[3]["count"], 1);
     assert!(verify(&[&path]).unwrap().is_some());
-    // No lease id and no token.
+    // The text contains no lease id and no token.
     assert!(!text.contains(&id(1)) && !text.contains("tnr1_"), "{text}");
 }
 
@@ -107,7 +107,7 @@ async fn an_operator_who_disconnects_does_not_avoid_the_audit_log() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("audit.jsonl");
     let audit = Audit::open(AuditConfig::new(AuditTarget::File(path.clone()))).unwrap();
-    // On disk, so that a change takes time.
+    // The data are on disk, so that a change takes time.
     let config = StoreConfig::embedded(folder.path().join("data"));
     let admin = grant("admin", "*", "");
     let guarded = Guarded::start_audited(config, audit, &[("ada", &admin)]);

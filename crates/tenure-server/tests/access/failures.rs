@@ -1,4 +1,4 @@
-//! Wrong credentials, and the leaders behind the same address.
+//! Tests of wrong credentials and their effect on leaders with the same address.
 
 use super::*;
 
@@ -42,7 +42,8 @@ async fn wrong_credentials_are_limited_by_address_and_valid_ones_are_not() {
     );
 }
 
-/// 10,000 requests with these credentials from the address of 50 leaders, which renew meanwhile.
+/// Sends 10,000 requests with these credentials from the address of 50 leaders, and checks that the
+/// leaders renew during that time.
 async fn assert_that_leaders_go_on(wrong: impl Fn(&Guarded, u32) -> String) {
     const LEADERS: u32 = 50;
     const REQUESTS: u32 = 10_000;
@@ -52,7 +53,7 @@ async fn assert_that_leaders_go_on(wrong: impl Fn(&Guarded, u32) -> String) {
     let worker = grant("candidate", "a", "");
     let guarded = Guarded::start_audited(StoreConfig::memory(), audit, &[("worker", &worker)]);
     let lease = |number: u32| format!("/v1/namespaces/a/leases/job-{number}");
-    // Both kinds of credentials.
+    // Leaders use both kinds of credentials.
     let leader = |number: u32| ["worker", "ci:worker"][number as usize % 2];
     let mut epochs = Vec::new();
     for number in 0..LEADERS {
@@ -94,7 +95,8 @@ async fn assert_that_leaders_go_on(wrong: impl Fn(&Guarded, u32) -> String) {
             let path = format!("{}/renew", lease(number));
             let (guarded, epoch) = (&guarded, &epochs[number as usize]);
             async move {
-                // A lease that had ended for a moment would be refused, or have another epoch.
+                // If a lease had ended, even for a moment, the renewal would be refused or the
+                // epoch would differ.
                 let (status, view) = guarded.post(leader(number), &path, renew).await;
                 assert_eq!((status, &view["epoch"]), (200, epoch), "{view}");
             }
@@ -105,12 +107,12 @@ async fn assert_that_leaders_go_on(wrong: impl Fn(&Guarded, u32) -> String) {
         }
     };
     assert_eq!(refused[0] + refused[1], REQUESTS);
-    // Ten at once, and one more in six seconds.
+    // Ten failures at the same time are within the limit, and one more in six seconds.
     let most = 11 + began.elapsed().as_secs() as u32 / 6;
     assert!((10..=most).contains(&refused[0]), "{refused:?}");
     assert!(rounds >= 1);
     let lines = fs::read_to_string(&path).unwrap().lines().count();
-    // One line a minute.
+    // The log has one line a minute.
     assert!((1..=15).contains(&lines), "{lines} lines");
 }
 
@@ -135,7 +137,7 @@ async fn a_new_json_web_token_is_let_in_from_an_address_beyond_its_limit() {
         common::answer(request.bearer_auth(token).send().await.unwrap()).await
     };
     while send(&forged).await.0 != 429 {}
-    // Not known to the store yet, as after a rotation.
+    // The store has not checked this token yet, as after a rotation.
     until("the new token", async || {
         assert_eq!(send(&forged).await.0, 429);
         let (status, caller) = guarded.get("ci:worker", "/v1/whoami").await;

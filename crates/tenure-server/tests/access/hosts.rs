@@ -1,9 +1,9 @@
-//! Requests that a browser could send for a page of somebody else: by their `Host` and by their
+//! Requests that a browser could send for a page of another site, by their `Host` and by their
 //! `Origin`, on the fast path and through the router.
 
 use super::*;
 
-/// Who has to sign in, and whether the client does.
+/// The access control of the store, and the presence of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Open,
@@ -11,7 +11,7 @@ enum Mode {
     Authenticated,
 }
 
-/// A request, and its status if it is let in.
+/// A request, and its status if the store accepts it.
 struct Way {
     method: &'static str,
     path: String,
@@ -31,7 +31,8 @@ fn ways() -> Vec<Way> {
     let (renew, id) = (json!({"lease_id": id(1)}), id(1));
     let many = json!({"leases": [{"lease": "job", "lease_id": id}]});
     vec![
-        // The fast path, and the same request through the router.
+        // The first request takes the fast path, and the second one is the same request through the
+        // router.
         way("POST", format!("{LEASE}/renew"), Some(renew.clone()), 200),
         way(
             "POST",
@@ -52,7 +53,7 @@ fn ways() -> Vec<Way> {
     ]
 }
 
-/// Hosts; whether each is an address, `localhost`, or the name in the settings.
+/// The hosts, and whether each is an address, `localhost`, or the name in the settings.
 const HOSTS: [(&str, bool); 12] = [
     ("127.0.0.1:7400", true),
     ("10.0.0.5", true),
@@ -68,7 +69,8 @@ const HOSTS: [(&str, bool); 12] = [
     ("store.lan.evil.example", false),
 ];
 
-/// Headers of a browser; whether the page is of the host of the request, or there is none.
+/// Returns headers of a browser, and whether the page is of the host of the request or there is no
+/// page.
 fn origins(host: &str) -> [(String, bool); 7] {
     [
         (String::new(), true),
@@ -84,7 +86,7 @@ fn origins(host: &str) -> [(String, bool); 7] {
     ]
 }
 
-/// The status by the mode, the host and the origin.
+/// Returns the status for the mode, the host and the origin.
 fn expected(mode: Mode, way: &Way, is_own_host: bool, is_own_page: bool) -> u16 {
     let is_safe = matches!(way.method, "GET" | "HEAD" | "OPTIONS");
     match mode {
@@ -111,7 +113,7 @@ async fn a_page_of_somebody_else_gets_nothing_on_any_way() {
         .post("admin", &path, json!({"break_period_ms": 0}))
         .await;
     assert_eq!(broken.0, 200);
-    // Of no owner, so that both servers may renew it.
+    // The lease has no owner, so both servers may renew it.
     let request = open.api.request(Method::POST, &acquire);
     let request = request
         .json(&body_of("acquire", &id(2)))

@@ -1,4 +1,5 @@
-//! Access control over HTTP: the rights of each caller, and what ends when a right is taken away.
+//! Tests of access control over HTTP: the rights of each caller, and the effect of a withdrawn
+//! right.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -43,8 +44,8 @@ struct Guarded {
     credentials: Credentials,
 }
 
-/// Each principal has a token. The identity `ci:NAME` has a JSON web token and the same grants as
-/// the principal `NAME`. Client certificates will be a third kind.
+/// The credentials of the principals. Each principal has a token. The identity `ci:NAME` has a JSON
+/// web token and the same grants as the principal `NAME`.
 struct Credentials {
     tokens: Vec<(String, Secret)>,
     signer: Signer,
@@ -52,7 +53,7 @@ struct Credentials {
 }
 
 impl Guarded {
-    /// Principals, and their grants.
+    /// Starts a server with these principals and their grants.
     fn start(principals: &[(&str, &str)]) -> Self {
         Self::start_with(StoreConfig::memory(), principals)
     }
@@ -81,7 +82,8 @@ impl Guarded {
         }
     }
 
-    /// The same with a store of another process: of the same data after a restart, for example.
+    /// Starts the server again with the store of another process, for example with the same data
+    /// after a restart.
     async fn restart(self, config: StoreConfig) -> Self {
         self.running.stop().await.unwrap();
         drop(self.store);
@@ -93,7 +95,7 @@ impl Guarded {
         }
     }
 
-    /// Puts other grants in force; a principal that is left out is unknown from now on.
+    /// Puts other grants in force. A principal that is left out is unknown from now on.
     fn change(&self, principals: &[(&str, &str)]) {
         let path = self.folder.path().join("access.toml");
         write(&path, &self.credentials.file(principals));
@@ -121,7 +123,7 @@ impl Guarded {
         common::answer(self.send(name, Method::GET, path, Value::Null).await).await
     }
 
-    /// A stream of events.
+    /// Opens a stream of events.
     async fn stream(&self, name: &str, path: &str) -> Response {
         let stream = self.send(name, Method::GET, path, Value::Null).await;
         assert_eq!(stream.status(), 200, "{path}");
@@ -129,7 +131,7 @@ impl Guarded {
         stream
     }
 
-    /// The header that signs this principal in.
+    /// Returns the header with the credential of this principal.
     fn header(&self, name: &str) -> String {
         let credential = self.credentials.find(name).unwrap();
         format!("authorization: Bearer {credential}\r\n")
@@ -150,7 +152,7 @@ impl Credentials {
         }
     }
 
-    /// The credential of `NAME` or `ci:NAME`; nothing for the empty name.
+    /// Returns the credential of `NAME` or `ci:NAME`; `None` for the empty name.
     fn find(&self, name: &str) -> Option<&str> {
         if name.is_empty() {
             return None;
@@ -166,7 +168,7 @@ impl Credentials {
         &token.unwrap().1
     }
 
-    /// An access file with these principals and their grants.
+    /// Returns an access file with these principals and their grants.
     fn file(&self, principals: &[(&str, &str)]) -> String {
         let principals = principals.iter().map(|(name, grants)| {
             let token = self.token(name);
@@ -209,13 +211,13 @@ fn grant(role: &str, namespace: &str, prefix: &str) -> String {
     }
 }
 
-/// A path of this route, about a lease or its namespace.
+/// Returns a path of this route, about a lease or its namespace.
 fn path_of(route: &Route, namespace: &str, lease: &str) -> String {
     let path = route.path().replace("{namespace}", namespace);
     path.replace("{lease}", lease)
 }
 
-/// The body of a request of the route with this label, by the holder with this lease id.
+/// Returns the body of a request of the route with this label, by the holder with this lease id.
 fn body_of(label: &str, lease_id: &str) -> Value {
     match label {
         "acquire" => json!({"holder": "c1", "duration_ms": 3_600_000, "lease_id": lease_id}),
@@ -229,7 +231,7 @@ fn body_of(label: &str, lease_id: &str) -> Value {
     }
 }
 
-/// Waits until this is so.
+/// Waits until the condition is true.
 async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !is_so().await {

@@ -1,6 +1,6 @@
-//! The complete matrix of rights, over the wire: each request, by each role and without one, with
-//! each kind of credential, for leases within the scope and outside of it, of the caller, of
-//! another principal and of none.
+//! The complete matrix of rights, over the wire: each request, by each role and without a role,
+//! with each kind of credential, for leases within the scope and outside the scope, and for leases
+//! of the caller, of another principal and without an owner.
 
 use super::*;
 
@@ -8,14 +8,14 @@ use futures_util::StreamExt;
 use futures_util::stream::iter;
 
 /// The roles that may send a request, and its statuses for a lease of the caller, of another
-/// principal, and of none. Written by hand, apart from the table of routes.
+/// principal, and without an owner. The matrix is written by hand, apart from the table of routes.
 type Row = (&'static str, &'static str, [u16; 3]);
 
 const READERS: &str = "read candidate operator admin";
 const OWNERS: &str = "candidate admin";
 const OPERATORS: &str = "operator admin";
 
-/// `switchover` is `handover` without a lease id.
+/// The matrix of rights. `switchover` is `handover` without a lease id.
 const MATRIX: [Row; 20] = [
     ("livez", "without a credential", [200, 200, 200]),
     ("readyz", "without a credential", [200, 200, 200]),
@@ -41,11 +41,11 @@ const MATRIX: [Row; 20] = [
 
 const ROLES: [&str; 6] = ["read", "candidate", "operator", "metrics", "admin", "none"];
 
-/// A namespace and the first letters of lease names.
+/// The namespaces and the first letters of lease names.
 const TARGETS: [(&str, &str); 4] = [("a", "jo"), ("a", "xo"), ("b", "jo"), ("b", "xo")];
 
-/// The scopes of grants; whether each has the whole store, some lease of namespaces `a` and `b`,
-/// and the leases of each target.
+/// The scopes of grants, and whether each contains the whole store, some lease of namespaces `a`
+/// and `b`, and the leases of each target.
 const SCOPES: [(&str, &str, &str, Covers); 3] = [
     (
         "all",
@@ -69,7 +69,7 @@ const SCOPES: [(&str, &str, &str, Covers); 3] = [
 
 type Covers = (bool, [bool; 2], [bool; 4]);
 
-/// The owner of a lease, seen from the caller.
+/// The owner of a lease, in relation to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Caller,
@@ -81,7 +81,7 @@ enum Owner {
 #[derive(Debug)]
 struct Cell {
     row: Row,
-    /// Empty: without a credential.
+    /// The name of the caller. An empty name means no credential.
     caller: String,
     role: &'static str,
     covers: Covers,
@@ -153,7 +153,7 @@ impl Cell {
         }
     }
 
-    /// The status by the table above.
+    /// Returns the status by the table above.
     fn expected(&self) -> u16 {
         let (label, roles, statuses) = self.row;
         let status = statuses[self.owner as usize];
@@ -172,7 +172,7 @@ impl Cell {
         }
     }
 
-    /// The code of the one renewal in a request for many, or none if it succeeds.
+    /// Returns the code of the one renewal in a request for many, or `None` if it succeeds.
     fn expected_renewal(&self) -> Option<&'static str> {
         match self.owner {
             _ if !self.covers.2[self.target] => Some("forbidden"),
@@ -244,7 +244,7 @@ impl Cell {
     }
 }
 
-/// A principal of each role and scope: its name, its role, its scope, and its grants.
+/// Returns a principal for each role and scope: its name, its role, its scope, and its grants.
 fn callers() -> Vec<(String, &'static str, Covers, String)> {
     let of_scope = |(scope, namespace, prefix, covers)| {
         ROLES.map(|role| {
@@ -274,7 +274,7 @@ async fn every_request_gets_the_answer_of_the_matrix() {
     let admin = grant("admin", "*", "");
     let admins: Vec<(&str, &str)> = names.iter().map(|name| (*name, &*admin)).collect();
     let guarded = Guarded::start(&admins);
-    // Leases without an owner are made while nobody has to sign in.
+    // Leases without an owner are created while the store has no access control.
     let open = served(bind(&guarded.store).with_access(Access::anonymous()));
     let cells = Cell::all();
     let acquired = iter(&cells).for_each_concurrent(AT_ONCE, |cell| cell.acquire(&guarded, &open));

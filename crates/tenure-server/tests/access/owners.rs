@@ -1,10 +1,10 @@
-//! A lease id counts only together with its owner.
+//! Tests that a lease id is valid only for its owner.
 
 use super::*;
 
 use tenure_server::{Existing, backup, restore};
 
-/// Every request that needs a lease id, with this one; the last one acquires.
+/// Returns every request that needs a lease id, with this lease id. The last request is an acquire.
 fn with_lease_id(lease_id: &str) -> [(Method, &'static str, Value); 6] {
     [
         (Method::POST, "renew", json!({"lease_id": lease_id})),
@@ -32,7 +32,8 @@ fn with_lease_id(lease_id: &str) -> [(Method, &'static str, Value); 6] {
     ]
 }
 
-/// A stolen lease id gets the thief the same answers as a wrong one, and the lease stays.
+/// Checks that a stolen lease id gets the same answers as a wrong one, and that the lease does not
+/// change.
 async fn assert_stolen_is_useless(guarded: &Guarded) {
     // An identity of another authority is another principal, even with the same name.
     for thief in ["thief", "ci:thief", "ci:worker"] {
@@ -102,7 +103,7 @@ async fn a_stolen_lease_id_is_useless_also_after_a_restart_and_a_restore() {
     let guarded = guarded.restart(config()).await;
     assert_stolen_is_useless(&guarded).await;
 
-    // A backup of the running store, restored elsewhere.
+    // The backup of a running store is restored in another directory.
     let (file, restored) = (data.path().join("backup"), data.path().join("restored"));
     let (from, to) = (data.path().join("data"), restored.clone());
     let make = move || {
@@ -119,7 +120,8 @@ async fn a_stolen_lease_id_is_useless_also_after_a_restart_and_a_restore() {
         .1;
     assert_eq!(history["terms"][0]["owner"], "worker", "{history}");
 
-    // The next term is of its own principal; the history has both, also after a restart.
+    // The next term belongs to its own principal. The history contains both terms, also after a
+    // restart.
     let release = "/v1/namespaces/a/leases/job/release";
     assert_eq!(
         guarded

@@ -1,9 +1,9 @@
-//! Grants at the very moment at which a right is taken away.
+//! Tests of grants at the same moment at which a right is withdrawn.
 
 use super::*;
 
-/// Lets `worker` lose its right while it gets leases, in many rounds. After each, it holds exactly
-/// the leases whose grants it was answered.
+/// Withdraws the right of `worker` while it acquires leases, in many rounds. After each round it
+/// holds exactly the leases whose grants it received in answers.
 async fn race(config: StoreConfig, rounds: u32, waits: bool) {
     const LEASES: u32 = 16;
     let grants = grant("candidate", "a", "");
@@ -81,7 +81,7 @@ async fn race(config: StoreConfig, rounds: u32, waits: bool) {
     assert_eq!(granted + refused, rounds * LEASES);
 }
 
-/// Takes the right away, a little later in each round.
+/// Withdraws the right, a little later in each round.
 async fn revoke(guarded: &Guarded, grants: &str, round: u32) {
     for _ in 0..round % 40 {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! What ends when a right is taken away.
+//! Tests of the requests and streams that end when a right is withdrawn.
 
 use super::*;
 
@@ -12,7 +12,7 @@ async fn ended(mut stream: Response) {
     while let Ok(Some(_)) = stream.chunk().await {}
 }
 
-/// Three candidates of namespace `a`.
+/// Returns three candidates of namespace `a`.
 fn candidates(grants: &str) -> [(&str, &str); 3] {
     ["holder", "worker", "other"].map(|name| (name, grants))
 }
@@ -66,7 +66,7 @@ async fn a_lost_right_ends_all_streams_and_waits_of_its_principal_and_no_others(
     for refused in &refused {
         assert_refused(refused, 403, "forbidden");
     }
-    // None of them is granted the lease.
+    // The store grants the lease to none of them.
     wait_for_waiters(&guarded, 1).await;
     let path = format!("{LEASE}/release");
     let released = guarded
@@ -105,7 +105,7 @@ async fn every_way_to_lose_a_right_ends_a_wait() {
         assert_eq!(held.0, 200);
         let revoke = async {
             wait_for_waiters(&guarded, 1).await;
-            // A change that concerns others.
+            // A change of the rights of other principals.
             guarded.change(&[("holder", &grants), ("worker", &grants)]);
             tokio::time::sleep(Duration::from_millis(20)).await;
             wait_for_waiters(&guarded, 1).await;
@@ -117,7 +117,7 @@ async fn every_way_to_lose_a_right_ends_a_wait() {
     }
 }
 
-/// The requests with a body, by a worker that holds `job` with the first lease id.
+/// Returns the requests with a body, by a worker that holds `job` with the first lease id.
 fn with_body() -> [(&'static str, String, Value); 9] {
     let of_lease = |label| (format!("{LEASE}/{label}"), body_of(label, &id(1)));
     let with = |method, label| {
@@ -167,14 +167,14 @@ async fn a_request_whose_body_comes_after_the_right_is_gone_is_refused() {
             .unwrap();
         late.push((path, wire, last.to_owned()));
     }
-    // The store has the heads: it answers later requests.
+    // The store has received the heads, because it answers later requests.
     assert_eq!(guarded.get("holder", LEASE).await.0, 200);
     tokio::time::sleep(Duration::from_millis(100)).await;
     guarded.change(&[("holder", &admin)]);
     for (path, mut wire, last) in late {
         wire.send(last).await.unwrap();
         let reply = wire.reply().await.expect("an answer");
-        // A head that was read after the change would be refused with 401.
+        // The store would refuse a head with 401 if it read the head after the change.
         assert_refused(&reply.answer, 403, "forbidden");
         assert_eq!(
             guarded.get("holder", LEASE).await.1["revision"],

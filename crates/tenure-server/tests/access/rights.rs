@@ -1,4 +1,4 @@
-//! The right that each request needs.
+//! Tests of the right that each request needs.
 
 use super::*;
 

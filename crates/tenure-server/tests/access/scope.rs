@@ -1,4 +1,4 @@
-//! Lists, streams and what callers see of themselves: each shows what is in scope.
+//! Tests of lists, streams and the caller's view of itself: each shows only the leases in scope.
 
 use super::*;
 
@@ -111,7 +111,8 @@ async fn the_path_of_a_namespaces_stream_does_not_tell_whether_a_lease_is_called
     ]);
     let path = "/v1/namespaces/a/leases/events";
     for _ in 0..2 {
-        // Without `Accept`, the client gets the lease if it exists and the client may read it.
+        // Without the header `Accept`, the client gets the lease if it exists and the client may
+        // read it.
         guarded.stream("some", path).await;
         let request = guarded.running.api.request(Method::GET, path);
         let token = guarded.credentials.token("some").reveal();

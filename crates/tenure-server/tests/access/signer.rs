@@ -1,4 +1,4 @@
-//! An authority that signs JSON web tokens.
+//! A test authority that signs JSON web tokens.
 
 use std::time::SystemTime;
 
@@ -31,7 +31,7 @@ impl Signer {
             .to_string()
     }
 
-    /// A token of this subject that is valid for an hour.
+    /// Returns a token of this subject that is valid for an hour.
     pub(super) fn sign(&self, subject: &str) -> String {
         let header = Header {
             kid: Some("one".into()),

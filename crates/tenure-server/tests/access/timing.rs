@@ -1,10 +1,11 @@
-//! Measurements. They print numbers and assert none, so they run only if asked: see
+//! Measurements. They print numbers and assert nothing about them, so they run only on request: see
 //! `docs/testing.md`.
 
 use super::*;
 
-/// The lease is looked up after the right is checked (`Gate::pass` before the handler, and
-/// `fast_path::renew` before the store), so the time can't depend on it.
+/// Measures the time of a refusal. The lease is looked up after the right is checked (`Gate::pass`
+/// before the handler, and `fast_path::renew` before the store), so the time can't depend on the
+/// lease.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn the_time_of_a_refusal_for_a_present_and_a_missing_lease() {
@@ -31,7 +32,7 @@ async fn the_time_of_a_refusal_for_a_present_and_a_missing_lease() {
         };
         let mut micros = [Vec::new(), Vec::new()];
         for round in 0..2 * ROUNDS {
-            // Names of the same length.
+            // Both names have the same length.
             let lease = ["job", "jab"][round % 2];
             let path = format!("/v1/namespaces/a/leases/{lease}{verb}");
             let mut request = common::wire::head(method, &path, &more);
@@ -55,7 +56,7 @@ async fn the_time_of_a_refusal_for_a_present_and_a_missing_lease() {
     }
 }
 
-/// The processor time of this process's threads with this name.
+/// Returns the processor time of this process's threads with this name.
 fn cpu_of_threads(name: &str) -> Duration {
     let mut nanos = 0;
     for task in fs::read_dir("/proc/self/task").unwrap() {
@@ -87,7 +88,7 @@ fn the_processor_time_of_wrong_credentials() {
         .collect();
     let tokens = vec![wrong.reveal().to_owned(); REQUESTS as usize];
     let same = vec![jwts[0].clone(); REQUESTS as usize];
-    // The first round warms up.
+    // The first round is a warm-up.
     for _ in 0..3 {
         for (kind, credentials) in [("tokens", &tokens), ("one JWT", &same), ("JWTs", &jwts)] {
             let before = cpu_of_threads("store");

@@ -33,12 +33,12 @@ impl Authority {
         }
     }
 
-    /// A certificate for a client with this SPIFFE id.
+    /// Issues a certificate for a client with this SPIFFE id.
     pub fn issue(&self, id: &str) -> Issued {
         self.issue_with(|params| params.subject_alt_names = vec![uri(id)])
     }
 
-    /// A certificate for a client, changed.
+    /// Issues a certificate for a client, with this change of its parameters.
     pub fn issue_with(&self, change: impl FnOnce(&mut CertificateParams)) -> Issued {
         let key = KeyPair::generate().unwrap();
         let mut params = params();
@@ -57,7 +57,7 @@ impl Issued {
     }
 }
 
-/// Valid from an hour ago, for two hours.
+/// Returns parameters that are valid from an hour ago, for two hours.
 fn params() -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();

@@ -44,7 +44,7 @@ pub fn start(config: StoreConfig) -> Running {
 
 pub fn serve(store: Store) -> Running {
     let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
-    // Tests name the store as they like.
+    // The tests name the store by any host.
     served(server.with_access(Access::anonymous()))
 }
 

@@ -1,6 +1,6 @@
 //! An authority that issues JSON web tokens.
 
-#![allow(dead_code, unreachable_pub)] // Each test file uses its part.
+#![allow(dead_code, unreachable_pub)] // Each test file uses a part of this module.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,7 +29,7 @@ impl Signer {
         }
     }
 
-    /// The key as a JSON Web Key of this id.
+    /// Returns the key as a JSON Web Key of this id.
     pub fn key(&self, id: &str) -> Value {
         let x = base64url(&self.public);
         json!({"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "kid": id, "x": x})
@@ -47,19 +47,20 @@ impl Signer {
         encode(&header, claims, &self.private).unwrap()
     }
 
-    /// A token with another header, signed all the same.
+    /// Signs a token with another header.
     pub fn sign_with(&self, header: &Header, claims: &Value) -> String {
         encode(header, claims, &self.private).unwrap()
     }
 }
 
-/// The claims of a token that is valid for ten minutes.
+/// Returns the claims of a token that is valid for ten minutes.
 pub fn claims(subject: &str) -> Value {
     let exp = now_secs() + 600;
     json!({"iss": ISSUER, "aud": AUDIENCE, "exp": exp, "sub": subject})
 }
 
-/// The claims with this one in place of another; `null` removes it.
+/// Returns the claims with this value in place of the claim with this name; `null` removes the
+/// claim.
 pub fn with(mut claims: Value, name: &str, value: Value) -> Value {
     match value {
         Value::Null => drop(claims.as_object_mut().unwrap().remove(name)),
@@ -68,7 +69,8 @@ pub fn with(mut claims: Value, name: &str, value: Value) -> Value {
     claims
 }
 
-/// What is wrong with claims, and the claims: each is refused wherever `claims` are accepted.
+/// Returns wrong claims, each with a description of the error. They are refused wherever `right` is
+/// accepted.
 pub fn wrong_claims(right: &Value) -> Vec<(String, Value)> {
     let now = now_secs();
     let subjects = [
@@ -103,7 +105,7 @@ pub fn wrong_claims(right: &Value) -> Vec<(String, Value)> {
     wrong.collect()
 }
 
-/// Tokens of no signer or of a wrong algorithm, with what is wrong.
+/// Returns tokens without a signer or with a wrong algorithm, each with a description of the error.
 pub fn wrong_tokens(signer: &Signer, id: &str, right: &Value) -> Vec<(String, String)> {
     let header = |algorithm| Header {
         kid: Some(id.into()),
@@ -112,7 +114,7 @@ pub fn wrong_tokens(signer: &Signer, id: &str, right: &Value) -> Vec<(String, St
     let key_set = signer.key_set(id);
     let public = base64url(&signer.public);
     let mut wrong = Vec::new();
-    // A public key as the secret of a symmetric algorithm, in each of its forms.
+    // A public key is used as the secret of a symmetric algorithm, in each of its forms.
     for secret in [&signer.public[..], public.as_bytes(), key_set.as_bytes()] {
         for algorithm in [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512] {
             let secret = EncodingKey::from_secret(secret);

@@ -66,7 +66,7 @@ impl<S: AsyncRead + AsyncWrite> Wire<S> {
         reply.expect("an answer")
     }
 
-    /// The same; `None` if the connection was closed instead.
+    /// Posts the body and returns the answer; `None` if the connection was closed instead.
     pub async fn post_or_closed(&mut self, path: &str, body: &Value) -> Option<Reply> {
         let body = body.to_string();
         let head = head("POST", path, &format!("content-length: {}\r\n", body.len()));
@@ -79,18 +79,19 @@ impl<S: AsyncRead + AsyncWrite> Wire<S> {
         self.reply().await.expect("an answer")
     }
 
-    /// The status of the answer; `None` if the connection was closed instead.
+    /// Sends a GET and returns the status of the answer; `None` if the connection was closed
+    /// instead.
     pub async fn get_or_closed(&mut self, path: &str) -> Option<u16> {
         self.send(head("GET", path, "")).await.ok()?;
         Some(self.reply().await?.answer.0)
     }
 
-    /// The next answer; `None` if the connection was closed instead.
+    /// Returns the next answer; `None` if the connection was closed instead.
     pub async fn reply(&mut self) -> Option<Reply> {
         self.reply_to("GET").await
     }
 
-    /// The next answer, to a request of this method: that to `HEAD` has no body.
+    /// Returns the next answer, to a request with this method; an answer to `HEAD` has no body.
     pub async fn reply_to(&mut self, method: &str) -> Option<Reply> {
         let reply = self.read_reply(method != "HEAD");
         timeout(SOON, reply).await.expect("in time")

@@ -163,7 +163,7 @@ async fn one_address_has_so_many_connections_and_keeps_its_leases_beyond() {
     let renewal = json!({"lease_id": id(1)});
     let mut back = Wire::connect(&api).await;
     assert_ok(&back.post(RENEW, &renewal).await.answer);
-    // Another address is not concerned.
+    // The limit does not affect another address.
     let mut other = Wire::connect_from(&api, "127.0.0.2").await;
     assert_eq!(other.get("/v1/limits").await.answer.0, 200);
 
@@ -187,7 +187,7 @@ async fn an_address_that_takes_all_it_can_keeps_no_other_out() {
     let mut leader = Wire::connect(&api).await;
     assert_ok(&leader.post(ACQUIRE, &minute(1)).await.answer);
     drop(leader);
-    // It connects again and again, silent or after a request.
+    // The address connects repeatedly, silently or after a request.
     let greedy = (0..3 * EACH).map(|number| {
         let api = api.clone();
         tokio::spawn(async move {
@@ -211,8 +211,8 @@ async fn an_address_that_takes_all_it_can_keeps_no_other_out() {
     let renewal = json!({"lease_id": id(1)});
     let mut others = Vec::new();
     for number in 0..40 {
-        // The leader of that address renews over a new connection. If one is closed, because very
-        // many came after it, it tries again, as candidates do.
+        // The leader of that address renews over a new connection. If the connection is closed
+        // because very many came after it, the leader tries again, as candidates do.
         let until = Instant::now() + SOON;
         loop {
             let mut back = Wire::connect(&api).await;
@@ -221,7 +221,7 @@ async fn an_address_that_takes_all_it_can_keeps_no_other_out() {
                 None => assert!(Instant::now() < until, "no renewal is served"),
             }
         }
-        // Others connect, each as often as it may, until the store is full.
+        // Other addresses connect up to their limits until the store is full.
         let mut other = Wire::connect_from(&api, &format!("127.0.0.{}", 2 + number / EACH)).await;
         assert_eq!(other.get("/v1/limits").await.answer.0, 200);
         others.push(other);
@@ -254,7 +254,7 @@ async fn the_limits_of_an_address_and_of_the_store_are_counted_apart() {
     let mut over = Wire::connect_from(&api, "127.0.0.4").await;
     let refused = over.get("/v1/limits").await;
     assert_problem(&refused, 429, "over_limit", &["the store", "at most 15"]);
-    // A place that is free again is for any address that is within its own limit.
+    // A freed connection is available to any address that is within its own limit.
     open.pop();
     let until = Instant::now() + SOON;
     loop {

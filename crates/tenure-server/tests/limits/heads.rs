@@ -152,7 +152,7 @@ async fn the_rest_of_a_body_that_was_refused_is_no_head() {
         wire.send(head).await.unwrap();
         assert_refused(&wire.reply().await.unwrap().answer, 415, "not_json");
         wire.send("0123456789").await.unwrap();
-        // The connection is idle now, and may be so for much longer.
+        // The connection is idle now, and may stay idle for much longer.
         sleep(limit * 4).await;
         assert_eq!(wire.get("/readyz").await.answer.0, 200);
     }

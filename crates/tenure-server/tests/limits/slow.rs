@@ -1,5 +1,5 @@
-//! Clients that keep connections without use: each is cut off in its time, and leaders notice
-//! nothing of them.
+//! Tests of clients that keep connections without use: the store closes each connection after its
+//! time limit, and leaders are not affected.
 
 use super::*;
 
@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::net::tcp::OwnedWriteHalf;
 
-/// What such a client does.
+/// The behaviour of a slow client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Silent,
@@ -39,8 +39,8 @@ const SHAPES: [Shape; 7] = [
 
 const LEASES: &str = "/v1/namespaces/ns/leases";
 
-/// Gives the store large answers, so that a few requests fill all buffers: many would be a flood,
-/// and no slow client.
+/// Fills the store so that its answers are large, and a few requests fill all buffers: a test with
+/// many requests would test a flood and not a slow client.
 async fn fill(api: &Api) {
     for number in 1..=16 {
         let mut acquire = minute(number);
@@ -53,8 +53,9 @@ async fn fill(api: &Api) {
     }
 }
 
-/// One store with and without TLS, and one for the clients that read no answers: these have the
-/// time of idle connections, which would hide that another limit is missing.
+/// One store with TLS, one without TLS, and one for the clients that read no answers. Clients that
+/// read no answers are closed by the time limit of idle connections, which would hide the absence
+/// of another limit in the first two stores.
 struct Servers {
     plain: Running,
     tls: Running,
@@ -89,7 +90,7 @@ fn address(running: &Running) -> SocketAddr {
 }
 
 impl Shape {
-    /// The time that the store gives such a connection.
+    /// Returns the time after which the store closes such a connection.
     fn time(self, limits: &Limits) -> Duration {
         match self {
             Self::Silent | Self::OneByte | Self::HalfAHead | Self::DrippedHead => limits.head_time,
@@ -98,7 +99,7 @@ impl Shape {
         }
     }
 
-    /// Connects, misbehaves, and returns how long the store let it.
+    /// Opens a connection, misbehaves, and returns the time until the store closes the connection.
     async fn misbehave(self, servers: &Servers) -> Duration {
         let socket = TcpSocket::new_v4().unwrap();
         if self == Self::AnswersUnread {
@@ -109,7 +110,7 @@ impl Shape {
             Self::AnswersUnread => address(&servers.unread),
             _ => address(&servers.plain),
         };
-        // The store may accept it before this client learns of that.
+        // The store may accept the connection before this client learns of it.
         let began = Instant::now();
         let stream = socket.connect(address).await.unwrap();
         let (mut read, mut write) = stream.into_split();
@@ -132,7 +133,7 @@ impl Shape {
                 () = closed => {}
                 () = repeat(&mut write, b" ", Duration::from_millis(200)) => {}
             },
-            // It reads nothing, and so learns of the end only when it sends.
+            // The client reads nothing, so it learns of the end only when it sends.
             Self::AnswersUnread => repeat(&mut write, &begin, Duration::from_secs(2)).await,
             _ => (&mut closed).await,
         }
@@ -147,7 +148,7 @@ async fn repeat(write: &mut OwnedWriteHalf, bytes: &[u8], pause: Duration) {
     }
 }
 
-/// Holds a lease of five seconds, which must not be lost for a moment.
+/// Holds a lease of five seconds, and checks that the lease is never lost.
 async fn lead(api: &Api, number: u32, stop: &AtomicBool) {
     let lease = format!("leader-{number}");
     let mut acquire = minute(number);
@@ -165,8 +166,8 @@ async fn lead(api: &Api, number: u32, stop: &AtomicBool) {
     }
 }
 
-/// Starts a hundred leaders on a thread of their own: leaders are other processes, so they need not
-/// wait for the slow clients of this one.
+/// Starts a hundred leaders on their own thread. Real leaders are other processes, so they must not
+/// wait for the slow clients of this process.
 fn lead_on_a_thread(origin: String, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -184,7 +185,8 @@ fn lead_on_a_thread(origin: String, stop: Arc<AtomicBool>) -> std::thread::JoinH
     })
 }
 
-/// Lets so many clients of each shape connect at once, while a hundred candidates lead.
+/// Lets this number of clients of each shape connect at the same time, while a hundred candidates
+/// lead.
 async fn misbehave_together(each: u32, limits: Limits, of_unread: Limits) {
     let servers = Arc::new(Servers::start(&limits, of_unread.clone()));
     fill(&servers.unread.api).await;

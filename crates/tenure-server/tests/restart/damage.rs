@@ -112,7 +112,8 @@ async fn a_damaged_list_of_free_pages_is_noticed() {
 async fn text_that_is_not_utf_8_and_an_unknown_version_of_the_file_are_damage() {
     let folder = closed_folder().await;
     let content = fs::read(folder.path().join("leases.db")).unwrap();
-    // All copies of the text, because some of them may be in free space, which is not read.
+    // The test changes all copies of the text, because some of them may be in free space, which is
+    // not read.
     let text = b"for the next";
     let windows = content.windows(text.len()).enumerate();
     let reasons = windows.filter_map(|(at, bytes)| (bytes == text).then_some(at));

@@ -29,7 +29,7 @@ pub(super) fn open(
     blob.check(&config.timings, config.lock_delay)?;
     // The blob's address was made from a URL, so it parses.
     let url = Url::parse(blob.url()).ok();
-    // The client certificate is for the store.
+    // The client certificate is sent only to the store.
     let http = clients.get(&config.roots, None, url.iter())?;
     let candidacy = BlobCandidacy {
         election: config.election.clone(),

@@ -20,8 +20,8 @@ use crate::config::Config;
 use crate::http::{HttpClientError, HttpClients};
 use crate::store::{Call, Endpoint, Pong, StoreClient, StoreError, path};
 
-/// The time for which a refused candidate tries again: a store reads a changed access file within
-/// a second, so a token may be newer than what the store has read.
+/// The time for which a refused candidate tries again. A store reads a changed access file within a
+/// second, so a token may be newer than the access file that the store has read.
 const GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
@@ -30,8 +30,8 @@ struct HttpStore {
     election: ElectionName,
     /// The common part of every acquire, without the lease id and the waiting time.
     acquire: AcquireRequest,
-    /// Whether the store has ever executed or answered a request of this candidate. From then on a
-    /// missing right may be a mistake of an operator, which passes.
+    /// `true` once the store has executed or answered a request of this candidate. From then on a
+    /// missing right may be a temporary mistake of an operator.
     was_admitted: AtomicBool,
     /// The time when the store first refused this candidate.
     denied_since: OnceLock<Instant>,
@@ -185,9 +185,9 @@ impl LeaseBackend for HttpStore {
 }
 
 impl HttpStore {
-    /// Adds the request and the origin of the credential to the refusal of a candidate that was never
-    /// let in; an acquire is the only request that such a candidate sends. Later the same answer may
-    /// pass, so it must not end a campaign, and never a term.
+    /// Adds the request and the origin of the credential to the refusal of a candidate that the
+    /// store has never accepted; an acquire is the only request that such a candidate sends. Later
+    /// the same answer may be temporary, so it must not end a campaign, and never a term.
     fn settle(&self, answer: Answer) -> Answer {
         match answer {
             Answer::Denied(why) => {

@@ -1,14 +1,14 @@
-//! The certificate that proves to a store who a client is.
+//! The certificate that proves the identity of a client to a store.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The files with the certificate of a client and its key.
 ///
-/// A store over TLS asks for the certificate if its access file names the authorities of clients. The
-/// files are read again every 10 s, and at once if the store refuses the certificate; a new
-/// certificate is used for new connections. While the files are wrong, the certificate before stays
-/// in use. The certificate goes to https addresses only.
+/// A store over TLS asks for the certificate if its access file names the authorities of clients.
+/// The files are read again every 10 s, and at once if the store refuses the certificate; a new
+/// certificate is used for new connections. While the files are wrong, the previous certificate
+/// stays in use. The certificate is sent to https addresses only.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClientCertificate {
     certificate: PathBuf,
@@ -25,8 +25,8 @@ impl fmt::Debug for IdentityPem {
     }
 }
 
-/// A client certificate or its key is wrong. The message says what would be right, and has no part
-/// of the key.
+/// A client certificate or its key is wrong. The message describes a correct value, and contains no
+/// part of the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}", path.display())]
 #[non_exhaustive]
@@ -40,10 +40,10 @@ pub struct ClientCertificateError {
 }
 
 impl ClientCertificate {
-    /// A certificate and its key, both PEM: the client's own certificate first, then the intermediate
-    /// ones; one key, not encrypted. Both may be in one file.
+    /// Reads a certificate and its key, both PEM: the client's own certificate first, then the
+    /// intermediate certificates; one key, not encrypted. One file may contain both.
     ///
-    /// It blocks.
+    /// The function blocks.
     ///
     /// # Errors
     ///
@@ -61,19 +61,19 @@ impl ClientCertificate {
         Ok(files)
     }
 
-    /// The file with the certificate.
+    /// Returns the path of the certificate.
     #[must_use]
     pub fn certificate(&self) -> &Path {
         &self.certificate
     }
 
-    /// The file with the key.
+    /// Returns the path of the key.
     #[must_use]
     pub fn key(&self) -> &Path {
         &self.key
     }
 
-    /// The content of the files, if it is another one than `known`.
+    /// Returns the content of the files, if it differs from `known`.
     pub(crate) fn read(
         &self,
         known: Option<&IdentityPem>,

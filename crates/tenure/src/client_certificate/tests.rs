@@ -1,4 +1,4 @@
-//! Files of client certificates, right and wrong.
+//! Tests of the files of client certificates, valid and invalid.
 
 use std::fs;
 

@@ -138,7 +138,7 @@ pub struct Bully {
     /// vote, and be elected.**
     pub key: Option<PeerKey>,
     /// The address to listen on. Default: the member's own address if that is a loopback address,
-    /// else its port on all interfaces.
+    /// otherwise its port on all interfaces.
     pub listen: Option<SocketAddr>,
     /// The directory of the member's durable state, which is created if it does not exist. Default
     /// `tenure-state`. A member that has lost this directory must not take part under the same node
@@ -236,8 +236,9 @@ impl Bully {
         self.listen.or_else(default)
     }
 
-    /// Returns the address on which this member listens for other machines without a key, if it
-    /// does so. Every process that reaches that address can vote, and be elected.
+    /// Returns the address on which this member listens for other machines without a key. `None` if
+    /// the member has a key, listens on a loopback address, or is the only member. Every process
+    /// that reaches the returned address can vote, and be elected.
     #[must_use]
     pub fn address_without_key(&self) -> Option<SocketAddr> {
         let address = self.listening_address()?;

@@ -259,13 +259,13 @@ fn root_certificates(_: Vec<u8>) -> Result<RootCertificates, String> {
     Err("https needs the feature \"tls\" of the crate tenure".into())
 }
 
-/// The credential of these settings, for the addresses of the store.
+/// Returns the credential of these settings, for the addresses of the store.
 ///
 /// # Errors
 ///
-/// [`ConfigError::Invalid`]: there is no token in the file, others can read the configuration that
-/// has the token, the files of the client certificate are wrong, or an address must not get the
-/// credential.
+/// [`ConfigError::Invalid`]: the file contains no token, other users can read the configuration
+/// that contains the token, the files of the client certificate are wrong, or an address must not
+/// get the credential.
 pub fn credentials_of(settings: &Settings) -> Result<Credentials, ConfigError> {
     let (key, mut credentials) = token_of(settings)?;
     if let Some(certificate) = client_certificate_of(settings)? {
@@ -283,7 +283,7 @@ pub fn credentials_of(settings: &Settings) -> Result<Credentials, ConfigError> {
     Ok(credentials)
 }
 
-/// The token of these settings, and the key that was set.
+/// Returns the token of these settings, and the key of the setting.
 fn token_of(settings: &Settings) -> Result<(&'static str, Credentials), ConfigError> {
     let text = |error: CredentialsError| error.to_string();
     let file = settings.with("token_file", |path| match path {
@@ -302,7 +302,7 @@ fn token_of(settings: &Settings) -> Result<(&'static str, Credentials), ConfigEr
     }
 }
 
-/// The client certificate of these settings.
+/// Returns the client certificate of these settings.
 fn client_certificate_of(settings: &Settings) -> Result<Option<ClientCertificate>, ConfigError> {
     let file = |key| {
         let file = settings.text(key)?;
@@ -344,7 +344,7 @@ fn client_certificate(
 fn check_permissions(path: &Path) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt;
 
-    // A text that comes from no file has no mode.
+    // A text that was not read from a file has no mode.
     let Ok(metadata) = std::fs::metadata(path) else {
         return Ok(());
     };

@@ -20,12 +20,13 @@ const FILE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The key that the members of a group share. A holder of the key can vote, and be elected.
 ///
-/// While a key is replaced, members have two: they send with the first and accept both.
+/// During the replacement of a key, members have two keys: they send with the first and accept
+/// both.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PeerKey {
-    /// The key to send with, and perhaps another one to accept.
+    /// The key to send with comes first. A second key is only accepted.
     keys: Vec<Vec<u8>>,
-    /// The file that the key comes from. It is read again while the member runs.
+    /// The file that contains the key. It is read again while the member runs.
     file: Option<PathBuf>,
 }
 
@@ -63,7 +64,7 @@ impl PeerKey {
         Ok(key)
     }
 
-    /// Sets the file that the key comes from.
+    /// Sets the file that contains the key.
     #[cfg(feature = "config-file")]
     pub(crate) fn with_file(self, file: PathBuf) -> Self {
         Self {
@@ -89,7 +90,7 @@ pub struct PeerKeyError {
 
 /// Authenticates messages by HMAC-SHA256 in hexadecimal digits.
 pub(crate) struct Mac {
-    /// The key to send with comes first; none if members have no key.
+    /// The key to send with comes first. The list is empty if members have no key.
     keys: RwLock<Arc<[hmac::Key]>>,
     file: Option<PathBuf>,
 }
@@ -213,9 +214,9 @@ impl RequestMac {
         self.key.as_ref().map(|_| self.text.as_str())
     }
 
-    /// Computes the MAC of an answer. It is valid only for this request, because no other request
-    /// has the same MAC: a message contains the number of its sender's process and a number of its
-    /// own.
+    /// Computes the MAC of an answer. The MAC is valid only for this request, because no other
+    /// request has the same MAC: a message contains the number of its sender's process and its own
+    /// number.
     pub(super) fn of_answer(&self, status: u16, body: &[u8]) -> Option<String> {
         let key = self.key.as_ref()?;
         Some(compute(
@@ -271,7 +272,7 @@ mod tests {
         Mac::new(Some(&key))
     }
 
-    /// Returns whether `to` accepts a request of `from`, and `from` its answer.
+    /// Returns whether `to` accepts a request of `from`, and `from` accepts the answer.
     fn agree(from: &Mac, to: &Mac) -> bool {
         let sent = from.of_request("/path", b"body");
         let Some(checked) = to.check_request("/path", b"body", sent.header()) else {
@@ -283,7 +284,8 @@ mod tests {
 
     #[test]
     fn a_key_is_replaced_member_by_member() {
-        // The new key is added to all, then swapped on all, then the old one is removed on all.
+        // The new key is added on all members, then the keys are swapped on all, then the old key
+        // is removed on all.
         let steps = [&[OLD][..], &[OLD, NEW], &[NEW, OLD], &[NEW]];
         for pair in steps.windows(2) {
             let [before, after] = [mac(pair[0]), mac(pair[1])];

@@ -137,8 +137,8 @@ impl StoreClient {
     ///
     /// # Errors
     ///
-    /// [`HttpClientError`]: one of the addresses must not get the credential, or the files of a client
-    /// certificate are wrong.
+    /// [`HttpClientError`]: one of the addresses must not get the credential, or the files of a
+    /// client certificate are wrong.
     pub fn with_credentials(self, credentials: Credentials) -> Result<Self, HttpClientError> {
         if credentials.certificate() != self.credentials.certificate() {
             return Self::with_all(&self.endpoints, &self.roots, credentials);
@@ -157,7 +157,8 @@ impl StoreClient {
         Self::with_http(http, endpoints, roots, credentials)
     }
 
-    /// The same over this client, which has the certificate of the credentials.
+    /// Creates a client of the store over this HTTP client, which has the certificate of the
+    /// credential.
     pub(crate) fn with_http(
         http: HttpClient,
         endpoints: &[Endpoint],
@@ -308,7 +309,7 @@ impl StoreClient {
         self.ask_any(&Call::get("v1/limits".into())).await
     }
 
-    /// Returns the caller as the store knows it, in JSON: its principal and its grants.
+    /// Returns the caller as the store identifies it, in JSON: its principal and its grants.
     ///
     /// # Errors
     ///
@@ -317,7 +318,7 @@ impl StoreClient {
         self.ask_any(&Call::get("v1/whoami".into())).await
     }
 
-    /// Returns the principals that the store knows, in JSON, with the last use of each token.
+    /// Returns the principals in the store's access file, in JSON, with the last use of each token.
     ///
     /// # Errors
     ///
@@ -450,10 +451,11 @@ impl StoreClient {
         }
     }
 
-    /// Sends the request with the credential. If the store refuses that, and the files have another
-    /// one by now, the request is sent again with it. Beyond some refusals of one address the store
-    /// answers 429 rather than 401: many leaders may have that address, and all of their credentials
-    /// may be replaced at once.
+    /// Sends the request with the credential. If the store refuses the credential, and the files
+    /// now contain another one, the request is sent again with that one. After a number of refusals
+    /// of one address the store answers 429 instead of 401. An answer of 429 is handled in the same
+    /// manner, because many leaders may share that address, and all of their credentials may be
+    /// replaced at once.
     async fn authorized(
         &self,
         request: impl Fn(&Client) -> RequestBuilder,

@@ -135,7 +135,7 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
 fn rows(settings: &Settings, mut values: BTreeMap<String, Value>) -> Vec<SettingRow> {
     let row = |key| {
         let origin = settings.origin(key);
-        // An empty text is the same as no value.
+        // An empty text means the same as no value.
         let set = Some(settings.list(key)).filter(|items| origin.is_some() && *items != [""]);
         let value = values.remove(key).unwrap_or_else(|| match set {
             Some(_) if is_secret(key) => "(secret)".into(),

@@ -11,12 +11,14 @@ use rcgen::{
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::parse_x509_pem;
 
-/// Clients identify the authority by its file, so any name will do. It must stay the same, because
-/// certificates that the authority issues later have it as their issuer.
+/// The common name of the authority. Clients identify the authority by its file, so any name is
+/// allowed. The name must not change, because it is the issuer of all certificates that the
+/// authority issues later.
 const NAME: &str = "tenure store CA";
 
 const AUTHORITY_MONTHS: u32 = 120;
-/// Two years: a new certificate is one command, and clients notice nothing.
+/// The validity of a certificate: two years. One command creates a new certificate, and clients
+/// need no change for it.
 const CERTIFICATE_MONTHS: u32 = 24;
 
 /// A certificate authority.
@@ -48,7 +50,7 @@ impl Authority {
         })
     }
 
-    /// The authority of these files.
+    /// Opens the authority in these files.
     pub(super) fn open(pem: String, key_pem: &str) -> anyhow::Result<Self> {
         let key = KeyPair::from_pem(key_pem)?;
         let mut params = params(Vec::new(), today())?;
@@ -60,7 +62,7 @@ impl Authority {
         })
     }
 
-    /// A certificate for these names and addresses.
+    /// Issues a certificate for these names and addresses.
     pub(super) fn issue(&self, names: &[String]) -> anyhow::Result<Issued> {
         let key = KeyPair::generate()?;
         let ends = today() + Months::new(CERTIFICATE_MONTHS);
@@ -87,13 +89,13 @@ impl Authority {
         self.key_pem.clone()
     }
 
-    /// Returns the end of an authority that is created today.
+    /// Returns the expiry date of an authority that is created today.
     pub(super) fn ends() -> NaiveDate {
         today() + Months::new(AUTHORITY_MONTHS)
     }
 }
 
-/// Returns the names and addresses that a certificate (PEM) is for.
+/// Returns the names and addresses in a certificate (PEM).
 pub(super) fn names(pem: &str) -> anyhow::Result<Vec<String>> {
     let unreadable = "the certificate can't be read; give its names with --name";
     let (_, pem) = parse_x509_pem(pem.as_bytes()).context(unreadable)?;
@@ -120,12 +122,12 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 fn params(names: Vec<String>, ends: NaiveDate) -> anyhow::Result<CertificateParams> {
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = rcgen::DistinguishedName::new();
-    // The type of the result is of a crate that this one does not depend on.
+    // The type of the result belongs to a crate that this crate does not depend on.
     let start_of = |date: NaiveDate| {
         let part = |number: u32| u8::try_from(number).unwrap_or(1);
         date_time_ymd(date.year(), part(date.month()), part(date.day()))
     };
-    // Clocks of clients may be behind.
+    // The clocks of clients may be behind.
     params.not_before = start_of(today() - Days::new(1));
     params.not_after = start_of(ends);
     Ok(params)

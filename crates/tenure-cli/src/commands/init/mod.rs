@@ -124,13 +124,14 @@ impl Init {
             })
         };
         let authority = Authority::open(read(&files.ca)?, &read(&files.ca_key)?)?;
-        // Clients know the store by the names of its last certificate.
+        // Clients know the store by the names in its last certificate.
         let names = match self.name.is_empty() {
             true => certificates::names(&read(&files.certificate)?)?,
             false => self.names()?,
         };
         let Issued { pem, key_pem, ends } = authority.issue(&names)?;
-        // One after the other: a store that reloads in between keeps the certificate before.
+        // The files are replaced one after the other. A store that reloads them between the two
+        // steps keeps the previous certificate.
         replace(&files.key, &key_pem, 0o600)?;
         share_with_group(&[&files.key])?;
         replace(&files.certificate, &pem, 0o644)?;
@@ -142,7 +143,7 @@ impl Init {
         Ok(())
     }
 
-    /// The names and addresses that the certificate is for.
+    /// Returns the names and addresses for the certificate.
     fn names(&self) -> anyhow::Result<Vec<String>> {
         let mut names = self.name.clone();
         if names.is_empty() {
@@ -217,7 +218,7 @@ impl Init {
             .collect();
         fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
         secret_file::write(path, &document.to_string())?;
-        // Under sudo the file belongs to the person, not to root.
+        // Under sudo the file belongs to the person who runs the command and not to root.
         for path in made.iter().map(PathBuf::as_path).chain([path]) {
             person.own(path)?;
         }
@@ -239,7 +240,7 @@ impl Files {
         }
     }
 
-    /// Fails before anything is written if one of the files exists.
+    /// Returns an error if one of the files exists. It is called before any file is written.
     fn check_none(&self, context_file: &Path) -> anyhow::Result<()> {
         let files = [
             &self.config,
@@ -269,10 +270,10 @@ impl Files {
     }
 }
 
-/// The person that runs the command, also under sudo.
+/// The person who runs the command, also under sudo.
 struct Person {
     name: String,
-    /// Set under sudo.
+    /// The user who called sudo; `None` without sudo.
     user: Option<User>,
 }
 
@@ -306,7 +307,8 @@ impl Person {
     }
 }
 
-/// Lets the service's group read these files, if there is such a group and this user may do so.
+/// Lets the group of the service read these files, if that group exists and this user may change
+/// the group of a file.
 fn share_with_group(paths: &[&Path]) -> anyhow::Result<()> {
     let group = Group::from_name(GROUP).ok().flatten();
     let Some(gid) = group.map(|group: Group| Gid::as_raw(group.gid)) else {
@@ -323,10 +325,10 @@ fn share_with_group(paths: &[&Path]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The address at which other machines most likely reach this one. No packet is sent.
+/// Returns the address at which other machines most likely reach this machine. No packet is sent.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    // An address of documentation (RFC 5737): only the route to it counts.
+    // The address is reserved for documentation (RFC 5737). Only the route to the address matters.
     socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
     let address = socket.local_addr().ok()?.ip();
     (!address.is_unspecified()).then_some(address)
@@ -350,7 +352,7 @@ fn write_public(path: &Path, text: &str) -> anyhow::Result<()> {
 
 fn replace(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
     let new = path.with_extension("new");
-    // Left over by a command that was killed.
+    // A command that was killed may have left this file.
     let _ = fs::remove_file(&new);
     secret_file::write(&new, text)?;
     fs::set_permissions(&new, fs::Permissions::from_mode(mode))

@@ -92,8 +92,8 @@ impl Run {
             config = config.with_health_check(check);
         }
         adopt_orphans()?;
-        // A core dump would have the token, the lease id or the key. A limit would apply to the
-        // command, too.
+        // A core dump would contain the token, the lease id or the key. A resource limit would also
+        // apply to the command.
         if let Err(error) = prctl::set_dumpable(false) {
             debug!(%error, "can't turn off core dumps");
         }
@@ -127,8 +127,8 @@ impl Run {
         Ok(config.with_on_overrun(OnOverrun::Call(Arc::new(|_| exit_on_overrun()))))
     }
 
-    /// Refuses to start among peers that have no key if other machines can reach this member, as
-    /// the store refuses to start without an access file.
+    /// Refuses to start a member without a key if other machines can reach the member, as the store
+    /// refuses to start without an access file.
     fn check_peer_key(&self, settings: &Settings, config: &Config) -> anyhow::Result<()> {
         let bully = config.strategy.bully();
         let Some(listen) = bully.and_then(Bully::address_without_key) else {

@@ -74,7 +74,8 @@ pub(crate) struct Serve {
     parent: Option<i32>,
 }
 
-/// The interval of checks for a changed access file: a revoked token is refused within a second.
+/// The interval at which the access file is checked for changes. A revoked token is refused within
+/// a second.
 const ACCESS_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How often to check for a new certificate.
@@ -109,7 +110,7 @@ impl Serve {
             );
         }
         let audit = audit::open(&settings)?;
-        // A core dump would have tokens and lease ids.
+        // A core dump would contain tokens and lease ids.
         if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
             debug!(%error, "can't turn off core dumps");
         }
@@ -222,7 +223,7 @@ impl Serve {
     }
 }
 
-/// Records that the store was restored from a backup, once.
+/// Records once that the store was restored from a backup.
 async fn record_restore(audit: &Audit, data_dir: &Path) {
     let Some(note) = restore_note(data_dir) else {
         return;
@@ -235,8 +236,9 @@ async fn record_restore(audit: &Audit, data_dir: &Path) {
     }
 }
 
-/// Reloads the access file and the certificate when they change, and on SIGHUP. Requests and
-/// connections from then on get what is in the files. Without both, SIGHUP ends the store.
+/// Reloads the access file and the certificate when they change, and on SIGHUP. Later requests and
+/// connections use the new contents. Without an access file and a certificate, SIGHUP ends the
+/// store.
 fn reload_files(access: Access, tls: Option<Tls>, audit: Audit) -> io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let mut access_interval = tokio::time::interval(ACCESS_CHECK_INTERVAL);
@@ -285,7 +287,7 @@ fn reload_access(access: &Access, audit: &Audit) {
     audit.record(AuditEntry::new(AuditKind::Reload, outcome));
 }
 
-/// Reads the certificate again, and returns whether the files are right.
+/// Reads the certificate again, and returns whether the files are valid.
 fn reload_certificate(tls: &Tls, was_wrong: bool) -> bool {
     match tls.reload() {
         Ok(true) => info!("certificate reloaded for new connections"),

@@ -1,5 +1,5 @@
-//! Whether a store may be served as it is configured. Beyond loopback it needs an access file and
-//! TLS, unless flags say otherwise.
+//! The rules for the start of a store. Beyond loopback a store needs an access file and TLS, unless
+//! flags permit a start without them.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,24 +16,24 @@ struct Start {
     is_loopback: bool,
     has_tls: bool,
     has_access_file: bool,
-    /// A store with an access file was served from this data directory before.
+    /// `true` if a store with an access file was served from this data directory before.
     was_guarded: bool,
     allow_plain_http: bool,
     allow_anonymous: bool,
 }
 
-/// Why a store is not served.
+/// The reason why a store is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
-    /// Everybody on the network could do everything.
+    /// A store on the network without access control: every client could send every request.
     Anonymous,
-    /// The data directory had access control, and the access file is missing from the settings.
+    /// A data directory that had access control, and settings that name no access file.
     WasGuarded,
-    /// Tokens and lease ids could be read on the network.
+    /// A store on the network without TLS: other machines could read tokens and lease ids.
     PlainHttp,
 }
 
-/// The rules for access, if the store may be served so.
+/// Returns the rules for access, if the store may be served with them.
 pub(super) fn open_access(
     settings: AccessSettings,
     listen: SocketAddr,
@@ -122,7 +122,7 @@ impl Refusal {
 mod tests {
     use super::*;
 
-    /// The table of starts, written by hand: loopback, TLS, access file, guarded before,
+    /// The table of starts, written by hand: loopback, TLS, access file, previous access control,
     /// --allow-plain-http, --allow-anonymous, and the refusal.
     #[rustfmt::skip]
     const TABLE: [(&str, Option<Refusal>); 24] = [

@@ -41,7 +41,7 @@ impl Create {
         let secret = Secret::generate();
         edit.add_principal(&self.name, &[grant], &secret, self.lifetime.end())?;
         edit.content()?;
-        // The token first: an entry without its token is of no use to anybody.
+        // The token is written first, because an entry without its token is useless.
         output.write(&self.name, &secret)?;
         edit.save()?;
         output.report(&self.name, &secret)

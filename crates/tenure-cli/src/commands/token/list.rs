@@ -100,7 +100,7 @@ fn json_of(listed: &ListedPrincipal, used: &Value) -> Value {
     })
 }
 
-/// `candidate on billing/nightly*`.
+/// Returns a description such as `candidate on billing/nightly*`.
 fn grant_text(grant: &AccessGrant) -> String {
     let namespace = grant.scope.namespace().map_or("*", |name| name.as_str());
     match grant.scope.prefix() {

@@ -1,4 +1,5 @@
-//! Where a new token goes: a file with the token alone, or a configuration for a worker.
+//! The destination of a new token: a file that contains only the token, or a configuration for a
+//! worker.
 
 use std::fs;
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ pub(super) struct OutputArgs {
     ca_file: Option<PathBuf>,
 }
 
-/// A checked place for a new token.
+/// A checked destination of a new token.
 #[derive(Debug)]
 pub(super) enum OutputFile {
     Stdout,
@@ -41,7 +42,8 @@ pub(super) enum OutputFile {
 }
 
 impl OutputArgs {
-    /// The place, checked before the access file changes: a token that is in no file is lost.
+    /// Checks and returns the destination, before the access file changes: a token that is in no
+    /// file is lost.
     pub(super) fn open(&self, name: &str) -> anyhow::Result<OutputFile> {
         let file = match (&self.bundle, &self.output) {
             (Some(path), _) => {
@@ -83,7 +85,7 @@ impl OutputFile {
         }
     }
 
-    /// Says where the token is.
+    /// Prints the location of the token.
     pub(super) fn report(&self, name: &str, secret: &Secret) -> anyhow::Result<()> {
         let id = secret.id();
         match self {
@@ -101,7 +103,7 @@ impl OutputFile {
     }
 }
 
-/// A configuration with all that a client of the store needs.
+/// Returns a configuration with all settings that a client of the store needs.
 pub(crate) fn bundle_text(
     name: &str,
     servers: &[String],

@@ -34,7 +34,7 @@ impl Revoke {
                 let name = edit.remove_secret(id)?;
                 format!("token {id} of {name} is removed")
             }
-            // clap asks for one of the two.
+            // clap requires one of the two.
             (None, None) => return Ok(()),
         };
         edit.save()?;

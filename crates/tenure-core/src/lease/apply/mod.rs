@@ -408,10 +408,10 @@ fn restart_clock(record: &mut Record, duration: Option<LeaseDuration>, now: Inst
     }
 }
 
-/// A lease id, and the principal that sent it.
+/// A lease id, and the principal that sent the lease id.
 type Claim<'a> = (LeaseId, Option<&'a Owner>);
 
-/// Returns whether this lease id and principal hold the lease, or were the last that held it.
+/// Returns whether this lease id and principal hold the lease, or were the last to hold it.
 fn is_current(record: &Record, (lease_id, owner): Claim<'_>) -> bool {
     let grant = record.grant.as_ref();
     grant.is_some_and(|grant| grant.is_of(lease_id, owner))

@@ -69,8 +69,8 @@ pub enum Answer {
     /// The store refuses the request permanently, for example because of a wrong name.
     Refused(String),
     /// The store has never accepted the credential of this candidate, or the credential has never
-    /// allowed this election. The refusal does not pass by itself. A term continues until its renew
-    /// deadline.
+    /// allowed this election. The refusal is permanent until an operator changes the rights. A term
+    /// continues until its renew deadline.
     Denied(String),
 }
 

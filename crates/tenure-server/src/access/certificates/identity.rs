@@ -5,16 +5,17 @@ use x509_parser::extensions::GeneralName;
 
 use crate::access::jwt::{Identity, MAX_IDENTITY_LEN};
 
-/// The scheme of SPIFFE ids, and so the beginning of the identities that are SPIFFE ids.
+/// The scheme of SPIFFE ids, and therefore the beginning of an identity that is a SPIFFE id.
 pub(in crate::access) const SPIFFE: &str = "spiffe";
 
-/// The beginning of the identities that are other names in a certificate.
+/// The beginning of an identity that is another name in a certificate.
 pub(in crate::access) const CERTIFICATE: &str = "cert";
 
-/// The SPIFFE id, or else `cert:` and the first DNS name, or else `cert:` and the common name.
+/// Returns the SPIFFE id, or else `cert:` and the first DNS name, or else `cert:` and the common
+/// name.
 ///
-/// A certificate with a name that is not well-formed has no identity, rather than one by another of
-/// its names: a `[[deny]]` of the first name must not be evaded.
+/// A certificate with a malformed name has no identity, and its other names are not used: a client
+/// must not evade a `[[deny]]` of the first name.
 pub(super) fn of(certificate: &X509Certificate<'_>) -> Option<Identity> {
     let extension = certificate.subject_alternative_name().ok()?;
     let names = extension.map_or(&[][..], |extension| &extension.value.general_names);
@@ -41,12 +42,12 @@ pub(super) fn of(certificate: &X509Certificate<'_>) -> Option<Identity> {
         Some(name) => name,
         None => common_name(certificate)?.to_owned(),
     };
-    // The name of many hosts is the name of none.
+    // A wildcard name matches many hosts and identifies none of them.
     let is_one = !name.contains('*');
     is_one.then(|| Identity::of(CERTIFICATE, &name)).flatten()
 }
 
-/// The only common name.
+/// Returns the common name, if the certificate has exactly one.
 fn common_name<'a>(certificate: &'a X509Certificate<'_>) -> Option<&'a str> {
     let mut names = certificate.subject().iter_common_name();
     match (names.next(), names.next()) {
@@ -60,8 +61,8 @@ fn has_spiffe_scheme(uri: &str) -> bool {
     scheme.eq_ignore_ascii_case(SPIFFE)
 }
 
-/// An id as the standard writes it (SPIFFE-ID, section 2), with a path: the id of a trust domain is
-/// none of a client.
+/// Parses an id in the form of the standard (SPIFFE-ID, section 2), with a path: the id of a trust
+/// domain is not the id of a client.
 fn of_spiffe_id(id: &str) -> Option<Identity> {
     let rest = id.strip_prefix("spiffe:")?;
     let (domain, path) = rest.strip_prefix("//")?.split_once('/')?;

@@ -1,10 +1,10 @@
-//! Client certificates: the authorities whose certificates count, and the identities in them.
+//! Client certificates: the accepted authorities, and the identities in the certificates.
 //!
-//! The store asks each client for a certificate in the TLS handshake, and completes the handshake
-//! with any certificate whose key the client has, or with none. Whether the certificate counts is
-//! decided at the first request, and again after each change of the rules. So a wrong certificate
-//! gets the answer of a wrong token, and not an alert of TLS, which clients report as a broken
-//! connection; and a changed rule concerns open connections, too.
+//! The store asks each client for a certificate in the TLS handshake. The handshake succeeds with
+//! any certificate whose key the client has, and without a certificate. The first request decides
+//! whether the certificate is accepted, and so does the first request after each change of the
+//! rules. A wrong certificate therefore gets the same answer as a wrong token, and not a TLS alert,
+//! which clients report as a broken connection. A changed rule also applies to open connections.
 
 mod identity;
 
@@ -29,8 +29,9 @@ use super::jwt::Identity;
 use super::source::{AccessSource, Version};
 use crate::pem;
 
-/// Most certificates of a client, and their bytes. Clients that are not let in can send them, too:
-/// each connection keeps them, and to find a path of signatures through them takes time.
+/// The maximum number of certificates in a client's chain, and the maximum number of their bytes.
+/// Clients without rights can send them, too: each connection keeps the certificates, and the
+/// search for a path of signatures through them takes time.
 const MAX_CHAIN: usize = 8;
 const MAX_CHAIN_BYTES: usize = 16 * 1024;
 
@@ -43,36 +44,37 @@ pub(crate) struct ClientAuthorities {
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
-/// The certificate that a client presented in its handshake, right or wrong. Clones are the same one.
+/// The certificate that a client presented in its handshake, valid or not. Clones share the
+/// certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct PresentedCertificate(Arc<Presented>);
 
 #[derive(Debug)]
 struct Presented {
-    /// The client's own certificate, and those between it and an authority.
+    /// The client's own certificate, and the certificates between it and an authority.
     chain: Chain,
     decided: Mutex<Decided>,
 }
 
-/// The caller that has a certificate, by the rules of a generation.
+/// The caller with a certificate, by the rules of one generation.
 #[derive(Debug, Default)]
 struct Decided {
     generation: Option<u64>,
     admission: Option<Arc<Admission>>,
 }
 
-/// A certificate of one of the authorities.
+/// A certificate that one of the authorities issued.
 #[derive(Debug)]
 pub(crate) struct VerifiedCertificate {
     pub(super) identity: Identity,
-    /// Its notAfter.
+    /// The field `notAfter` of the certificate.
     pub(super) expires: SystemTime,
     chain: Chain,
     authorities: Arc<ClientAuthorities>,
 }
 
 impl ClientAuthorities {
-    /// The authorities in a file of PEM.
+    /// Reads the authorities from a PEM file.
     pub(super) fn read(path: &Path) -> Result<(Self, Version), String> {
         let read = AccessSource::public(path.into()).read();
         let (text, version) = read.map_err(|error| error.to_string())?;
@@ -89,7 +91,8 @@ impl ClientAuthorities {
         let mut roots = RootCertStore::empty();
         for (number, certificate) in (1..).zip(certificates) {
             let parsed = X509Certificate::from_der(&certificate);
-            // Certificates of clients come from an authority; the store's own one is none.
+            // Certificates of clients come from an authority. The store's own certificate is not an
+            // authority.
             if parsed.is_ok_and(|(_, parsed)| !parsed.is_ca()) {
                 let reason = "is not that of an authority (CA); write the certificates of the \
                               authorities that issue those of the clients";
@@ -106,8 +109,8 @@ impl ClientAuthorities {
         })
     }
 
-    /// The authorities as one handle: that of `before` if they are the same, so that certificates
-    /// that were verified stay so.
+    /// Returns a handle to the authorities. If the authorities are equal to `before`, the handle is
+    /// `before`, so that verified certificates remain verified.
     pub(super) fn following(self, before: Option<&Arc<Self>>) -> Arc<Self> {
         match before {
             Some(before) if before.pem == self.pem => Arc::clone(before),
@@ -115,7 +118,7 @@ impl ClientAuthorities {
         }
     }
 
-    /// The certificate at the head of the chain, if one of the authorities has issued it for
+    /// Returns the certificate at the head of the chain, if one of the authorities issued it for
     /// clients, it is valid now, and it has an identity.
     pub(super) fn verify(
         self: &Arc<Self>,
@@ -145,7 +148,7 @@ impl ClientAuthorities {
 }
 
 impl VerifiedCertificate {
-    /// The same certificate if it is one of these authorities, too.
+    /// Returns this certificate, if one of these authorities issued it, too.
     pub(super) fn of(
         self: &Arc<Self>,
         authorities: &Arc<ClientAuthorities>,
@@ -166,8 +169,8 @@ impl PresentedCertificate {
         }))
     }
 
-    /// The caller by the rules of this generation. `decide` is called once for a generation, with the
-    /// caller by the rules before.
+    /// Returns the caller by the rules of this generation. `decide` is called once for each
+    /// generation, with the caller by the previous rules.
     pub(super) fn admission(
         &self,
         generation: u64,
@@ -184,8 +187,8 @@ impl PresentedCertificate {
     }
 }
 
-/// For the handshake: it asks for a certificate, and checks only the size of what the client sends,
-/// and that the client has the key of its certificate.
+/// The verifier of the handshake: it asks for a certificate, and checks only the size of the
+/// certificates that the client sends, and that the client has the key of its certificate.
 impl ClientCertVerifier for ClientAuthorities {
     fn client_auth_mandatory(&self) -> bool {
         false
@@ -206,7 +209,7 @@ impl ClientCertVerifier for ClientAuthorities {
             let reason = "the client has sent too many or too large certificates";
             return Err(rustls::Error::General(reason.into()));
         }
-        // No request counts by this certificate before `ClientAuthorities::verify`.
+        // The store accepts no request with this certificate before `ClientAuthorities::verify`.
         Ok(ClientCertVerified::assertion())
     }
 

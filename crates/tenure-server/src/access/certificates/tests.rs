@@ -1,10 +1,11 @@
-//! Identities in certificates, and files of authorities.
+//! Tests of identities in certificates, and of files of authorities.
 
 use rcgen::{CertificateParams, DnType, KeyPair, SanType};
 
 use super::*;
 
-/// The identity in a certificate with these names: `U` a URI, `D` a DNS name, `C` a common name.
+/// Returns the identity in a certificate with these names: `U` is a URI, `D` a DNS name, `C` a
+/// common name.
 fn identity(names: &[(char, &str)]) -> Option<String> {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();

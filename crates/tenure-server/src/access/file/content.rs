@@ -1,4 +1,4 @@
-//! The text of an access file as tables, and its checks.
+//! The tables in the text of an access file, and their checks.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::access::rights::{AccessGrant, AccessScope, Principal, Role};
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// A value that is wrong, and its place in the text.
+/// A wrong value, and its position in the text.
 pub(super) struct Wrong {
     pub(super) offset: usize,
     pub(super) problem: String,
@@ -87,7 +87,7 @@ struct GrantTable {
     prefix: Option<Spanned<String>>,
 }
 
-/// The service accounts of the cluster that the store runs in.
+/// The service accounts of the cluster in which the store runs.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KubernetesTable {
@@ -173,7 +173,8 @@ impl Content {
         })
     }
 
-    /// The file with the authorities of client certificates, and the place of its name.
+    /// Returns the file with the authorities of client certificates, and the position of its name
+    /// in the text.
     pub(super) fn ca_file(&self) -> Option<(&str, usize)> {
         let table = self.certificates.as_ref()?;
         Some((table.ca_file.get_ref(), table.ca_file.span().start))
@@ -359,7 +360,7 @@ impl MatchTable {
     }
 }
 
-/// A pattern of identities that these authorities vouch for.
+/// Parses a pattern of identities that these authorities vouch for.
 fn pattern(written: &Spanned<String>, authorities: &[&str]) -> Result<IdentityPattern, Wrong> {
     let (text, is_prefix) = match written.get_ref().strip_suffix('*') {
         Some(text) => (text, true),

@@ -16,13 +16,14 @@ use super::source::Version;
 
 use content::Content;
 
-/// Most tokens of a principal: the one in use, and its successor while it is rotated.
+/// The maximum number of tokens of a principal: the current token, and its successor during a
+/// rotation.
 pub const MAX_SECRETS: usize = 2;
 
-/// Most characters of a principal's name.
+/// The maximum number of characters in a principal's name.
 const MAX_PRINCIPAL_LEN: usize = 128;
 
-/// The content of an access file, checked.
+/// The checked content of an access file.
 #[derive(Debug, Default)]
 pub struct AccessFile {
     pub(super) principals: Vec<ListedPrincipal>,
@@ -35,9 +36,9 @@ pub struct AccessFile {
 /// A principal of the access file with its tokens.
 #[derive(Debug)]
 pub struct ListedPrincipal {
-    /// Its name and its grants.
+    /// The name and the grants of the principal.
     pub principal: Arc<Principal>,
-    /// Its tokens, at most [`MAX_SECRETS`].
+    /// The tokens of the principal, at most [`MAX_SECRETS`].
     pub secrets: Vec<ListedSecret>,
 }
 
@@ -55,7 +56,8 @@ pub struct ListedSecret {
     pub expires: Option<SystemTime>,
 }
 
-/// The file with the authorities of client certificates, and the line that names it.
+/// The file with the authorities of client certificates, and the line of the access file that names
+/// it.
 #[derive(Debug)]
 struct CaFile {
     path: PathBuf,
@@ -63,14 +65,14 @@ struct CaFile {
     line: usize,
 }
 
-/// Grants for callers that another authority vouches for.
+/// The grants of callers that another authority vouches for.
 #[derive(Debug)]
 pub(super) struct IdentityRule {
     pub(super) identity: IdentityPattern,
     pub(super) grants: Vec<IdentityGrant>,
 }
 
-/// A grant whose namespace may be that of the identity.
+/// A grant whose namespace may be the namespace of the identity.
 #[derive(Debug)]
 pub(super) struct IdentityGrant {
     pub(super) role: Role,
@@ -86,15 +88,15 @@ pub(super) enum NamespaceRule {
     OfIdentity,
 }
 
-/// An identity, or with a `*` at its end all identities with this beginning.
+/// An identity, or a text with a `*` at its end, which matches all identities with this beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IdentityPattern {
     text: Box<str>,
     is_prefix: bool,
 }
 
-/// Why an access file is not used. The message names the file, the line, the value, and a valid
-/// alternative.
+/// The reason why an access file is not used. The message names the file, the line, the value, and
+/// a valid alternative.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
@@ -103,17 +105,17 @@ pub enum AccessError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: std::io::Error,
     },
-    /// Other users could change all rights.
+    /// Other users could change the file and therefore all rights.
     #[error("{path} {problem}; run: {fix} {path}", path = path.display())]
     Permissions {
         /// The file.
         path: PathBuf,
-        /// Its mode or its owner.
+        /// The wrong mode or the wrong owner.
         problem: String,
-        /// The command that mends it.
+        /// The command that corrects the problem.
         fix: String,
     },
     /// The content is wrong.
@@ -133,15 +135,15 @@ pub enum AccessError {
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// The file that it names.
+        /// The file with the authorities, which the access file names.
         ca_file: PathBuf,
-        /// Why the file is not used, with a valid alternative.
+        /// The reason why the file is not used, with a valid alternative.
         reason: String,
     },
 }
 
 impl AccessFile {
-    /// Reads the content of an access file. Errors name `path` as its place.
+    /// Reads the content of an access file. Errors name `path` as the path of the file.
     ///
     /// # Errors
     ///
@@ -168,7 +170,8 @@ impl AccessFile {
         Ok(file)
     }
 
-    /// Reads the authorities of client certificates, if the file names some.
+    /// Reads the authorities of client certificates, if the access file names a file with
+    /// authorities.
     ///
     /// # Errors
     ///
@@ -188,13 +191,13 @@ impl AccessFile {
         })
     }
 
-    /// The version of the file with the authorities that is there now.
+    /// Returns the present version of the file with the authorities.
     pub(super) fn certificates_version(&self) -> Option<Version> {
         let ca_file = self.certificates.as_ref();
         ca_file.map(|ca_file| Version::of(&ca_file.path))
     }
 
-    /// The principals with their tokens, in the order of the file.
+    /// Returns the principals with their tokens, in the order of the file.
     #[must_use]
     pub fn principals(&self) -> &[ListedPrincipal] {
         &self.principals
@@ -202,7 +205,7 @@ impl AccessFile {
 }
 
 impl IdentityPattern {
-    /// Returns whether the identity is one of these.
+    /// Returns whether the identity matches this pattern.
     pub(super) fn matches(&self, identity: &str) -> bool {
         match self.is_prefix {
             true => identity.starts_with(&*self.text),
@@ -211,11 +214,11 @@ impl IdentityPattern {
     }
 }
 
-/// Checks the name of a principal that has tokens.
+/// Checks the name of a principal with tokens.
 ///
 /// # Errors
 ///
-/// The rule that the name breaks.
+/// The rule that the name violates.
 pub fn check_principal_name(name: &str) -> Result<(), String> {
     let is_visible = name.bytes().all(|byte| byte.is_ascii_graphic());
     if name.is_empty() || name.len() > MAX_PRINCIPAL_LEN || !is_visible {
@@ -224,7 +227,7 @@ pub fn check_principal_name(name: &str) -> Result<(), String> {
         ));
     }
     if name.contains(':') {
-        // Otherwise a token could own the leases of an identity.
+        // Without this check a token could own the leases of an identity.
         return Err("a name has no colon; names with one are of [[match]] identities".into());
     }
     Ok(())

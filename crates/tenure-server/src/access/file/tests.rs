@@ -1,4 +1,4 @@
-//! Access files, right and wrong.
+//! Tests of valid and invalid access files.
 
 use super::*;
 use crate::access::jwt::KeySource;

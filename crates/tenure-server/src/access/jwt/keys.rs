@@ -5,7 +5,7 @@ use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A public key, and the only algorithm that it is used with.
+/// A public key, and the only algorithm with which the key is used.
 pub(in crate::access) struct Key {
     jwk: Jwk,
     pub(super) algorithm: Algorithm,
@@ -18,8 +18,8 @@ struct KeySet {
 }
 
 impl Key {
-    /// The key, if it can check signatures. A symmetric key is not used: whoever can check a token
-    /// with one can make tokens.
+    /// Returns the key, if it can check signatures. A symmetric key is not used: every holder of
+    /// the key that can check a token could also create tokens.
     fn of(jwk: Jwk) -> Option<Self> {
         let common = &jwk.common;
         if let Some(PublicKeyUse::Encryption | PublicKeyUse::Other(_)) = common.public_key_use {
@@ -32,7 +32,7 @@ impl Key {
         })
     }
 
-    /// Whether a token with this key id may be signed with the key.
+    /// Returns whether the key may have signed a token with this key id.
     pub(super) fn is_for(&self, id: Option<&str>) -> bool {
         let own = self.jwk.common.key_id.as_deref();
         id.is_none() || own.is_none() || id == own
@@ -51,8 +51,8 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// The usable keys of a set. Others are ignored, as the standard asks for: an authority may have
-/// keys for other uses, and of kinds that come later.
+/// Returns the usable keys of a set. Other keys are ignored, as the standard requires: an authority
+/// may have keys for other uses, and keys of future kinds.
 pub(in crate::access) fn parse(key_set: &str) -> Result<Vec<Key>, String> {
     let set: KeySet = serde_json::from_str(key_set).map_err(|error| error.to_string())?;
     let keys = set.keys.into_iter();

@@ -14,29 +14,31 @@ pub(super) use self::keys::Key;
 #[cfg(test)]
 pub(super) use self::keys::parse as parse_keys;
 
-/// Longest life of an accepted token. Whoever issues tokens for longer can't take them back.
+/// The maximum lifetime of an accepted token. An issuer cannot withdraw a token before it expires,
+/// so a longer lifetime is refused.
 const MAX_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Longest token: no request with a longer one is within the default limit of its head.
+/// The maximum length of a token. A request with a longer token exceeds the default limit of its
+/// head.
 const MAX_TOKEN_LEN: usize = 16 * 1024;
 
-/// Longest identity.
+/// The maximum length of an identity.
 pub(super) const MAX_IDENTITY_LEN: usize = 256;
 
 /// The prefix of a Kubernetes service account's subject.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// An authority, as the access file names it.
+/// An authority that the access file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Issuer {
-    /// The beginning of the identities that it vouches for: `k8s` for Kubernetes.
+    /// The beginning of the identities that the authority vouches for: `k8s` for Kubernetes.
     pub name: String,
-    /// The claim `iss`. With Kubernetes, `None` stands for the issuer of this pod's own token.
+    /// The claim `iss`. With Kubernetes, `None` means the issuer of this pod's own token.
     pub issuer: Option<String>,
     /// The claim `aud`.
     pub audience: String,
-    /// The location of its keys.
+    /// The location of the authority's keys.
     pub keys: KeySource,
 }
 
@@ -46,11 +48,11 @@ pub struct Issuer {
 pub enum KeySource {
     /// A file with a JSON Web Key Set.
     File(std::path::PathBuf),
-    /// An https address that answers with a JSON Web Key Set, and the CA certificates for it.
+    /// An https address that returns a JSON Web Key Set, and the CA certificates for it.
     Url(String, Option<std::path::PathBuf>),
-    /// The API server of the Kubernetes cluster that the store runs in.
+    /// The API server of the Kubernetes cluster in which the store runs.
     Kubernetes,
-    /// They are given once, and do not change.
+    /// The keys are given once, and do not change.
     Fixed,
 }
 
@@ -67,16 +69,16 @@ pub(super) struct Authority {
 #[derive(Clone, Debug, Default)]
 struct Keys {
     keys: Arc<[Arc<Key>]>,
-    /// The `iss` that the keys came with, if the file does not name it.
+    /// The claim `iss` that came with the keys, if the access file does not name it.
     issuer: Option<Arc<str>>,
 }
 
 /// A caller that an authority vouches for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// `k8s:NAMESPACE/SERVICEACCOUNT`, or `NAME:SUBJECT`.
+    /// The text of the identity: `k8s:NAMESPACE/SERVICEACCOUNT`, or `NAME:SUBJECT`.
     pub(crate) text: Arc<str>,
-    /// The Kubernetes namespace.
+    /// The Kubernetes namespace; `None` for other authorities.
     pub(crate) namespace: Option<Name>,
 }
 
@@ -85,16 +87,16 @@ pub(crate) struct Identity {
 pub(super) struct Verified {
     pub(super) identity: Identity,
     pub(super) expires: SystemTime,
-    /// The key that signed it.
+    /// The key that signed the token.
     pub(super) key: Arc<Key>,
 }
 
-/// Why a token is refused. Only the log of the store tells it.
+/// The reason why a token is refused. Only the log of the store contains the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JwtRefusal {
-    /// It is no token of this authority, or a claim is wrong.
+    /// The token is not from this authority, or a claim is wrong.
     Invalid,
-    /// No known key has its key id: the authority may have new keys.
+    /// No known key has the key id of the token: the authority may have new keys.
     UnknownKey,
 }
 
@@ -112,15 +114,15 @@ impl Authority {
         }
     }
 
-    /// Takes over the keys of an authority that another file named alike.
+    /// Takes over the keys of the authority with the same name in the previous file.
     pub(super) fn with_keys_of(self, previous: &Self) -> Self {
         let keys = previous.keys();
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
         self
     }
 
-    /// Puts other keys in force, and returns whether they differ. A key that stays is the same
-    /// object, so that tokens that were checked with it need no other check.
+    /// Puts other keys in force, and returns whether they differ. A key that remains is the same
+    /// object, so that tokens that were checked with the key need no further check.
     pub(super) fn replace(&self, key_set: &str, issuer: Option<&str>) -> Result<bool, String> {
         let parsed = keys::parse(key_set)?;
         let mut present = self.keys.write().unwrap_or_else(PoisonError::into_inner);
@@ -139,7 +141,7 @@ impl Authority {
         Ok(has_changed)
     }
 
-    /// Whether this is one of the keys in force.
+    /// Returns whether this key is in force.
     pub(super) fn has(&self, key: &Arc<Key>) -> bool {
         let present = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         present.keys.iter().any(|known| Arc::ptr_eq(known, key))
@@ -150,7 +152,8 @@ impl Authority {
         keys.clone()
     }
 
-    /// Checks that a key of this authority signed the token, and that it is valid here and now.
+    /// Checks that a key of this authority signed the token, and that the token is valid for this
+    /// store and at this time.
     pub(super) fn verify(&self, token: &str, now: SystemTime) -> Result<Verified, JwtRefusal> {
         let Keys { keys, issuer } = self.keys();
         let Some(issuer) = self.issuer.issuer.as_deref().or(issuer.as_deref()) else {
@@ -161,14 +164,15 @@ impl Authority {
         }
         let header = decode_header(token).map_err(|_| JwtRefusal::Invalid)?;
         if header.crit.is_some() {
-            // The token must be refused by whoever does not know these extensions (RFC 7515, 4.1.11).
+            // A recipient that does not know these extensions must refuse the token (RFC 7515,
+            // 4.1.11).
             return Err(JwtRefusal::Invalid);
         }
         let mut refusal = JwtRefusal::UnknownKey;
         for key in keys.iter().filter(|key| key.is_for(header.kid.as_deref())) {
             refusal = JwtRefusal::Invalid;
-            // The key decides the algorithm, never the token: a public key must not be used as the
-            // secret of another algorithm.
+            // The key determines the algorithm, never the token: a public key must not be used as
+            // the secret of another algorithm.
             let mut validation = Validation::new(key.algorithm);
             validation.set_audience(&[&self.issuer.audience]);
             validation.set_issuer(&[issuer]);
@@ -209,7 +213,8 @@ impl Authority {
 }
 
 impl Identity {
-    /// The identity of a subject that an authority vouches for, if the subject is well-formed.
+    /// Returns the identity of a subject that an authority vouches for, if the subject is
+    /// well-formed.
     pub(super) fn of(authority: &str, subject: &str) -> Option<Self> {
         let text = format!("{authority}:{subject}");
         let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());

@@ -1,4 +1,4 @@
-//! Tokens that are valid, and all that is wrong with others.
+//! Tests of valid tokens, and of every kind of wrong token.
 
 #[path = "../../../tests/common/signer.rs"]
 pub(crate) mod signer;
@@ -28,7 +28,7 @@ fn a_token_of_a_known_key_is_its_subject() {
     assert_eq!(&*verified.identity.text, "ci:team/build");
     assert_eq!(verified.identity.namespace, None);
 
-    // A list of audiences may have others.
+    // A list of audiences may contain other audiences.
     let many = signer::with(claims("x"), "aud", json!([AUDIENCE, "other"]));
     verify(&signer.sign("one", &many)).unwrap();
     for (wrong, claims) in wrong_claims(&claims("team/build")) {
@@ -53,7 +53,7 @@ fn a_token_of_another_signer_or_algorithm_is_refused() {
         };
         assert_eq!(verify(&token), Err(expected), "{wrong}");
     }
-    // Keys that are taken back.
+    // The authority withdraws keys.
     ci.replace(&other.key_set("two"), None).unwrap();
     assert_eq!(verify(&token), Err(JwtRefusal::UnknownKey));
 }
@@ -67,7 +67,7 @@ fn a_token_with_another_algorithm_of_its_key_is_refused() {
 
     let key = KeyPair::generate(KeySize::Rsa2048).unwrap();
     let pkcs8 = key.as_der().unwrap();
-    // The key itself comes after 26 bytes that say that it is one.
+    // The key itself follows 26 bytes that mark it as a key.
     let key = EncodingKey::from_rsa_der(&pkcs8.as_ref()[26..]);
     let mut jwk = Jwk::from_encoding_key(&key, Algorithm::RS256).unwrap();
     let ci = authority("ci");
@@ -75,7 +75,7 @@ fn a_token_with_another_algorithm_of_its_key_is_refused() {
         let token = encode(&Header::new(algorithm), &claims("x"), &key).unwrap();
         ci.verify(&token, SystemTime::now()).map(drop)
     };
-    // With the algorithm of the key set, and with the usual one of such a key.
+    // The algorithm of the key set, and the usual algorithm of such a key.
     for named in [jwk.common.key_algorithm, None] {
         jwk.common.key_algorithm = named;
         let set = json!({ "keys": [jwk] });

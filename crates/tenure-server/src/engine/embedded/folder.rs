@@ -158,8 +158,8 @@ impl Folder {
         write().map_err(OpenError::io(&marker))
     }
 
-    /// Notes that the store of this directory comes from a backup, for the audit log of its next
-    /// start.
+    /// Notes that the store of this directory was restored from a backup, for the audit log of its
+    /// next start.
     pub(super) fn note_restore(&self, text: &str) -> Result<(), OpenError> {
         let note = restore_note(&self.path);
         let write = || {
@@ -283,8 +283,8 @@ pub(super) fn checksum(number: &str) -> String {
     format!("{:08x}", crc32fast::hash(number.as_bytes()))
 }
 
-/// Returns the path of the file that says that a store comes from a backup, until the audit log has
-/// said so.
+/// Returns the path of the file that marks a store as restored from a backup, until the audit log
+/// contains the restore.
 pub(super) fn restore_note(data_dir: &Path) -> PathBuf {
     data_dir.join("RESTORED")
 }

@@ -148,7 +148,7 @@ pub fn restore_note(data_dir: &Path) -> Option<String> {
     fs::read_to_string(folder::restore_note(data_dir)).ok()
 }
 
-/// Removes the note of a restore. Call this when the audit log has it.
+/// Removes the note of a restore. Call this when the audit log contains the restore.
 ///
 /// # Errors
 ///

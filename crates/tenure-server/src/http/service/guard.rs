@@ -13,7 +13,7 @@ use crate::http::origin::check_origin;
 use crate::http::request_id::LazyRequestId;
 use crate::http::routes;
 
-/// The caller of a request of the native API, if the request may go on.
+/// Returns the caller of a request of the native API, or a refusal of the request.
 pub(super) fn admit(
     access: &Access,
     audit: &Audit,
@@ -29,8 +29,8 @@ pub(super) fn admit(
     check_host(access, head)?;
     let has_header = head.headers.contains_key(AUTHORIZATION);
     let caller = match certificate {
-        // A header counts alone: what a request may do must not depend on its connection, which
-        // may be that of a proxy.
+        // If a header is present, only the header counts: the rights of a request must not depend
+        // on its connection, which may be the connection of a proxy.
         Some(certificate) if !has_header => access.authenticate_certificate(certificate, client),
         _ => access.authenticate(&head.headers, client),
     };
@@ -48,7 +48,7 @@ pub(super) fn admit_foreign(access: &Access, head: &Parts) -> Result<(), Problem
     check_host(access, head)
 }
 
-/// Without access control, refuses a request for a host name that is not the store's.
+/// Refuses a request for a host name that is not the store's, if the store has no access control.
 fn check_host(access: &Access, head: &Parts) -> Result<(), Problem> {
     let Some(hosts) = access.hosts() else {
         return Ok(());
@@ -56,7 +56,8 @@ fn check_host(access: &Access, head: &Parts) -> Result<(), Problem> {
     let authority = head.uri.authority().map(|authority| authority.as_str());
     let host = authority.or_else(|| host_of(&head.headers));
     match host.map(without_port) {
-        // Browsers send a host with each request.
+        // Browsers send a host with each request, so a request without a host is not from a
+        // browser.
         None => Ok(()),
         Some(host) if is_own(host, hosts) => Ok(()),
         Some(host) => Err(Problem::new(
@@ -70,11 +71,11 @@ fn check_host(access: &Access, head: &Parts) -> Result<(), Problem> {
 }
 
 fn host_of(headers: &HeaderMap) -> Option<&str> {
-    // The check of the head has refused a host that is not ASCII.
+    // The check of the head has already refused a host that is not ASCII.
     headers.get(HOST).and_then(|host| host.to_str().ok())
 }
 
-/// `host:port`, `[v6]:port`, or either without a port.
+/// Removes the port from `host:port` or `[v6]:port`. A host without a port is returned as it is.
 fn without_port(authority: &str) -> &str {
     let v6 = authority.strip_prefix('[');
     match v6.and_then(|rest| rest.split_once(']')) {
@@ -87,7 +88,7 @@ fn is_own(host: &str, hosts: &[String]) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
     let is_localhost = |name: &str| {
         let name = name.to_ascii_lowercase();
-        // Browsers resolve these to this machine without asking (RFC 6761, section 6.3).
+        // Browsers resolve these names to this machine without a query (RFC 6761, section 6.3).
         name == "localhost" || name.ends_with(".localhost")
     };
     host.parse::<IpAddr>().is_ok()

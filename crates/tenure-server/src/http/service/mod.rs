@@ -66,7 +66,8 @@ pub(crate) struct Source {
     /// holder keeps its lease however many other clients connect. It may also check liveness, so
     /// that a busy store is not killed.
     pub(crate) over: Option<Arc<OverflowPermit>>,
-    /// Whether the connection is over the limit of its address, and not of the store.
+    /// `true` if the connection is over the limit of its address, but not over the limit of the
+    /// store.
     pub(crate) is_over_for_address: bool,
 }
 
@@ -92,7 +93,7 @@ impl HttpService {
         Self { proxies, ..self }
     }
 
-    /// Returns whether connections from this address have requests of many clients.
+    /// Returns whether connections from this address carry requests of many clients.
     pub(crate) fn is_trusted_proxy(&self, address: IpAddr) -> bool {
         self.proxies.contains(address)
     }
@@ -149,9 +150,9 @@ impl HttpService {
             return protocol.serve(request, source.client).await;
         }
         // The limit of wrong credentials counts the client and not its proxy. Otherwise one client
-        // with a wrong token would use up the failures of all clients of the proxy, and a valid web
-        // token that the store does not know yet would wait for its check. The price: a proxy that
-        // does not replace or extend the header lets its clients choose their addresses.
+        // with a wrong token would use up the failures of all clients of the proxy, and the check
+        // of a valid web token that the store does not know yet would be delayed. The drawback: a
+        // proxy that does not replace or extend the header lets its clients choose their addresses.
         let client = source
             .client
             .map(|peer| self.proxies.client(peer, &head.headers));
@@ -167,7 +168,8 @@ impl HttpService {
                 let mut response = ProblemResponse(problem).into_response();
                 let has_header = head.headers.contains_key(AUTHORIZATION);
                 if !has_header && self.access.asks_for_certificates() {
-                    // Only another connection can have a certificate, or another one.
+                    // Only another connection can have another certificate, or a certificate at
+                    // all.
                     close_after(&mut response);
                 }
                 return response;
@@ -188,7 +190,7 @@ impl HttpService {
         response
     }
 
-    /// Returns the authorities of the certificates that clients are asked for.
+    /// Returns the authorities of client certificates, if the store asks clients for certificates.
     pub(crate) fn client_authorities(&self) -> Option<Arc<ClientAuthorities>> {
         self.access.client_authorities()
     }

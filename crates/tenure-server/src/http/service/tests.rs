@@ -295,7 +295,7 @@ async fn a_refusal_has_the_id_of_its_request_on_every_way() {
         let origin = (ORIGIN, "https://elsewhere.example");
         let with_id = [origin.clone(), (given.clone(), "r-1")];
         let with_id = id(&way.send(&with_id, proof()).await);
-        // Another protocol has ids of its own.
+        // The other protocol has its own ids.
         assert_eq!(with_id, way.is_native.then(|| "r-1".into()), "{}", way.name);
         let without = id(&way.send(&[origin], proof()).await);
         assert_eq!(without.is_some(), way.is_native, "{}", way.name);

@@ -1,4 +1,4 @@
-//! Operations of callers that the store does not know, for the tests that are not about owners.
+//! Operations without a principal, for the tests that are not about owners.
 
 use tenure_core::lease::Operation;
 use tenure_core::wire::{LeaseView, Problem, Queued};

@@ -1,4 +1,5 @@
-//! Waiting requests whose clients disconnect, or lose their right, at the moment of the grant.
+//! Tests of waiting requests whose clients disconnect, or lose their right, at the moment of the
+//! grant.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -122,7 +123,7 @@ async fn a_request_whose_time_is_up_while_its_grant_is_written_gets_the_grant() 
     assert_eq!(granted.holder.as_deref(), Some("candidate-2"));
 }
 
-/// A request that is refused when something is sent.
+/// Returns a request that is refused when a value is sent.
 fn revocable(
     store: &Store,
     number: u64,

@@ -138,7 +138,7 @@ impl Settings {
         }
     }
 
-    /// Forgets the value of a key.
+    /// Removes the value of a key.
     pub fn unset(&mut self, key: &str) {
         self.values.remove(key);
     }

@@ -1,5 +1,5 @@
-//! The keys of the authorities whose tokens the store accepts: fetched from time to time, and when a
-//! token has a key that is not known.
+//! The keys of the authorities whose tokens the store accepts. The keys are fetched at an interval,
+//! and when a token names an unknown key.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,13 +16,16 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{info, warn};
 
-/// How often keys are fetched: an authority announces a new key long before it uses it.
+/// The interval at which keys are fetched. An authority announces a new key long before it uses the
+/// key.
 const INTERVAL: Duration = Duration::from_secs(5 * 60);
-/// How often they are fetched for tokens with unknown keys, which anybody can send.
+/// The shortest interval at which keys are fetched because of tokens with unknown keys. Any client
+/// can send such tokens.
 const LEAST_INTERVAL: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the start of the store waits for the first keys. Leaders with tokens of the access file
-/// renew their leases meanwhile, so an authority that does not answer must not hold up the start.
+/// The time for which the start of the store waits for the first keys. Leaders with tokens of the
+/// access file renew their leases during this time, so an authority that does not answer must not
+/// delay the start for longer.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_BYTES: usize = 1024 * 1024;
 
@@ -30,27 +33,27 @@ const MAX_BYTES: usize = 1024 * 1024;
 const KEY_SET: &str = "it must be a JSON Web Key Set, such as {\"keys\": [{\"kty\": \"RSA\", ...}]}, with \
                        public keys of signatures";
 
-/// Fetches the keys of the authorities in an access file.
+/// The task that fetches the keys of the authorities in an access file.
 pub(super) struct KeyFetcher {
     access: Access,
     pod: Pod,
     least_interval: Duration,
-    /// The authorities whose last keys could not be used.
+    /// The authorities whose last keys were not usable.
     failed: HashSet<String>,
 }
 
-/// The pod that the store runs in, as Kubernetes sets it up.
+/// The pod in which the store runs, as Kubernetes sets it up.
 #[derive(Clone, Debug)]
 struct Pod {
-    /// The files of its service account.
+    /// The directory with the files of its service account.
     folder: PathBuf,
     api_server: String,
 }
 
-/// Keys as an authority gives them.
+/// The keys that an authority returned.
 struct Fetched {
     key_set: String,
-    /// The claim `iss`, if the access file does not name it.
+    /// The claim `iss`, if the access file does not name the claim.
     claim: Option<String>,
 }
 
@@ -68,7 +71,7 @@ impl KeyFetcher {
         }
     }
 
-    /// Fetches the keys of all authorities, and continues to do so, also on SIGHUP.
+    /// Fetches the keys of all authorities now, repeatedly, and on SIGHUP.
     pub(super) async fn start(mut self, mut hangup: Signal) {
         let (done, fetched) = oneshot::channel();
         tokio::spawn(async move {
@@ -84,14 +87,14 @@ impl KeyFetcher {
         let _ = timeout(START_TIMEOUT, fetched).await;
     }
 
-    /// Waits until keys should be fetched again.
+    /// Waits until the keys must be fetched again.
     async fn wait(&self, fetched_at: Instant, issuers: &[Issuer], hangup: &mut Signal) {
         tokio::select! {
             Some(()) = hangup.recv() => return,
             () = sleep_until(fetched_at + INTERVAL) => return,
             () = self.access.keys_wanted() => {}
         }
-        // A changed access file may name another authority, which has no keys yet.
+        // A changed access file may name another authority, whose keys were not fetched yet.
         while self.access.issuers() == issuers {
             tokio::select! {
                 Some(()) = hangup.recv() => return,
@@ -101,7 +104,8 @@ impl KeyFetcher {
         }
     }
 
-    /// Fetches the keys of these authorities at once: one that does not answer holds up no other.
+    /// Fetches the keys of these authorities concurrently, so that an authority that does not
+    /// answer delays no other.
     async fn fetch(&mut self, issuers: &[Issuer]) {
         let mut fetches = JoinSet::new();
         for issuer in issuers.iter().cloned() {
@@ -137,7 +141,7 @@ impl KeyFetcher {
 }
 
 impl Pod {
-    /// Returns the source of these keys, for errors.
+    /// Returns the location of these keys for error messages.
     fn location(&self, keys: &KeySource) -> String {
         match keys {
             KeySource::File(path) => path.display().to_string(),
@@ -159,7 +163,7 @@ async fn fetch(issuer: &Issuer, pod: &Pod) -> anyhow::Result<Fetched> {
             Ok(fetched(get(client.get(url)).await?))
         }
         KeySource::Kubernetes => {
-            // Kubernetes replaces both files, so they are read each time.
+            // Kubernetes replaces both files, so the store reads them each time.
             let token = read(&pod.folder.join("token"))?;
             let token = token.trim();
             let client = client(Some(&pod.folder.join("ca.crt")))?;
@@ -201,7 +205,8 @@ async fn get(request: reqwest::RequestBuilder) -> anyhow::Result<String> {
     String::from_utf8(body).context("the key set is not UTF-8")
 }
 
-/// The claim `iss` of this pod's own token: the API server vouches for all with the same.
+/// Returns the claim `iss` of this pod's own token. The API server issues all tokens with the same
+/// claim.
 fn issuer_of(token: &str) -> Option<String> {
     let payload = base64url(token.split('.').nth(1)?)?;
     let claims: Value = serde_json::from_slice(&payload).ok()?;

@@ -1,5 +1,5 @@
-//! A Kubernetes cluster with a fake API server: what it signs, what it gives to pods, and what it
-//! does when it is replaced or gone.
+//! A Kubernetes cluster with a fake API server: the tokens that it signs, the keys and tokens that
+//! it gives to pods, and its replacement and failure.
 
 #[path = "../../../../../tenure-server/tests/common/signer.rs"]
 mod signer;
@@ -33,7 +33,7 @@ fn hangup() -> Signal {
 const CLUSTER: &str = "https://kubernetes.default.svc.cluster.local";
 const SOON: Duration = Duration::from_secs(30);
 
-/// Who may do what: the service accounts of `billing` lead in the namespace of that name.
+/// The access file: the service accounts of `billing` may lead in the namespace of that name.
 const RULES: &str = "version = 1
 [kubernetes]
 audience = \"tenure\"
@@ -42,13 +42,13 @@ identity = \"k8s:billing/*\"
 grants = [{ role = \"candidate\", namespace = \"$namespace\" }]
 ";
 
-/// The API server, as far as the store needs it.
+/// The API server, with the functions that the store needs.
 #[derive(Clone, Debug)]
 struct ApiServer(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// The tokens of pods that it accepts.
+    /// The token of a pod that the server accepts.
     token: Mutex<String>,
     key_set: Mutex<String>,
     answered: AtomicU32,
@@ -83,7 +83,7 @@ impl ApiServer {
     }
 }
 
-/// The listener, the TLS and the HTTP of a store serve it.
+/// The listener, the TLS and the HTTP code of a store serve the API server.
 impl Protocol for ApiServer {
     fn is_renewal(&self, _: &Parts) -> bool {
         false
@@ -109,7 +109,7 @@ impl Protocol for ApiServer {
     }
 }
 
-/// The files of a pod's volume, as the kubelet writes them: links into a folder that is a link
+/// The files of a pod's volume as the kubelet writes them: links into a directory that is a link
 /// itself, so that all files change in one step.
 struct Volume {
     folder: TempDir,
@@ -207,7 +207,7 @@ impl Cluster {
         }
     }
 
-    /// Replaces the token of the store's pod, and refuses the one before.
+    /// Replaces the token of the store's pod, and refuses the previous token.
     fn rotate_own_token(&self, token: &str) {
         self.volume
             .replace(&[("token", token), ("ca.crt", &self.ca)]);
@@ -218,7 +218,7 @@ impl Cluster {
         self.api_server.0.answered.load(Ordering::Relaxed)
     }
 
-    /// The status of a request with this token.
+    /// Returns the status of the response to a request with this token.
     async fn status(&self, token: &str) -> u16 {
         let url = format!("{}/v1/whoami", self.store);
         let request = Client::new().get(url).bearer_auth(token);
@@ -246,7 +246,7 @@ fn server() -> Server {
     Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap()
 }
 
-/// The token of a pod, with the claims that Kubernetes gives it.
+/// Returns the token of a pod, with the claims that Kubernetes gives it.
 fn pod_token(signer: &Signer, namespace: &str, account: &str, number: &str) -> String {
     signer.sign("one", &pod_claims(namespace, account, number))
 }
@@ -298,7 +298,7 @@ async fn a_pod_leads_in_its_namespace_while_tokens_and_keys_are_rotated() {
     let second = two.sign("two", &pod_claims("billing", "worker", "second"));
     volume.replace(&[("token", &second)]);
     cluster.wait_until_known(&second).await;
-    // The token of the store's own pod is replaced, and the API server takes its first key back.
+    // The token of the store's own pod is replaced, and the API server withdraws its first key.
     let own = two.sign("two", &pod_claims("tenure", "store", "second"));
     cluster.rotate_own_token(&own);
     cluster.api_server.publish(&[two.key("two")]);
@@ -311,7 +311,7 @@ async fn a_pod_leads_in_its_namespace_while_tokens_and_keys_are_rotated() {
     .await;
     assert_eq!(cluster.status(&second).await, 200);
 
-    // A term that had lost its renewals would end within the lease duration.
+    // A term without renewals would end within the lease duration.
     sleep(Duration::from_secs(4)).await;
     assert!(leadership.is_valid());
     let client = StoreClient::new(&[cluster.store.parse().unwrap()]).unwrap();
@@ -343,7 +343,8 @@ async fn while_the_api_server_is_gone_the_known_keys_stay_in_force() {
     *cluster.api_server.0.is_gone.lock().unwrap() = true;
     let empty = TempDir::new().unwrap();
     let answered = cluster.answered();
-    // As often as in an hour: it answers with errors, nobody answers, and the pod has no token.
+    // As many failed fetches as in one hour: the server answers with errors, the server is not
+    // reachable, and the pod has no token.
     for number in 0..12 {
         let pod = cluster.volume.folder.path();
         fetcher(pod, &nobody).fetch(&issuers).await;
@@ -357,7 +358,7 @@ async fn while_the_api_server_is_gone_the_known_keys_stay_in_force() {
         assert_eq!(cluster.status(&known).await, 200);
     }
     assert_eq!(cluster.answered(), answered);
-    // It is back, with another key.
+    // The server is reachable again and has another key.
     let next = Signer::new();
     cluster.api_server.publish(&[next.key("two")]);
     *cluster.api_server.0.is_gone.lock().unwrap() = false;
@@ -392,7 +393,7 @@ async fn an_authority_that_does_not_answer_holds_up_neither_the_start_nor_others
     let (folder, signer) = (TempDir::new().unwrap(), Signer::new());
     let keys = folder.path().join("keys.json");
     fs::write(&keys, signer.key_set("one")).unwrap();
-    // It takes connections and never answers.
+    // This server accepts connections and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     let issuer = |name: &str, keys: &str| {

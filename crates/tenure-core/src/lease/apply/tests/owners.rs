@@ -1,4 +1,4 @@
-//! A lease id counts only together with its owner.
+//! Tests that a lease id is valid only for its owner.
 
 use super::*;
 use crate::lease::{Lease, Stored, Waiting};
@@ -7,7 +7,7 @@ fn owner(name: &'static str) -> Owner {
     Owner::new(name)
 }
 
-/// Lease `a` of the principal "worker", granted for 10 s.
+/// Returns lease `a` of the principal "worker", granted for 10 s.
 fn owned() -> Record {
     let mut record = Record::default();
     let worker = owner("worker");
@@ -16,7 +16,7 @@ fn owned() -> Record {
     record
 }
 
-/// All operations that need a lease id, with this one.
+/// Returns all operations that need a lease id, with this lease id.
 fn with_id(name: char) -> [Operation; 6] {
     [
         acquire(name, fixed(10)),
@@ -43,12 +43,12 @@ fn a_lease_id_of_another_principal_is_answered_like_a_wrong_one() {
                         let mut record = before.clone();
                         let answer =
                             apply_as(caller, &mut record, operation, at(now), &Rules::NATIVE);
-                        // A free lease may be acquired by everybody, and is then the caller's own.
+                        // Every principal may acquire a free lease, and then owns its term.
                         let grant = record.last_grant().cloned();
                         assert!(answer.is_ok() || grant.unwrap().owner.as_ref() == Some(&worker));
                         answer
                     };
-                    // An id that was retired is refused to everybody.
+                    // A retired lease id is refused for every principal.
                     if !matches!(answer(&stolen), Err(Rejection::IdRetired)) {
                         assert_eq!(answer(&stolen), answer(&wrong), "{stolen:?} at {now}");
                     }
@@ -135,6 +135,6 @@ fn a_waiting_request_is_granted_to_its_own_principal_and_replaced_by_it_alone() 
     );
     let granted = lease.record().held(at(11)).unwrap();
     assert_eq!(granted.owner, Some(owner("one")));
-    // A grant whose answer was lost is given back by the store itself.
+    // If the answer to a grant was lost, the store itself gives the grant back.
     assert!(lease.give_back(3, at(11)).is_some());
 }
