@@ -299,7 +299,7 @@ impl Group {
         if has_ended {
             let stderr = process.stderr();
             assert!(
-                stderr.contains("exiting, so that the task ends"),
+                stderr.contains("exiting, so that the"),
                 "{stderr}"
             );
             self.start(member);
