@@ -298,10 +298,7 @@ impl Group {
         });
         if has_ended {
             let stderr = process.stderr();
-            assert!(
-                stderr.contains("exiting, so that the"),
-                "{stderr}"
-            );
+            assert!(stderr.contains("exiting, so that the"), "{stderr}");
             self.start(member);
         }
     }
