@@ -3,11 +3,12 @@
 //!
 //! Comments and the order of the file are kept.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -15,6 +16,10 @@ use tenure_server::access::{AccessFile, MAX_SECRETS, Secret};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, value};
 
 use crate::exit;
+
+/// The time to wait for another command that changes the file.
+const LOCK_TIME: Duration = Duration::from_secs(10);
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The default path of the access file.
 pub(crate) const DEFAULT_PATH: &str = "/etc/tenure/access.toml";
@@ -65,6 +70,8 @@ impl AccessFileEdit {
 
     /// Opens and checks the file.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        // A link to the file stays a link.
+        let path = &fs::canonicalize(path).unwrap_or_else(|_| path.into());
         let lock = lock(path)?;
         let text = fs::read_to_string(path).map_err(|error| {
             let hint = match error.kind() {
@@ -269,13 +276,19 @@ fn folder_of(path: &Path) -> &Path {
 
 fn lock(path: &Path) -> anyhow::Result<File> {
     let folder = folder_of(path);
-    let lock = || {
-        let file = File::open(folder)?;
-        file.lock()?;
-        Ok(file)
-    };
-    let locked: io::Result<File> = lock();
-    locked.with_context(|| format!("can't lock {}", folder.display()))
+    let failed = || format!("can't lock {}", folder.display());
+    let file = File::open(folder).with_context(failed)?;
+    let until = Instant::now() + LOCK_TIME;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => {
+                anyhow::bail!("another process has locked {}; try again", folder.display())
+            }
+            Err(TryLockError::Error(error)) => return Err(error).with_context(failed),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ fn principals_and_tokens_come_and_go() {
         .unwrap();
     edit.save().unwrap();
     let mut edit = fixture.edit();
-    let expires = SystemTime::now() + std::time::Duration::from_secs(3600);
+    let expires = SystemTime::now() + Duration::from_secs(3600);
     edit.add_secret("worker", &two, Some(expires)).unwrap();
     edit.save().unwrap();
     let ids = [&one, &two].map(|secret| secret.id().to_string()).to_vec();

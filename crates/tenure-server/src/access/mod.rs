@@ -402,6 +402,16 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
         .then(|| token.trim_start_matches(' '))
 }
 
+/// Reads a file with public keys or certificates that decide who is admitted, if no other user can
+/// change the file.
+///
+/// # Errors
+///
+/// [`AccessError`].
+pub fn read_keys(path: &Path) -> Result<String, AccessError> {
+    Ok(AccessSource::public(path.into()).read()?.0)
+}
+
 /// Checks an access file as the store does at its start.
 ///
 /// # Errors

@@ -67,7 +67,7 @@ impl AccessSource {
             path: self.path.clone(),
             reason,
         };
-        let file = File::open(&self.path).map_err(unreadable)?;
+        let file = self.open().map_err(unreadable)?;
         // The metadata are those of the open file, and therefore of the file that is read.
         let metadata = file.metadata().map_err(unreadable)?;
         if !metadata.is_file() || metadata.len() > MAX_BYTES {
@@ -83,6 +83,18 @@ impl AccessSource {
             .read_to_string(&mut text)
             .map_err(unreadable)?;
         Ok((text, Version(Some(stamp(&metadata)))))
+    }
+
+    /// Opens the file. A named pipe is not waited for: then no later change would be read.
+    fn open(&self) -> io::Result<File> {
+        let mut options = File::options();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::OpenOptionsExt;
+
+            options.custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits());
+        }
+        options.read(true).open(&self.path)
     }
 
     #[cfg(unix)]

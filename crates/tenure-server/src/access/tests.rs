@@ -520,3 +520,30 @@ fn bearer_tokens_of_another_protocol_are_checked_alike() {
     assert_eq!(statuses.filter(|status| *status == 401).count(), 10);
     assert_eq!(tokens.check(&known, CLIENT), Ok(()));
 }
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_could_block_or_that_others_may_write_is_refused_at_once() {
+    use nix::sys::stat::Mode;
+
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, keys) = (folder.path().join("pipe"), folder.path().join("keys"));
+    nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    // No process writes into the pipe, so a plain open would wait forever.
+    assert!(matches!(
+        Access::open(&pipe),
+        Err(AccessError::Unreadable { .. })
+    ));
+    assert!(matches!(
+        read_keys(&pipe),
+        Err(AccessError::Unreadable { .. })
+    ));
+    fs::write(&keys, "{}").unwrap();
+    assert_eq!(read_keys(&keys).unwrap(), "{}");
+    let mode = fs::Permissions::from_mode(0o666);
+    fs::set_permissions(&keys, mode).unwrap();
+    assert!(matches!(
+        read_keys(&keys),
+        Err(AccessError::Permissions { .. })
+    ));
+}

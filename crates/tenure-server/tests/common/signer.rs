@@ -88,6 +88,7 @@ pub fn wrong_claims(right: &Value) -> Vec<(String, Value)> {
         ("iss", json!("https://other.example")),
         ("aud", json!("other")),
         ("exp", json!(now - 600)),
+        ("exp", json!(now - 5)),
         ("exp", json!(now + 25 * 60 * 60)),
         ("exp", json!(u64::MAX)),
         ("exp", json!("tomorrow")),

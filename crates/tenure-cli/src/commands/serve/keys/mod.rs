@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, ensure};
 use reqwest::{Certificate, Client};
 use serde_json::Value;
-use tenure_server::access::{Access, Issuer, KeySource};
+use tenure_server::access::{Access, Issuer, KeySource, read_keys};
 use tokio::signal::unix::Signal;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -157,7 +157,7 @@ async fn fetch(issuer: &Issuer, pod: &Pod) -> anyhow::Result<Fetched> {
         claim: None,
     };
     match &issuer.keys {
-        KeySource::File(path) => Ok(fetched(read(path)?)),
+        KeySource::File(path) => Ok(fetched(read_keys(path)?)),
         KeySource::Url(url, ca_file) => {
             let client = client(ca_file.as_deref())?;
             Ok(fetched(get(client.get(url)).await?))
