@@ -58,7 +58,10 @@ impl TrustedProxies {
 }
 
 fn network(text: &str) -> Result<IpNet, String> {
-    let address = text.parse::<IpAddr>().map(IpNet::from);
+    // Addresses are compared in this form; a socket for both protocols shows IPv4 addresses as IPv6.
+    let address = text
+        .parse()
+        .map(|address: IpAddr| IpNet::from(address.to_canonical()));
     address.or_else(|_| text.parse()).map_err(|_| {
         format!("{text:?} is not an IP address or a network such as 10.0.0.0/8 or 2001:db8::/32")
     })
@@ -126,6 +129,8 @@ mod tests {
 
     #[test]
     fn a_proxy_is_an_address_or_a_network() {
+        let mapped = TrustedProxies::new(["::ffff:10.0.0.9"]).unwrap();
+        assert!(mapped.contains("10.0.0.9".parse().unwrap()));
         for right in [
             "10.0.0.9",
             "10.0.0.0/8",

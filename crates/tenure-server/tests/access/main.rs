@@ -13,6 +13,7 @@ mod races;
 mod revocation;
 mod rights;
 mod scope;
+#[path = "../common/signer.rs"]
 mod signer;
 mod timing;
 
@@ -27,7 +28,7 @@ use common::{Running, SOON, assert_refused, id, served};
 use futures_util::future::join_all;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
-use signer::Signer;
+use signer::{Signer, claims};
 use tempfile::TempDir;
 use tenure_server::access::{Access, Secret};
 use tenure_server::audit::{Audit, AuditConfig, AuditTarget, verify};
@@ -68,7 +69,7 @@ impl Guarded {
         let path = folder.path().join("access.toml");
         write(&path, &credentials.file(principals));
         let access = Access::open(&path).unwrap();
-        let keys = credentials.signer.key_set();
+        let keys = credentials.signer.key_set("one");
         access
             .replace_keys(&access.issuers()[0], &keys, None)
             .unwrap();
@@ -144,7 +145,7 @@ impl Credentials {
         let tokens = tokens.map(|(name, _)| ((*name).to_owned(), Secret::generate()));
         let signer = Signer::new();
         let jwts = principals.iter();
-        let jwts = jwts.map(|(name, _)| (format!("ci:{name}"), signer.sign(name)));
+        let jwts = jwts.map(|(name, _)| (format!("ci:{name}"), signer.sign("one", &claims(name))));
         Self {
             tokens: tokens.collect(),
             jwts: jwts.collect(),

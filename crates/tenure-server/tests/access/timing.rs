@@ -84,7 +84,7 @@ fn the_processor_time_of_wrong_credentials() {
     let guarded = server.block_on(async { Guarded::start(&[("a", &grant("read", "a", ""))]) });
     let (other, wrong) = (Signer::new(), Secret::generate());
     let jwts: Vec<String> = (0..REQUESTS)
-        .map(|number| other.sign(&number.to_string()))
+        .map(|number| other.sign("one", &claims(&number.to_string())))
         .collect();
     let tokens = vec![wrong.reveal().to_owned(); REQUESTS as usize];
     let same = vec![jwts[0].clone(); REQUESTS as usize];
