@@ -525,7 +525,7 @@ async fn an_authority_that_is_taken_away_no_longer_counts_on_open_connections_an
 }
 
 /// The requests that a candidate may send for a lease within its scope, written by hand.
-const OF_CANDIDATE: [&str; 14] = [
+const OF_CANDIDATE: [&str; 16] = [
     "livez",
     "readyz",
     "page",

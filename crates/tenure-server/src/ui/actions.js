@@ -1,7 +1,7 @@
 // Break and hand over: a dialog with a reason, and the typed name as the confirmation.
 
 import { Refusal, ask, nameOf, pathOf, post } from './api.js';
-import { bdi, duration, make, precise, setText, toast, ui } from './dom.js';
+import { bdi, duration, make, on, precise, setText, toast, ui } from './dom.js';
 import { live } from './live.js';
 
 /** @import { Id, Kind, View, Waiter } from './types' */
@@ -15,13 +15,13 @@ let view = /** @type {View | null} */ (null);
 let isBusy = false;
 let onDone = () => {};
 
-ui.actionForm.addEventListener('input', check);
-ui.actionForm.addEventListener('submit', (event) => {
+on(ui.actionForm, 'input', check);
+on(ui.actionForm, 'submit', (event) => {
 	event.preventDefault();
 	check();
 	if (!ui.actionSubmit.disabled) send();
 });
-ui.actionCancel.addEventListener('click', () => ui.action.close());
+on(ui.actionCancel, 'click', () => ui.action.close());
 
 /** Opens the dialog, with what the store says now. @param {Kind} what @param {Id} of @param {() => void} done */
 export async function open(what, of, done) {

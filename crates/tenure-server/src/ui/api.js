@@ -9,8 +9,7 @@ export const SESSION = 'tenure.session';
 
 /** A refusal by the store. */
 export class Refusal extends Error {
-	/** @param {number} status @param {string} detail */
-	constructor(status, detail) {
+	constructor(status = 0, detail = '') {
 		super(detail);
 		this.status = status;
 	}
@@ -33,7 +32,7 @@ export function keepSession(next) {
 
 /**
  * Sends a request. The credential goes into a header only, never into an address or a cookie.
- * @param {string} path @param {RequestInit} options @param {string} [token] instead of the session
+ * @param {string} path @param {RequestInit} options
  */
 export async function send(path, options, token = session()?.session) {
 	const headers = new Headers(options.headers);
@@ -44,26 +43,21 @@ export async function send(path, options, token = session()?.session) {
 	store.heard = Date.now();
 	if (response.ok) return response;
 	// An answer of something in between, such as a proxy, has no detail.
-	const { detail } = await response.json().catch(() => ({}));
-	throw new Refusal(response.status, detail ?? `The answer was ${response.status}.`);
+	const { detail = `The answer was ${response.status}.` } = await response.json().catch(() => ({}));
+	throw new Refusal(response.status, detail);
 }
 
-/** Reads JSON. @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
-export async function ask(path, signal) {
-	const patience = AbortSignal.timeout(PATIENCE_MS);
-	const response = await send(path, { signal: signal ? AbortSignal.any([signal, patience]) : patience });
-	return response.json();
+/** Reads JSON. @param {AbortSignal} [signal] @returns {Promise<any>} */
+export async function ask(path = '', signal) {
+	const signals = [AbortSignal.timeout(PATIENCE_MS), ...(signal ? [signal] : [])];
+	return (await send(path, { signal: AbortSignal.any(signals) })).json();
 }
 
 /** @param {string} path @param {object} body @param {string} [token] @returns {Promise<any>} */
 export async function post(path, body, token) {
-	const response = await send(path, {
-		method: 'POST',
-		headers: { 'Content-Type': 'application/json' },
-		body: JSON.stringify(body),
-		signal: AbortSignal.timeout(PATIENCE_MS),
-	}, token);
-	return response.json();
+	const headers = { 'Content-Type': 'application/json' };
+	const signal = AbortSignal.timeout(PATIENCE_MS);
+	return (await send(path, { method: 'POST', headers, signal, body: JSON.stringify(body) }, token)).json();
 }
 
 /** @param {Id} of */
@@ -73,10 +67,8 @@ export const pathOf = ({ namespace, lease }) =>
 /** @param {Id} of */
 export const nameOf = ({ namespace, lease }) => `${namespace}/${lease}`;
 
-/** Whether to show the actions of an election. The store decides what is allowed. @param {Me} me @param {Id} of */
-export const mayChange = ({ kind, grants }, { namespace, lease }) =>
-	kind === 'anyone' || grants.some((grant) => changes(grant.role)
-		&& ['*', namespace].includes(grant.namespace) && lease.startsWith(grant.prefix ?? ''));
+export const isOperator = (role = '') => role === 'operator' || role === 'admin';
 
-/** @param {string} role */
-export const changes = (role) => role === 'operator' || role === 'admin';
+/** Whether to show actions. The store decides what is allowed. @param {Me} me @param {Id} of */
+export const mayChange = (me, { namespace, lease }) => me.kind === 'anyone' || me.grants.some((grant) =>
+	isOperator(grant.role) && ['*', namespace].includes(grant.namespace) && lease.startsWith(grant.prefix ?? ''));

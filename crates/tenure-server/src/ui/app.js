@@ -1,8 +1,8 @@
 // The page: signing in, its parts by the address, the connection, keys and settings.
 
-import { Refusal, SESSION, ask, changes, keepSession, mayChange, nameOf, post, session, store } from './api.js';
+import { Refusal, SESSION, ask, isOperator, keepSession, mayChange, nameOf, post, session, store } from './api.js';
 import * as actions from './actions.js';
-import { announce, clock, duration, find, many, setText, setting, ui } from './dom.js';
+import { announce, clock, duration, find, many, on, setText, setting, ui } from './dom.js';
 import * as one from './election.js';
 import * as stream from './live.js';
 import * as table from './overview.js';
@@ -79,7 +79,7 @@ function signOut(reason) {
 	ui.token.focus();
 }
 
-ui.signinForm.addEventListener('submit', async (event) => {
+on(ui.signinForm, 'submit', async (event) => {
 	event.preventDefault();
 	ui.signinSubmit.disabled = true;
 	setText(ui.signinError, '');
@@ -95,7 +95,7 @@ ui.signinForm.addEventListener('submit', async (event) => {
 	ui.signinSubmit.disabled = false;
 });
 
-ui.signOut.addEventListener('click', () => {
+on(ui.signOut, 'click', () => {
 	ui.menu.hidePopover();
 	signOut('signed-out');
 });
@@ -103,14 +103,14 @@ ui.signOut.addEventListener('click', () => {
 /** @param {Me} of */
 function showMe({ kind, principal, grants, expires }) {
 	const isOpen = kind === 'anyone';
-	const isOperator = isOpen || grants.some(({ role }) => changes(role));
+	const mayChangeAny = isOpen || grants.some(({ role }) => isOperator(role));
 	const rights = grants.map(({ role, namespace, prefix }) =>
 		`${role} ${namespace === '*' ? 'everywhere' : `in ${namespace}`}${prefix ? ` for ${prefix}…` : ''}`);
 	body.dataset.mode = isOpen ? 'open' : 'signed-in';
-	body.dataset.mayChange = String(isOperator);
+	body.dataset.mayChange = String(mayChangeAny);
 	ui.menuButton.hidden = false;
 	for (const at of [find(ui.menuButton, 'bdi'), ui.menuWho]) setText(at, principal ?? 'anyone');
-	setText(ui.menuRights, `Rights: ${isOpen ? 'everything' : rights.join(', ') || 'none'}.${isOperator ? ''
+	setText(ui.menuRights, `Rights: ${isOpen ? 'everything' : rights.join(', ') || 'none'}.${mayChangeAny ? ''
 		: ' To break and to hand over needs the role operator, so the page does not show these actions.'}`);
 	const until = session()?.expires_at ?? expires;
 	setText(ui.menuSession, until && !isOpen ? `Signed in until ${clock(Date.parse(until))}.` : '');
@@ -152,11 +152,11 @@ live.onConnection = () => {
 };
 
 live.onRefusal = table.overview.onError = one.election.onError = failed;
-ui.tryNow.addEventListener('click', stream.open);
-addEventListener('offline', stream.lost);
-addEventListener('online', () => me && stream.open());
-addEventListener('storage', ({ key }) => key === SESSION && start());
-document.addEventListener('visibilitychange', () => {
+on(ui.tryNow, 'click', stream.open);
+on(window, 'offline', stream.lost);
+on(window, 'online', () => me && stream.open());
+on(window, 'storage', ({ key }) => key === SESSION && start());
+on(document, 'visibilitychange', () => {
 	if (!me) return;
 	if (document.hidden) return stream.close();
 	refresh();
@@ -197,18 +197,18 @@ function navigate() {
 	if (isBack) table.focus(lastOpened);
 }
 
-addEventListener('hashchange', () => (location.hash.startsWith('#code=') ? start() : navigate()));
+on(window, 'hashchange', () => (location.hash.startsWith('#code=') ? start() : navigate()));
 
 let typing = 0;
-ui.filters.addEventListener('submit', (event) => event.preventDefault());
-ui.filters.addEventListener('input', () => {
+on(ui.filters, 'submit', (event) => event.preventDefault());
+on(ui.filters, 'input', () => {
 	clearTimeout(typing);
 	typing = setTimeout(() => {
 		history.replaceState(null, '', table.hash());
 		table.refresh();
 	}, 150);
 });
-ui.clearFilter.addEventListener('click', () => {
+on(ui.clearFilter, 'click', () => {
 	location.hash = '#/';
 	ui.filter.focus();
 });
@@ -219,8 +219,8 @@ function act(kind) {
 	if (me && of && live.connection === 'live' && mayChange(me, of)) actions.open(kind, of, refresh).catch(failed);
 }
 
-ui.break.addEventListener('click', () => act('break'));
-ui.handOver.addEventListener('click', () => act('handover'));
+on(ui.break, 'click', () => act('break'));
+on(ui.handOver, 'click', () => act('handover'));
 
 // Keys
 
@@ -230,7 +230,7 @@ const KEYS = {
 	j: () => move(1), ArrowDown: () => move(1), k: () => move(-1), ArrowUp: () => move(-1),
 };
 
-document.addEventListener('keydown', (event) => {
+on(document, 'keydown', (event) => {
 	const { key, target } = event;
 	const isElsewhere = !me || document.querySelector('dialog[open], :popover-open');
 	if (isElsewhere || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -252,9 +252,9 @@ function move(by) {
 	links[Math.min(Math.max(at, 0), links.length - 1)]?.focus();
 }
 
-ui.helpButton.addEventListener('click', () => ui.help.showModal());
-ui.helpClose.addEventListener('click', () => ui.help.close());
-ui.skip.addEventListener('click', (event) => {
+on(ui.helpButton, 'click', () => ui.help.showModal());
+on(ui.helpClose, 'click', () => ui.help.close());
+on(ui.skip, 'click', (event) => {
 	event.preventDefault();
 	ui.main.focus();
 });

@@ -1,7 +1,7 @@
 // One election: its leader, the candidates that wait, and its terms.
 
 import { Refusal, ask, nameOf, now, pathOf } from './api.js';
-import { announce, bdi, clock, duration, find, make, many, precise, setIcon, setText, setTime, setting, time, ui } from './dom.js';
+import { announce, bdi, clock, duration, find, make, many, on, precise, setIcon, setText, setTime, setting, time, ui } from './dom.js';
 import { describe, news, paintLeft } from './overview.js';
 import { draw, gaps } from './timeline.js';
 
@@ -24,12 +24,12 @@ let terms = [];
 let [readAt, drawnAt, drawn, isDirty, isRangeChosen] = [0, 0, '', false, false];
 let reading = new AbortController();
 
-ui.range.addEventListener('change', () => {
+on(ui.range, 'change', () => {
 	isRangeChosen = true;
 	drawTerms();
 });
 new ResizeObserver(() => drawTerms()).observe(ui.timeline);
-ui.copyEpoch.addEventListener('click', async () => {
+on(ui.copyEpoch, 'click', async () => {
 	await navigator.clipboard.writeText(ui.epoch.textContent ?? '');
 	announce('Copied');
 });
@@ -86,8 +86,7 @@ export function change(event, change) {
 	refresh();
 }
 
-/** @param {boolean} isLive */
-export function paint(isLive) {
+export function paint(isLive = false) {
 	const { view } = election;
 	if (!view || !(isLive || isDirty)) return;
 	if (isDirty) paintAll(view);

@@ -5,8 +5,7 @@ import { Refusal, send, store } from './api.js';
 
 /** @import { Live } from './types' */
 
-const FIRST_DELAY_MS = 1000;
-const LAST_DELAY_MS = 30000;
+const [FIRST_DELAY_MS, LAST_DELAY_MS] = [1000, 30000];
 
 /** @type {Live} */
 export const live = {
@@ -16,11 +15,9 @@ export const live = {
 
 /** @type {AbortController | null} */
 let reading = null;
-let lastId = '';
-let failures = 0;
-let timer = 0;
+let [lastId, failures, timer] = ['', 0, 0];
 
-/** Splits a stream into server-sent events (HTML standard, section 9.2.6). @param {ReadableStream<Uint8Array>} stream */
+/** Splits a stream into events (HTML standard, 9.2.6). @param {ReadableStream<Uint8Array>} stream */
 export async function* events(stream) {
 	const reader = stream.getReader();
 	const decoder = new TextDecoder();

@@ -1,7 +1,7 @@
 // The table of elections: its filter, its rows, and the messages in its place.
 
 import { ask, nameOf, now, store } from './api.js';
-import { announce, bdi, duration, find, make, many, setIcon, setText, setTime, ui } from './dom.js';
+import { announce, bdi, duration, find, make, many, on, setIcon, setText, setTime, ui } from './dom.js';
 
 /** @import { Entry, Lease, Overview, Row } from './types' */
 
@@ -23,9 +23,9 @@ let [isDirty, isPointed, isStale, askedAt] = [true, false, false, 0];
 let changes = [];
 let asking = new AbortController();
 
-ui.rows.addEventListener('pointerenter', (event) => (isPointed = event.pointerType === 'mouse'));
-ui.rows.addEventListener('pointerleave', () => (isPointed = !(isDirty = true)));
-ui.rows.addEventListener('focusout', () => (isDirty = true));
+on(ui.rows, 'pointerenter', (event) => (isPointed = event.pointerType === 'mouse'));
+on(ui.rows, 'pointerleave', () => (isPointed = !(isDirty = true)));
+on(ui.rows, 'focusout', () => (isDirty = true));
 
 /** The order of rows does not change while the pointer or the focus is on one of them. */
 const isHeld = () => isPointed || ui.rows.contains(document.activeElement);
@@ -72,24 +72,21 @@ export function paintLeft(meter, text, { state, holder, duration_ms: whole, rema
 
 /** The filter, as parameters of the address. */
 function filter() {
-	const { value: q } = ui.filter;
-	const all = Object.entries({ q, namespace: ui.namespace.value, show: ui.show.value });
-	return new URLSearchParams(all.filter(([, value]) => value));
+	const query = new URLSearchParams(/** @type {any} */ (new FormData(ui.filters)));
+	for (const [key, value] of [...query]) if (!value) query.delete(key);
+	return query;
 }
 
 /** The address of the overview with this filter. */
-export const hash = () => `#/${filter().size ? `?${filter()}` : ''}`;
+export const hash = () => `#/?${filter()}`.replace(/\?$/, '');
 
 /** @param {URLSearchParams} query */
 export function setFilter(query) {
 	addNamespace(query.get('namespace') ?? '');
-	for (const [key, at] of /** @type {const} */ ([['q', ui.filter], ['namespace', ui.namespace], ['show', ui.show]])) {
-		at.value = query.get(key) ?? '';
-	}
+	for (const at of [ui.filter, ui.namespace, ui.show]) at.value = query.get(at.name) ?? '';
 }
 
-/** @param {string} name */
-function addNamespace(name) {
+function addNamespace(name = '') {
 	const options = [...ui.namespace.options];
 	if (options.some(({ value }) => value === name)) return;
 	ui.namespace.add(new Option(name), options.find(({ value }) => value > name) ?? null);
@@ -243,5 +240,4 @@ export function message(kind, title = '', text = '') {
 /** The election in focus. */
 export const focused = () => entries.get(document.activeElement?.closest('tr')?.dataset.election ?? '')?.row;
 
-/** @param {string} name */
-export const focus = (name) => entries.get(name)?.tr.querySelector('a')?.focus();
+export const focus = (name = '') => entries.get(name)?.tr.querySelector('a')?.focus();

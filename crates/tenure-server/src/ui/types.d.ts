@@ -107,9 +107,22 @@ export interface Entry {
   tr: HTMLElement;
 }
 
+/** The ids of elements without properties of their own. */
+export type PlainId =
+  | 'actionCancel' | 'actionEffect' | 'actionError' | 'actionTitle' | 'announcer' | 'attention'
+  | 'bannerDown' | 'bannerOpen' | 'clearFilter' | 'confirmName' | 'connection' | 'copyEpoch' |
+  'downText' | 'election' | 'electionBody' | 'electionLeft' | 'electionMeter' |
+  'electionProblem' | 'electionTitle' | 'elections' | 'epoch' | 'facts' | 'gaps' | 'helpButton'
+  | 'helpClose' | 'helpTitle' | 'leader' | 'leaderSince' | 'main' | 'menu' | 'menuButton' |
+  'menuRights' | 'menuSession' | 'menuWho' | 'messageCommands' | 'messageText' | 'messageTitle'
+  | 'metadata' | 'namespaces' | 'overview' | 'overviewMessage' | 'overviewTitle' | 'owner' |
+  'periodWarning' | 'rows' | 'shown' | 'signOut' | 'signin' | 'signinError' | 'signinPlain' |
+  'signinTitle' | 'signinWhy' | 'skeleton' | 'skip' | 'store' | 'targetList' | 'targets' |
+  'terms' | 'termsNote' | 'timeline' | 'toast' | 'total' | 'tryNow' | 'waiters' | 'waitersNone';
+
 /** The elements with an id. */
-export interface Ui {
-  [other: string]: HTMLElement;
+export interface Ui extends Record<PlainId, HTMLElement> {
+  filters: HTMLFormElement;
   filter: HTMLInputElement;
   namespace: HTMLSelectElement;
   show: HTMLSelectElement;
