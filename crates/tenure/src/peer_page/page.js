@@ -68,7 +68,7 @@ function showAgreement(group) {
  */
 function cells(member) {
   const view = member.view;
-  if (view === null) return [["Role", `no answer: ${member.error ?? "unknown reason"}`]];
+  if (view === null) return [["Role", member.error ?? "no answer"]];
   const majority = view.quorum === null ? "not needed" : view.quorum ? "yes" : "no";
   const counters = view.counters;
   return [
