@@ -129,6 +129,7 @@ pub struct Reservation {
 
 /// The state of a lease at a given instant, as clients see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// The lease is free: it was never granted, or it was released.

@@ -10,6 +10,7 @@ use crate::Instant;
 
 /// The way in which a term ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TermEnd {
     /// The holder released the lease.

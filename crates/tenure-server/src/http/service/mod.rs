@@ -182,7 +182,7 @@ impl HttpService {
         }
         head.extensions.insert(caller);
         head.extensions.insert(ClientAddress(client));
-        if routes::is_change(&head) {
+        if routes::is_change(&head.method, head.uri.path()) {
             head.extensions.insert::<RequestId>(id.id().clone());
         }
         let request = Request::from_parts(head, Body::new(body));
