@@ -29,11 +29,7 @@ pub(crate) struct TermGuard {
 }
 
 impl TermGuard {
-    pub(crate) const fn new(
-        term: Arc<TermState>,
-        driver: Arc<DriverHandle>,
-        begin: Span,
-    ) -> Self {
+    pub(crate) const fn new(term: Arc<TermState>, driver: Arc<DriverHandle>, begin: Span) -> Self {
         Self {
             leadership: Leadership { term },
             _driver: driver,

@@ -49,13 +49,20 @@ pub(crate) fn start(format: LogFormat, service: Option<&'static str>) -> anyhow:
     let level = filter.max_level_hint().unwrap_or(LevelFilter::TRACE);
     // Lines have all their fields themselves, so they need no spans, and a span that is not
     // exported costs nothing.
-    let lines = lines.with_filter(filter.and(filter_fn(Metadata::is_event)));
+    let lines = lines.with_filter(filter.and(filter_fn(|metadata| metadata.is_event())));
     let (spans, failure) = match service.map(|service| spans(service, level)) {
         Some(Ok(layer)) => (layer, None),
         Some(Err(error)) => (None, Some(error)),
         None => (None, None),
     };
-    registry().with([Some(lines.boxed()), spans].into_iter().flatten().collect::<Vec<_>>()).init();
+    registry()
+        .with(
+            [Some(lines.boxed()), spans]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>(),
+        )
+        .init();
     if let Some(error) = failure {
         // Elections do not depend on traces.
         warn!(error = format!("{error:#}"), "no traces are exported");

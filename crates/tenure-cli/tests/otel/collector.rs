@@ -10,7 +10,7 @@ use crate::protobuf::{Span, spans};
 
 /// How a collector answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Behaviour {
+pub(crate) enum Behaviour {
     /// It takes the spans.
     Takes,
     /// It refuses them with this status.
@@ -21,13 +21,13 @@ pub enum Behaviour {
 
 /// A collector, and what it has received.
 #[derive(Debug)]
-pub struct Collector {
+pub(crate) struct Collector {
     address: SocketAddr,
     received: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Collector {
-    pub fn start(behaviour: Behaviour) -> Self {
+    pub(crate) fn start(behaviour: Behaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let received = Arc::<Mutex<_>>::default();
@@ -41,24 +41,24 @@ impl Collector {
         Self { address, received }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// All spans so far.
-    pub fn spans(&self) -> Vec<Span> {
+    pub(crate) fn spans(&self) -> Vec<Span> {
         let bodies = self.received.lock().expect("bodies");
         bodies.iter().flat_map(|body| spans(body)).collect()
     }
 
     /// All bodies so far, as text.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let bodies = self.received.lock().expect("bodies");
         String::from_utf8_lossy(&bodies.concat()).into_owned()
     }
 
     /// The number of requests so far.
-    pub fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.received.lock().expect("bodies").len()
     }
 }

@@ -76,7 +76,10 @@ fn one_trace_spans_the_candidate_and_the_store() {
 
     // Log lines have the traces, and the command has the beginning of its term.
     let released = store.process.line("released");
-    let (gained, lost) = (leader.line("leadership gained"), leader.line("leadership lost"));
+    let (gained, lost) = (
+        leader.line("leadership gained"),
+        leader.line("leadership lost"),
+    );
     for line in [&granted, &gained] {
         assert_eq!(line["trace_id"], json!(begin.trace), "{line}");
     }
@@ -103,7 +106,10 @@ fn failed_renewals_are_events_of_a_short_span() {
     let errors = at_risk.events.iter();
     let errors: Vec<_> = errors.filter_map(|event| event.get("error")).collect();
     assert!(!errors.is_empty(), "{at_risk:?}");
-    assert!(errors.iter().all(|error| error.contains("renew")), "{errors:?}");
+    assert!(
+        errors.iter().all(|error| error.contains("renew")),
+        "{errors:?}"
+    );
     // The renew deadline is two seconds after the last renewal.
     assert!(at_risk.took_ms < 30_000, "{at_risk:?}");
     let end = span(&collector, "tenure.term.end");
@@ -120,7 +126,10 @@ fn renewals_do_not_depend_on_the_collector() {
     let collectors = [
         ("is down", None),
         ("refuses", Some(Collector::start(Behaviour::Refuses(503)))),
-        ("refuses for ever", Some(Collector::start(Behaviour::Refuses(403)))),
+        (
+            "refuses for ever",
+            Some(Collector::start(Behaviour::Refuses(403))),
+        ),
         ("hangs", Some(Collector::start(Behaviour::Hangs))),
     ];
     thread::scope(|scope| {
@@ -171,7 +180,11 @@ fn renew_without(name: &str, collector: &str) {
     assert_eq!(dropped(&leader), 3, "{name}: {}", leader.stderr());
     // An acquire, five renewals and a release; others may have come meanwhile.
     let dropped = dropped(&store.process);
-    assert!(dropped >= 7, "{name}: {dropped}: {}", store.process.stderr());
+    assert!(
+        dropped >= 7,
+        "{name}: {dropped}: {}",
+        store.process.stderr()
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 /// The command, with spans exported to this collector.
-pub fn tenure(collector: &str, arguments: &[&str]) -> Command {
+pub(crate) fn tenure(collector: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
@@ -35,14 +35,14 @@ pub fn tenure(collector: &str, arguments: &[&str]) -> Command {
 
 /// A process that is killed when this is dropped.
 #[derive(Debug)]
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
     stdout: Arc<Mutex<String>>,
     stderr: Arc<Mutex<String>>,
 }
 
 impl Process {
-    pub fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the command starts");
         Self {
@@ -52,16 +52,16 @@ impl Process {
         }
     }
 
-    pub fn stdout(&self) -> String {
+    pub(crate) fn stdout(&self) -> String {
         self.stdout.lock().expect("text").clone()
     }
 
-    pub fn stderr(&self) -> String {
+    pub(crate) fn stderr(&self) -> String {
         self.stderr.lock().expect("text").clone()
     }
 
     /// The log lines so far.
-    pub fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         let text = self.stderr();
         let lines = text.lines();
         lines
@@ -70,7 +70,7 @@ impl Process {
     }
 
     /// Waits for a log line with this message.
-    pub fn line(&self, message: &str) -> Value {
+    pub(crate) fn line(&self, message: &str) -> Value {
         wait_for(message, || {
             let mut lines = self.lines().into_iter();
             lines.find(|line| line["message"].as_str() == Some(message))
@@ -78,13 +78,13 @@ impl Process {
     }
 
     /// Asks the process to stop, and waits for its end.
-    pub fn stop(&mut self) -> ExitStatus {
+    pub(crate) fn stop(&mut self) -> ExitStatus {
         let pid = Pid::from_raw(self.child.id().cast_signed());
         kill(pid, Signal::SIGTERM).expect("a process");
         self.wait()
     }
 
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         let status = wait_for("the end of a process", || {
             self.child.try_wait().expect("a process")
         });
@@ -117,13 +117,13 @@ fn collect(pipe: impl std::io::Read + Send + 'static) -> Arc<Mutex<String>> {
 
 /// A store in memory.
 #[derive(Debug)]
-pub struct Store {
-    pub process: Process,
+pub(crate) struct Store {
+    pub(crate) process: Process,
     address: String,
 }
 
 impl Store {
-    pub fn start(collector: &str, environment: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(collector: &str, environment: &[(&str, &str)]) -> Self {
         let serve = ["serve", "--listen", "127.0.0.1:0", "--engine", "memory"];
         let mut serve = tenure(collector, &serve);
         let process = Process::start(serve.envs(environment.iter().copied()));
@@ -135,13 +135,16 @@ impl Store {
         Self { process, address }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// Sends a request, and returns the status of the answer.
-    pub fn send(&self, method: &str, path: &str, headers: &[&str], body: &str) -> u16 {
-        let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &[&str], body: &str) -> u16 {
+        let headers: String = headers
+            .iter()
+            .map(|header| format!("{header}\r\n"))
+            .collect();
         let mut stream = TcpStream::connect(&self.address).expect("a store");
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n\
@@ -158,7 +161,7 @@ impl Store {
 }
 
 /// `tenure run` as the candidate `worker-1` for `tests/job`; `arguments` end with the command.
-pub fn candidate(collector: &str, store: &Store, arguments: &[&str]) -> Command {
+pub(crate) fn candidate(collector: &str, store: &Store, arguments: &[&str]) -> Command {
     let url = store.url();
     let run = ["run", "--server", &url, "--election", "tests/job"];
     let mut run = tenure(collector, &run);
@@ -168,7 +171,7 @@ pub fn candidate(collector: &str, store: &Store, arguments: &[&str]) -> Command 
 }
 
 /// Waits for the value of `found`.
-pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(found) = found() {

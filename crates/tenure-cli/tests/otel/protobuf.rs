@@ -4,23 +4,23 @@ use std::collections::BTreeMap;
 
 /// A span that a process has exported. Ids are hexadecimal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Span {
-    pub service: String,
-    pub trace: String,
-    pub id: String,
-    pub parent: String,
-    pub name: String,
-    pub attributes: BTreeMap<String, String>,
+pub(crate) struct Span {
+    pub(crate) service: String,
+    pub(crate) trace: String,
+    pub(crate) id: String,
+    pub(crate) parent: String,
+    pub(crate) name: String,
+    pub(crate) attributes: BTreeMap<String, String>,
     /// The attributes of its events.
-    pub events: Vec<BTreeMap<String, String>>,
+    pub(crate) events: Vec<BTreeMap<String, String>>,
     /// The traces and the ids of the spans that it is linked to.
-    pub links: Vec<(String, String)>,
+    pub(crate) links: Vec<(String, String)>,
     /// The duration in milliseconds.
-    pub took_ms: u64,
+    pub(crate) took_ms: u64,
 }
 
 /// Returns the spans in the body of a request.
-pub fn spans(body: &[u8]) -> Vec<Span> {
+pub(crate) fn spans(body: &[u8]) -> Vec<Span> {
     let mut spans = Vec::new();
     for resource_spans in all(body, 1) {
         let resource = all(resource_spans, 1).concat();
@@ -50,8 +50,12 @@ fn read(span: &[u8]) -> Span {
         parent: hex(span, 4),
         name: text(span, 5),
         attributes: attributes(span, 9),
-        events: all(span, 11).map(|event| attributes(event, 3)).collect(),
+        events: all(span, 11)
+            .into_iter()
+            .map(|event| attributes(event, 3))
+            .collect(),
         links: all(span, 13)
+            .into_iter()
             .map(|link| (hex(link, 1), hex(link, 2)))
             .collect(),
         took_ms: (time(8) - time(7)) / 1_000_000,
@@ -66,7 +70,7 @@ fn attributes(message: &[u8], field: u64) -> BTreeMap<String, String> {
         let value = scalar.map_or_else(|| text(&value, 1), |number| number.to_string());
         (text(attribute, 1), value)
     };
-    all(message, field).map(of).collect()
+    all(message, field).into_iter().map(of).collect()
 }
 
 fn text(message: &[u8], field: u64) -> String {
@@ -74,14 +78,13 @@ fn text(message: &[u8], field: u64) -> String {
 }
 
 /// The values of a field whose values are bytes.
-fn all(message: &[u8], field: u64) -> impl Iterator<Item = &[u8]> {
-    let of_field = fields(message)
-        .into_iter()
-        .filter(move |(number, _)| *number == field);
-    of_field.filter_map(|(_, value)| match value {
-        Value::Bytes(bytes) => Some(bytes),
-        Value::Number(_) => None,
-    })
+fn all(message: &[u8], field: u64) -> Vec<&[u8]> {
+    let values = fields(message).into_iter();
+    let of_field = values.filter_map(|it| match it {
+        (number, Value::Bytes(bytes)) if number == field => Some(bytes),
+        _ => None,
+    });
+    of_field.collect()
 }
 
 fn number(message: &[u8], field: u64) -> Option<u64> {

@@ -70,7 +70,11 @@ impl TraceContext {
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (trace, span) = (self.trace_id, self.span_id);
-        write!(f, "00-{trace}-{span:016x}-{:02x}", u8::from(self.is_sampled))
+        write!(
+            f,
+            "00-{trace}-{span:016x}-{:02x}",
+            u8::from(self.is_sampled)
+        )
     }
 }
 

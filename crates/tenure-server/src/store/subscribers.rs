@@ -47,8 +47,14 @@ fn log(change: &LeaseChange) {
     };
     match &change.cause {
         Cause::Requested(Change::Renewed(_) | Change::Changed | Change::MetadataSet, _) => {
-            debug!(election, epoch, candidate, principal, reason, trace_id, "{what}");
+            debug!(
+                election,
+                epoch, candidate, principal, reason, trace_id, "{what}"
+            );
         }
-        _ => info!(election, epoch, candidate, principal, reason, trace_id, "{what}"),
+        _ => info!(
+            election,
+            epoch, candidate, principal, reason, trace_id, "{what}"
+        ),
     }
 }

@@ -38,7 +38,10 @@ impl Counts {
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
             *reported = Some(Instant::now());
-            warn!(dropped, error, "spans were dropped: the collector did not take them");
+            warn!(
+                dropped,
+                error, "spans were dropped: the collector did not take them"
+            );
         }
     }
 }

@@ -71,14 +71,20 @@ fn is_wanted() -> anyhow::Result<bool> {
     if variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
         return Ok(false);
     }
-    let endpoints = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+    let endpoints = [
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+    ];
     let exports = match variable("OTEL_TRACES_EXPORTER").as_deref() {
         Some("otlp") => true,
         Some("none") => false,
         Some(other) => bail!("OTEL_TRACES_EXPORTER is {other:?}; it must be otlp or none"),
         None => endpoints.into_iter().any(|name| variable(name).is_some()),
     };
-    let protocols = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
+    let protocols = [
+        "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+        "OTEL_EXPORTER_OTLP_PROTOCOL",
+    ];
     let set = protocols
         .into_iter()
         .find_map(|name| Some((name, variable(name)?)));
@@ -92,7 +98,10 @@ fn is_wanted() -> anyhow::Result<bool> {
 
 /// Returns the time limit of one request to the collector.
 fn timeout() -> anyhow::Result<Duration> {
-    let names = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
+    let names = [
+        "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
+        "OTEL_EXPORTER_OTLP_TIMEOUT",
+    ];
     let set = names
         .into_iter()
         .find_map(|name| Some((name, variable(name)?)));

@@ -39,13 +39,13 @@ use super::problem::ProblemResponse;
 use super::protocol::Protocol;
 use super::request_id::{LazyRequestId, RequestId};
 use super::{fast_path, routes};
-use span::RequestSpan;
 use crate::Store;
 use crate::access::{Access, ClientAuthorities, PresentedCertificate, TrustedProxies};
 use crate::audit::Audit;
-use crate::overflow::OverflowPermit;
 use crate::model::TraceId;
+use crate::overflow::OverflowPermit;
 use crate::panics;
+use span::RequestSpan;
 
 pub use span::set_remote_parent;
 
