@@ -32,6 +32,7 @@ use axum::extract::Request;
 
 pub use self::protocol::Protocol;
 pub use self::routes::{Route, is_native, routes};
+pub use self::service::set_remote_parent;
 pub(crate) use self::service::{HttpService, Source};
 use crate::Store;
 use crate::access::Access;
