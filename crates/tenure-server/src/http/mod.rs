@@ -18,6 +18,7 @@ mod health;
 mod identity;
 mod leases;
 mod openapi;
+mod page;
 mod renewals;
 
 mod body;

@@ -16,7 +16,9 @@ const OWNERS: &str = "candidate admin";
 const OPERATORS: &str = "operator admin";
 
 /// The matrix of rights. `switchover` is `handover` without a lease id.
-const MATRIX: [Row; 21] = [
+const MATRIX: [Row; 23] = [
+    ("page", "without a credential", [200, 200, 200]),
+    ("page_file", "without a credential", [200, 200, 200]),
     ("livez", "without a credential", [200, 200, 200]),
     ("readyz", "without a credential", [200, 200, 200]),
     ("openapi", "without a credential", [200, 200, 200]),
@@ -96,7 +98,16 @@ impl Cell {
         let mut cells = Vec::new();
         let mut number = 0;
         let mut add = |row: Row, caller: String, role, covers| {
-            let of_store = ["livez", "readyz", "openapi", "limits", "whoami", "access"];
+            let of_store = [
+                "page",
+                "page_file",
+                "livez",
+                "readyz",
+                "openapi",
+                "limits",
+                "whoami",
+                "access",
+            ];
             let is_of_lease = !of_store.contains(&row.0);
             let targets = if is_of_lease { TARGETS.len() } else { 1 };
             let owners: &[Owner] = match is_of_lease && !caller.is_empty() {
