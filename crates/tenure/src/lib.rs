@@ -127,6 +127,8 @@ mod term_guard;
 #[cfg(feature = "peers")]
 mod peer_member;
 #[cfg(feature = "peers")]
+mod peer_page;
+#[cfg(feature = "peers")]
 mod peer_transport;
 
 pub use candidate::{Candidate, LeadershipGuard, RunError, TermSummary};

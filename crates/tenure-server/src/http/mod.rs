@@ -17,6 +17,7 @@ mod events;
 mod health;
 mod identity;
 mod leases;
+mod openapi;
 mod renewals;
 
 mod body;

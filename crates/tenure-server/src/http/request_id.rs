@@ -7,15 +7,17 @@ use std::sync::OnceLock;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 
-/// The header of an answer that contains the id.
-const ANSWERED: HeaderName = HeaderName::from_static("tenure-request-id");
+/// The name of the header of an answer that contains the id.
+pub(super) const ANSWER_HEADER: &str = "tenure-request-id";
+
+const ANSWERED: HeaderName = HeaderName::from_static(ANSWER_HEADER);
 
 /// The header of a request that contains an id, as proxies set it. The store uses that id, so that
 /// one id stands for the request in all logs.
 const GIVEN: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The maximum length of an id from a request: enough for a UUID or a trace id.
-const MAX_LEN: usize = 64;
+pub(super) const MAX_LEN: usize = 64;
 
 /// The id of a request, which is visible ASCII.
 #[derive(Clone, Debug)]

@@ -110,7 +110,7 @@ impl HttpService {
         let id = LazyRequestId::of(&head.headers);
         let is_change = match protocol {
             Some(protocol) => !head.method.is_safe() && !protocol.is_renewal(&head),
-            None => routes::is_change(&head),
+            None => routes::is_change(&head.method, head.uri.path()),
         };
         let span = RequestSpan::begin(&head, is_change);
         let answer = self.check_and_handle(source, protocol, (&id, &span), head, body);
@@ -195,7 +195,7 @@ impl HttpService {
         }
         head.extensions.insert(caller);
         head.extensions.insert(ClientAddress(client));
-        if routes::is_change(&head) {
+        if routes::is_change(&head.method, head.uri.path()) {
             head.extensions.insert::<RequestId>(id.id().clone());
         }
         let request = Request::from_parts(head, Body::new(body));
