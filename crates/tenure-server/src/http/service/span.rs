@@ -95,8 +95,9 @@ impl RequestSpan {
             return;
         }
         let status = response.status();
-        self.span
-            .record("http.response.status_code", status.as_u16());
+        // OpenTelemetry has no unsigned numbers, and the export would convert one to text.
+        let number = i64::from(status.as_u16());
+        self.span.record("http.response.status_code", number);
         if status.is_server_error() {
             self.span.record("otel.status_code", "ERROR");
         }
