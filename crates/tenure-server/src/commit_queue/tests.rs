@@ -39,6 +39,7 @@ fn set() -> ChangeSet {
         cause: Cause::Deleted,
         waiters: 0,
         remaining_ms: None,
+        trace: None,
     };
     let before = LeaseVersion {
         record: Record::default(),

@@ -32,6 +32,7 @@ fn change(lease: &str, revision: u64, metadata: usize) -> LeaseChange {
         cause: Cause::Requested(Change::Granted(Epoch::new(1).unwrap()), None),
         waiters: 2,
         remaining_ms: Some(15_000),
+        trace: None,
     }
 }
 
