@@ -1,7 +1,5 @@
 use std::sync::mpsc;
 
-use tenure_core::lease::Record;
-
 use super::*;
 use crate::model::{Cause, Content, Deleted};
 

@@ -162,6 +162,7 @@ fn scripted() -> (Store, Script) {
     let store = Store::start(
         Loaded::default(),
         Some(Engine::over(Box::new(engine), 0)),
+        None,
         Limits::default(),
     )
     .unwrap();
