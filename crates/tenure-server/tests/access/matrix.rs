@@ -16,9 +16,10 @@ const OWNERS: &str = "candidate admin";
 const OPERATORS: &str = "operator admin";
 
 /// The matrix of rights. `switchover` is `handover` without a lease id.
-const MATRIX: [Row; 20] = [
+const MATRIX: [Row; 21] = [
     ("livez", "without a credential", [200, 200, 200]),
     ("readyz", "without a credential", [200, 200, 200]),
+    ("metrics", "metrics admin", [200, 200, 200]),
     ("limits", "any credential", [200, 200, 200]),
     ("whoami", "any credential", [200, 200, 200]),
     ("access", "admin", [200, 200, 200]),
@@ -95,7 +96,10 @@ impl Cell {
         let mut cells = Vec::new();
         let mut number = 0;
         let mut add = |row: Row, caller: String, role, covers| {
-            let is_of_lease = !matches!(row.0, "livez" | "readyz" | "limits" | "whoami" | "access");
+            let is_of_lease = !matches!(
+                row.0,
+                "livez" | "readyz" | "metrics" | "limits" | "whoami" | "access"
+            );
             let targets = if is_of_lease { TARGETS.len() } else { 1 };
             let owners: &[Owner] = match is_of_lease && !caller.is_empty() {
                 true => &[Owner::Caller, Owner::Another, Owner::None],
@@ -160,6 +164,8 @@ impl Cell {
         let (all, namespaces, targets) = self.covers;
         let is_covered = match label {
             "access" => all,
+            // A grant of this role is for the whole store.
+            "metrics" => all || self.role == "metrics",
             "list" | "renew_many" => namespaces[self.target / 2],
             _ => targets[self.target],
         };

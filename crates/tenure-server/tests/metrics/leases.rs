@@ -31,8 +31,9 @@ async fn a_lease_has_series_that_follow_it() {
     ] {
         metrics.assert(&format!("tenure_leases{{state=\"{state}\"}}"), count);
     }
-    let series =
-        |metric: &str, lease: &str| format!("tenure_lease_{metric}{{namespace=\"ns\",lease=\"{lease}\"}}");
+    let series = |metric: &str, lease: &str| {
+        format!("tenure_lease_{metric}{{namespace=\"ns\",lease=\"{lease}\"}}")
+    };
     for (lease, held, waiters, terms) in [
         ("held", 1.0, 1.0, 1.0),
         ("free", 0.0, 0.0, 2.0),

@@ -82,7 +82,11 @@ async fn until(api: &Api, series: &str, expected: f64) {
         if metrics.get(series) == expected {
             return;
         }
-        assert!(Instant::now() < end, "no {series} {expected}\n{}", metrics.0);
+        assert!(
+            Instant::now() < end,
+            "no {series} {expected}\n{}",
+            metrics.0
+        );
         sleep(Duration::from_millis(10)).await;
     }
 }

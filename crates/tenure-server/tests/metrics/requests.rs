@@ -37,7 +37,10 @@ async fn requests_are_counted_by_route_and_status() {
     let durations = "tenure_http_request_duration_seconds";
     metrics.assert(&format!("{durations}_count{{route=\"renew\"}}"), 2.0);
     assert!(metrics.get(&format!("{durations}_sum{{route=\"renew\"}}")) > 0.0);
-    assert_eq!(metrics.count(&format!("{durations}_bucket{{route=\"renew\"")), 13);
+    assert_eq!(
+        metrics.count(&format!("{durations}_bucket{{route=\"renew\"")),
+        13
+    );
 }
 
 #[tokio::test]
@@ -50,7 +53,11 @@ async fn the_time_that_a_request_asks_to_wait_is_not_its_duration() {
     let acquire = api.waiting("a", 2, &wait_ms);
     api.queue_of("a", 1).await;
     let after = api.get("a").await.1["revision"].as_u64().unwrap();
-    let url = format!("{}?after={after}&wait_ms={}", api.url("a", ""), WAIT.as_millis());
+    let url = format!(
+        "{}?after={after}&wait_ms={}",
+        api.url("a", ""),
+        WAIT.as_millis()
+    );
     let began = Instant::now();
     let polled = api.http.get(url).send().await.unwrap();
     assert_eq!(polled.status(), 200);

@@ -40,9 +40,8 @@ async fn grants_and_ends(api: &Api) {
     // Changes are counted right after they are durable.
     let how = |how| format!("tenure_grants_total{{how=\"{how}\"}}");
     until(api, &how("waited"), 2.0).await;
-    let ended = |end, reason| {
-        format!("tenure_terms_ended_total{{end=\"{end}\",reason=\"{reason}\"}}")
-    };
+    let ended =
+        |end, reason| format!("tenure_terms_ended_total{{end=\"{end}\",reason=\"{reason}\"}}");
     until(api, &ended("expired", "none"), 1.0).await;
     let metrics = Metrics::of(api).await;
     metrics.assert(&how("at_once"), 2.0);
@@ -106,7 +105,11 @@ async fn commits_and_files_are_measured() {
         metrics.assert(zero, 0.0);
     }
     let end = Instant::now() + SOON;
-    while Metrics::of(api).await.get("tenure_tidy_duration_seconds_count") == 0.0 {
+    while Metrics::of(api)
+        .await
+        .get("tenure_tidy_duration_seconds_count")
+        == 0.0
+    {
         assert!(Instant::now() < end, "no checkpoint");
         sleep(Duration::from_millis(50)).await;
     }
@@ -118,5 +121,7 @@ async fn commits_and_files_are_measured() {
     };
     metrics.assert(&build("embedded"), 1.0);
     let in_memory = common::in_memory();
-    Metrics::of(&in_memory.api).await.assert(&build("memory"), 1.0);
+    Metrics::of(&in_memory.api)
+        .await
+        .assert(&build("memory"), 1.0);
 }
