@@ -3,6 +3,7 @@
 mod anonymous;
 mod deletion;
 mod endings;
+mod exposed;
 mod full_disk;
 mod given_up;
 mod watching;
