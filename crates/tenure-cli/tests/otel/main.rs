@@ -15,15 +15,12 @@ use protobuf::Span;
 const ACQUIRE: &str = "POST /v1/namespaces/{namespace}/leases/{lease}/acquire";
 const RELEASE: &str = "POST /v1/namespaces/{namespace}/leases/{lease}/release";
 
-/// Waits for the only span of this name.
+/// Waits for a span of this name, and returns the last one.
 fn span(collector: &Collector, name: &str) -> Span {
-    let found = || {
+    wait_for(name, || {
         let spans = collector.spans().into_iter();
-        spans.filter(|span| span.name == name).collect::<Vec<_>>()
-    };
-    wait_for(name, || (!found().is_empty()).then_some(()));
-    let [span] = found().try_into().expect("one span");
-    span
+        spans.filter(|span| span.name == name).last()
+    })
 }
 
 fn attribute<'a>(span: &'a Span, name: &str) -> &'a str {
@@ -94,7 +91,8 @@ fn one_trace_spans_the_candidate_and_the_store() {
 fn failed_renewals_are_events_of_a_short_span() {
     let collector = Collector::start(Behaviour::Takes);
     let store = Store::start(&collector.url(), &[]);
-    let mut run = candidate(&collector.url(), &store, &["--", "sleep", "600"]);
+    let command = ["--lease-duration", "3s", "--", "sleep", "600"];
+    let mut run = candidate(&collector.url(), &store, &command);
     let mut leader = Process::start(&mut run);
     let begin = span(&collector, "tenure.term.begin");
     drop(store);
@@ -150,7 +148,8 @@ fn renew_without(name: &str, collector: &str) {
     // At this level each renewal has a span, and the queue is full after the third one.
     let environment = [("TENURE_LOG", "debug"), ("OTEL_BSP_MAX_QUEUE_SIZE", "3")];
     let mut store = Store::start(collector, &environment);
-    let mut run = candidate(collector, &store, &["--", "sleep", "600"]);
+    let command = ["--lease-duration", "6s", "--", "sleep", "600"];
+    let mut run = candidate(collector, &store, &command);
     let mut leader = Process::start(run.envs(environment));
     wait_for("five renewals", || {
         let lines = leader.lines().into_iter();
@@ -177,8 +176,8 @@ fn renew_without(name: &str, collector: &str) {
         dropped.filter_map(|line| line["dropped"].as_u64()).sum()
     };
     // The spans are: a campaign, and the beginning and the end of the term.
-    assert_eq!(dropped(&leader), 3, "{name}: {}", leader.stderr());
-    // An acquire, five renewals and a release; others may have come meanwhile.
+    assert!(dropped(&leader) >= 3, "{name}: {}", leader.stderr());
+    // An acquire, five renewals and a release.
     let dropped = dropped(&store.process);
     assert!(
         dropped >= 7,

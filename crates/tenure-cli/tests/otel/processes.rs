@@ -165,8 +165,7 @@ pub(crate) fn candidate(collector: &str, store: &Store, arguments: &[&str]) -> C
     let url = store.url();
     let run = ["run", "--server", &url, "--election", "tests/job"];
     let mut run = tenure(collector, &run);
-    run.args(["--candidate", "worker-1", "--lease-duration", "3s"]);
-    run.args(arguments);
+    run.args(["--candidate", "worker-1"]).args(arguments);
     run
 }
 

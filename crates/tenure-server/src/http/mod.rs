@@ -19,6 +19,7 @@ mod identity;
 mod leases;
 mod metrics;
 mod openapi;
+mod page;
 mod renewals;
 
 mod body;

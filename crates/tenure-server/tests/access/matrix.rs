@@ -16,7 +16,9 @@ const OWNERS: &str = "candidate admin";
 const OPERATORS: &str = "operator admin";
 
 /// The matrix of rights. `switchover` is `handover` without a lease id.
-const MATRIX: [Row; 22] = [
+const MATRIX: [Row; 24] = [
+    ("page", "without a credential", [200, 200, 200]),
+    ("page_file", "without a credential", [200, 200, 200]),
     ("livez", "without a credential", [200, 200, 200]),
     ("readyz", "without a credential", [200, 200, 200]),
     ("metrics", "metrics admin", [200, 200, 200]),
@@ -98,7 +100,15 @@ impl Cell {
         let mut number = 0;
         let mut add = |row: Row, caller: String, role, covers| {
             let of_store = [
-                "livez", "readyz", "openapi", "metrics", "limits", "whoami", "access",
+                "page",
+                "page_file",
+                "livez",
+                "readyz",
+                "openapi",
+                "metrics",
+                "limits",
+                "whoami",
+                "access",
             ];
             let is_of_lease = !of_store.contains(&row.0);
             let targets = if is_of_lease { TARGETS.len() } else { 1 };

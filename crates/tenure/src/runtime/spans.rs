@@ -14,12 +14,13 @@ use crate::trace;
 /// Begins the span of one request for the lease.
 pub(super) fn campaign(config: &Config, attempt: u64) -> Span {
     let (election, candidate) = (&config.election, &config.candidate);
+    let attempt = attempt.cast_signed();
     info_span!(parent: None, "tenure.campaign", %election, %candidate, attempt, epoch = Empty)
 }
 
 /// Begins the span from the grant until the task runs.
 pub(super) fn term_begin(config: &Config, epoch: Epoch, campaign: &Span) -> Span {
-    let epoch = epoch.get();
+    let epoch = number(epoch);
     campaign.record("epoch", epoch);
     let (election, candidate) = (&config.election, &config.candidate);
     info_span!(parent: campaign, "tenure.term.begin", %election, %candidate, epoch)
@@ -32,7 +33,7 @@ pub(super) fn at_risk(term: &TermState) -> Span {
         candidate,
         ..
     } = &*term.config;
-    let epoch = term.epoch.get();
+    let epoch = number(term.epoch);
     let span = info_span!(parent: None, "tenure.at_risk", %election, %candidate, epoch);
     trace::link(&span, term.traceparent.as_deref());
     span
@@ -49,7 +50,8 @@ pub(super) struct TermEnd {
 impl TermEnd {
     pub(super) fn begin(term: &TermState, reason: EndReason, now: Instant) -> Self {
         let config: &Arc<Config> = &term.config;
-        let (election, candidate, epoch) = (&config.election, &config.candidate, term.epoch.get());
+        let (election, candidate, epoch) =
+            (&config.election, &config.candidate, number(term.epoch));
         let span = info_span!(parent: None, "tenure.term.end", %election, %candidate, epoch, %reason,
             stop_ms = Empty, overrun = false);
         trace::link(&span, term.traceparent.as_deref());
@@ -65,7 +67,7 @@ impl TermEnd {
         if !std::mem::replace(&mut self.has_stopped, true) {
             let stop = now.since(self.began).as_millis();
             self.span
-                .record("stop_ms", u64::try_from(stop).unwrap_or(u64::MAX));
+                .record("stop_ms", i64::try_from(stop).unwrap_or(i64::MAX));
         }
     }
 
@@ -77,4 +79,10 @@ impl TermEnd {
         let traceparent = trace::traceparent(&self.span)?;
         trace::trace_id(&traceparent).map(str::to_owned)
     }
+}
+
+/// Returns the epoch as tracing systems have it: OpenTelemetry has no unsigned numbers, and the
+/// export would convert one to text.
+const fn number(epoch: Epoch) -> i64 {
+    epoch.get().cast_signed()
 }

@@ -221,20 +221,29 @@ pub fn is_native(path: &str) -> bool {
     first.is_empty() || FIRST_PARTS.contains(&first)
 }
 
-/// Returns whether the request needs no credential. The paths of such requests contain no names.
+/// Returns whether the request needs no credential. Only a file of the page has a name in the path
+/// of such a request.
 pub(super) fn is_open(head: &Parts) -> bool {
     let path = head.uri.path();
-    matches!(head.method, Method::GET | Method::HEAD)
-        && ROUTES
-            .iter()
-            .any(|route| route.right == Right::Open && route.path == path)
+    let is_at = |route: &Route| match route.path.strip_suffix("{file}") {
+        Some(folder) => path
+            .strip_prefix(folder)
+            .is_some_and(|file| !file.contains('/')),
+        None => route.path == path,
+    };
+    let mut open = ROUTES.iter().filter(|route| route.right == Right::Open);
+    matches!(head.method, Method::GET | Method::HEAD) && open.any(is_at)
+}
+
+/// Returns whether the request checks liveness or readiness.
+pub(super) fn is_probe(head: &Parts) -> bool {
+    is_open(head) && matches!(head.uri.path(), "/livez" | "/readyz")
 }
 
 /// Returns whether a native request is answered on a connection over the limit: renewals and checks
 /// of liveness and readiness are.
 pub(super) fn is_essential(head: &Parts) -> bool {
-    let path = head.uri.path();
-    is_renewal(&head.method, path) || is_open(head) && matches!(path, "/livez" | "/readyz")
+    is_renewal(&head.method, head.uri.path()) || is_probe(head)
 }
 
 /// Returns whether a native request may change a lease other than by a renewal. The answer to such
@@ -247,7 +256,7 @@ fn is_renewal(method: &Method, path: &str) -> bool {
     method == Method::POST && path.starts_with("/v1/namespaces/") && path.ends_with("/renew")
 }
 
-async fn unknown_route(uri: Uri) -> ProblemResponse {
+pub(super) async fn unknown_route(uri: Uri) -> ProblemResponse {
     ProblemResponse(Problem::new(
         Code::UnknownRoute,
         format!("there is no path {}", uri.path()),

@@ -24,7 +24,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderValue;
-use axum::http::header::{AUTHORIZATION, CONNECTION, EXPECT};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, ETAG, EXPECT};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -185,6 +185,7 @@ impl HttpService {
             Some(protocol) => !head.method.is_safe() && !protocol.is_renewal(&head),
             None => routes::is_change(&head.method, head.uri.path()),
         };
+        let is_read = head.method.is_safe();
         let span = RequestSpan::begin(&head, is_change);
         let context = RequestContext {
             began,
@@ -197,6 +198,9 @@ impl HttpService {
             answer.unwrap_or_else(|panic| refuse(protocol, None, panicked(&*panic, id.id())));
         if protocol.is_none() {
             id.answer(&mut response);
+            if is_read {
+                forbid_keeping(&mut response);
+            }
         }
         span.record_answer(&response, &id);
         if source.over.is_some() {
@@ -347,6 +351,15 @@ impl HttpService {
             Code::OverLimit,
             format!("{whose} has more than {most} connections, at most {most} are allowed"),
         ))
+    }
+}
+
+/// Forbids browsers and proxies to keep an answer with data. The files of the page have tags and no
+/// data.
+fn forbid_keeping(response: &mut Response) {
+    if !response.headers().contains_key(ETAG) {
+        let value = HeaderValue::from_static("no-store");
+        response.headers_mut().insert(CACHE_CONTROL, value);
     }
 }
 

@@ -95,8 +95,9 @@ impl RequestSpan {
             return;
         }
         let status = response.status();
-        self.span
-            .record("http.response.status_code", status.as_u16());
+        // OpenTelemetry has no unsigned numbers, and the export would convert one to text.
+        let number = i64::from(status.as_u16());
+        self.span.record("http.response.status_code", number);
         if status.is_server_error() {
             self.span.record("otel.status_code", "ERROR");
         }
@@ -140,6 +141,94 @@ impl std::fmt::Display for Name<'_> {
         match route(self.0) {
             Some(route) => write!(f, " {}", route.path()),
             None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::extract::Request;
+    use tracing::Level;
+    use tracing::subscriber::with_default;
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    fn head(method: &str, path: &str, parents: &[&str]) -> Parts {
+        let mut request = Request::builder().method(method).uri(path);
+        for parent in parents {
+            request = request.header(TRACEPARENT, *parent);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    fn span_of(level: Level, is_change: bool) -> RequestSpan {
+        let subscriber = tracing_subscriber::fmt().with_max_level(level).finish();
+        let head = head("POST", "/v1/namespaces/ns/leases/job/renew", &[PARENT]);
+        with_default(subscriber, || RequestSpan::begin(&head, is_change))
+    }
+
+    #[test]
+    fn a_change_has_a_span_at_info_and_a_renewal_has_none() {
+        let (change, renewal) = (span_of(Level::INFO, true), span_of(Level::INFO, false));
+        assert!(!change.span.is_disabled() && renewal.span.is_disabled());
+        // The headers of a renewal are not even searched.
+        assert!(change.trace.is_some() && renewal.trace.is_none());
+        assert!(!span_of(Level::DEBUG, false).span.is_disabled());
+        // The lines about a change name its trace although nothing is traced.
+        let silent = span_of(Level::ERROR, true);
+        assert!(silent.span.is_disabled() && silent.trace.is_some());
+    }
+
+    #[test]
+    fn a_request_that_names_two_parents_has_none() {
+        for (parents, is_named) in [
+            (&[PARENT][..], true),
+            (&[], false),
+            (&[PARENT, PARENT], false),
+            (&[PARENT, "nonsense"], false),
+        ] {
+            let head = head("GET", "/livez", parents);
+            assert_eq!(context(&head).is_some(), is_named, "{parents:?}");
+        }
+    }
+
+    #[test]
+    fn a_span_has_the_name_of_its_route_and_its_lease() {
+        let lease = "/v1/namespaces/ns/leases/job";
+        let route = "/v1/namespaces/{namespace}/leases/{lease}";
+        let all = "/v1/namespaces/ns/leases";
+        for (method, path, name, key) in [
+            ("GET", "/livez", "GET /livez".into(), None),
+            (
+                "GET",
+                all,
+                "GET /v1/namespaces/{namespace}/leases".into(),
+                None,
+            ),
+            ("GET", lease, format!("GET {route}"), Some("ns/job")),
+            ("DELETE", lease, format!("DELETE {route}"), Some("ns/job")),
+            (
+                "POST",
+                &format!("{lease}/renew"),
+                format!("POST {route}/renew"),
+                Some("ns/job"),
+            ),
+            ("GET", &format!("{lease}/renew"), "GET".into(), None),
+            ("POST", &format!("{lease}/nothing"), "POST".into(), None),
+            ("GET", "/secret", "GET".into(), None),
+            (
+                "GET",
+                "/v1/namespaces/ns/leases/..",
+                format!("GET {route}"),
+                None,
+            ),
+        ] {
+            let head = head(method, path, &[]);
+            assert_eq!(Name(&head).to_string(), name, "{method} {path}");
+            let election = election(&head);
+            let election = election.as_ref().map(LeaseKey::as_str);
+            assert_eq!(election, key, "{method} {path}");
         }
     }
 }
