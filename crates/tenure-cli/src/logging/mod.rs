@@ -18,7 +18,7 @@ use tracing_subscriber::{EnvFilter, Layer as _, Registry, fmt, registry};
 use crate::exit;
 use nonblocking_stderr::LineWriter;
 
-pub(crate) use nonblocking_stderr::flush;
+pub(crate) use nonblocking_stderr::{dropped_lines, flush};
 
 /// How long the end of this process waits for a reader of stderr. A reader that reads needs
 /// microseconds.

@@ -16,11 +16,12 @@ const OWNERS: &str = "candidate admin";
 const OPERATORS: &str = "operator admin";
 
 /// The matrix of rights. `switchover` is `handover` without a lease id.
-const MATRIX: [Row; 23] = [
+const MATRIX: [Row; 24] = [
     ("page", "without a credential", [200, 200, 200]),
     ("page_file", "without a credential", [200, 200, 200]),
     ("livez", "without a credential", [200, 200, 200]),
     ("readyz", "without a credential", [200, 200, 200]),
+    ("metrics", "metrics admin", [200, 200, 200]),
     ("openapi", "without a credential", [200, 200, 200]),
     ("limits", "any credential", [200, 200, 200]),
     ("whoami", "any credential", [200, 200, 200]),
@@ -104,6 +105,7 @@ impl Cell {
                 "livez",
                 "readyz",
                 "openapi",
+                "metrics",
                 "limits",
                 "whoami",
                 "access",
@@ -173,6 +175,8 @@ impl Cell {
         let (all, namespaces, targets) = self.covers;
         let is_covered = match label {
             "access" => all,
+            // A grant of this role is for the whole store.
+            "metrics" => all || self.role == "metrics",
             "list" | "renew_many" => namespaces[self.target / 2],
             _ => targets[self.target],
         };

@@ -14,14 +14,14 @@ use super::description::{Kind, Tag, event_stream, file, json, nothing, optional,
 use super::{Route, TargetOf};
 use crate::access::{Right, Role};
 use crate::http::query::{LIST, POLL, STREAM};
-use crate::http::{events, health, identity, leases, openapi, page, renewals};
+use crate::http::{events, health, identity, leases, metrics, openapi, page, renewals};
 
 const READ: Right = Right::Role(Role::Read);
 const CANDIDATE: Right = Right::Role(Role::Candidate);
 const OPERATOR: Right = Right::Role(Role::Operator);
 
 /// All routes. A route without a right, or without the columns that describe it, does not compile.
-pub(crate) static ROUTES: [Route; 22] = [
+pub(crate) static ROUTES: [Route; 23] = [
     Route {
         method: Method::GET,
         path: "/",
@@ -96,6 +96,21 @@ pub(crate) static ROUTES: [Route; 22] = [
         answers: &[json::<BTreeMap<String, serde_json::Value>>(200)],
         codes: &[Code::OverLimit],
         handler: || get(openapi::serve),
+    },
+    Route {
+        method: Method::GET,
+        path: "/metrics",
+        right: Right::Role(Role::Metrics),
+        target: TargetOf::Store,
+        label: "metrics",
+        tag: Tag::Store,
+        description: "the metrics of the store, as text for Prometheus",
+        kind: Kind::Immediate,
+        query: &[],
+        body: None,
+        answers: &[text(200)],
+        codes: &[],
+        handler: || get(metrics::text),
     },
     Route {
         method: Method::GET,
