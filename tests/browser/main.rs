@@ -1,0 +1,14 @@
+//! Tests of the store's page in a real browser: each state of the page in both themes and two
+//! widths, what operators do with it, lost connections, hostile names, the content security policy,
+//! sessions, and the types of its scripts.
+//!
+//! They need Chromium with its driver, and Node with the packages of `package.json` in a folder that
+//! `TENURE_BROWSER_NODE` names (`.ci/run` installs them). Without them these tests print a message
+//! and pass; if `CI=true`, they fail. Screenshots of all states are kept in
+//! `browser-screenshots` in the target folder.
+
+mod driver;
+mod front;
+mod harness;
+mod page;
+mod store;
