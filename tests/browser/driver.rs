@@ -47,7 +47,9 @@ pub(crate) struct Driver {
 impl Driver {
     /// Starts a browser; `None` if this test cannot run here.
     pub(crate) fn start(test: &str) -> Option<Self> {
-        let has_both = needs::has_program("chromium") && needs::has_program("chromedriver");
+        let browsers = ["chromium", "google-chrome"];
+        let has_one = browsers.into_iter().any(needs::has_program);
+        let has_both = has_one && needs::has_program("chromedriver");
         let needs = "the programs chromium and chromedriver (Debian: chromium, chromium-driver)";
         needs::can_run(test, needs, has_both).then(Self::start_now)
     }

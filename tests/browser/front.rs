@@ -23,7 +23,7 @@ pub(crate) struct Change {
     /// The path under which the store is served, such as `/tenure`.
     pub(crate) prefix: &'static str,
     /// Markup that is added to the end of the page.
-    pub(crate) added: &'static str,
+    pub(crate) added: String,
 }
 
 /// The proxy. It ends with its runtime.

@@ -7,8 +7,12 @@
 //! and pass; if `CI=true`, they fail. Screenshots of all states are kept in
 //! `browser-screenshots` in the target folder.
 
+mod acting;
 mod driver;
 mod front;
 mod harness;
+mod live;
 mod page;
+mod signing_in;
+mod states;
 mod store;

@@ -226,17 +226,29 @@ impl Page {
             (Theme::Dark, NARROW),
             (Theme::Light, NARROW),
         ] {
-            self.show_as(theme, width);
-            let variant = format!("{name}-{}-{width}", theme.name());
-            self.keep_picture(&variant);
-            let wide = self.call(TOO_WIDE, json!([width]));
-            self.add_wrong(&variant, &wide);
-            let broken = self.call_back(AXE, json!([]));
-            self.add_wrong(&variant, &broken);
-            let moves = self.js(MOVES);
-            self.add_wrong(&variant, &moves);
+            self.check_as(name, theme, width);
         }
         self.show_as(Theme::Light, WIDE);
+        self.check_once(name);
+    }
+
+    /// Checks a state that does not last, in one theme and width.
+    #[track_caller]
+    pub(crate) fn check_as(&self, name: &str, theme: Theme, width: u32) {
+        self.show_as(theme, width);
+        let variant = format!("{name}-{}-{width}", theme.name());
+        self.keep_picture(&variant);
+        let wide = self.call(TOO_WIDE, json!([width]));
+        self.add_wrong(&variant, &wide);
+        let broken = self.call_back(AXE, json!([]));
+        self.add_wrong(&variant, &broken);
+        let moves = self.js(MOVES);
+        self.add_wrong(&variant, &moves);
+    }
+
+    /// Checks what does not depend on the theme and the width.
+    #[track_caller]
+    fn check_once(&self, name: &str) {
         let cookie = self.js("return document.cookie");
         if cookie != "" {
             self.add_wrong(name, &json!([format!("the page has the cookie {cookie}")]));

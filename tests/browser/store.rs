@@ -198,6 +198,15 @@ impl TestStore {
         assert_eq!(status, 200, "{election}: {answer}");
     }
 
+    /// Breaks a lease as the administrator.
+    #[track_caller]
+    pub(crate) fn breaks(&self, election: &str, period_ms: u32, reason: &str) {
+        let body = json!({ "break_period_ms": period_ms, "reason": reason });
+        let path = format!("{}/break", lease(election));
+        let (status, answer) = self.ask("ada", Method::POST, &path, &body);
+        assert_eq!(status, 200, "{election}: {answer}");
+    }
+
     /// Lets this candidate wait for the lease, in the background. Its request ends with the store.
     pub(crate) fn let_wait(&self, election: &str, holder: &str, priority: u32) {
         let path = format!("{}{}/acquire", self.origin(), lease(election));
