@@ -219,7 +219,10 @@ fn a_hostile_address_runs_nothing() {
         "?x=<script>alert(1)</script>",
     ] {
         page.open(&store.origin(), &format!("/{fragment}"));
-        page.wait("the page", "return document.body.dataset.view !== 'loading'");
+        page.wait(
+            "the page",
+            "return document.body.dataset.view !== 'loading'",
+        );
         assert_eq!(page.js("return window.tests.ran"), json!([]), "{fragment}");
         wait_until_visible(&page, "header.top");
     }

@@ -49,16 +49,16 @@ const TRIED: &[(&str, &str)] = &[
     ),
     ("trustedTypes.createPolicy('default', {})", "trusted-types"),
     ("fetch('ELSEWHERE/').catch(() => 0)", "connect-src"),
-    (
-        "navigator.sendBeacon('ELSEWHERE/', 'x')",
-        "connect-src",
-    ),
+    ("navigator.sendBeacon('ELSEWHERE/', 'x')", "connect-src"),
     (
         "new WebSocket('WEBSOCKET/').onerror = () => 0",
         "connect-src",
     ),
     ("new Image().src = 'ELSEWHERE/d.svg'", "img-src"),
-    ("new Worker('data:text/javascript,0').onerror = event => event.preventDefault()", "worker-src"),
+    (
+        "new Worker('data:text/javascript,0').onerror = event => event.preventDefault()",
+        "worker-src",
+    ),
     (
         "const form = document.createElement('form'); form.action = 'ELSEWHERE/';
             document.body.append(form); form.submit()",
@@ -92,11 +92,18 @@ fn injected_scripts_run_nothing_and_are_reported() {
     // The page itself works nevertheless.
     wait_for_row(&page, "jobs/first", "[data-kind=led]");
     let here = |text: &str| text.replace("ELSEWHERE", &elsewhere);
-    for directive in ["script-src-elem: inline", "script-src-attr: inline", "script-src-elem: data",
-        "script-src-elem: ELSEWHERE/a.js", "img-src: ELSEWHERE/a.svg",
-        "style-src-elem: inline", "style-src-attr: inline", "frame-src: ELSEWHERE/",
-        "object-src: ELSEWHERE/", "base-uri: ELSEWHERE/"]
-    {
+    for directive in [
+        "script-src-elem: inline",
+        "script-src-attr: inline",
+        "script-src-elem: data",
+        "script-src-elem: ELSEWHERE/a.js",
+        "img-src: ELSEWHERE/a.svg",
+        "style-src-elem: inline",
+        "style-src-attr: inline",
+        "frame-src: ELSEWHERE/",
+        "object-src: ELSEWHERE/",
+        "base-uri: ELSEWHERE/",
+    ] {
         wait_for_violation(&page, &here(directive));
     }
     for (script, directive) in TRIED {
@@ -156,7 +163,10 @@ fn the_page_of_another_port_gets_nothing() {
     page.expect_message("");
     page.open(&other, "/");
     let origin = store.origin();
-    assert_eq!(page.js("return [localStorage.length, document.cookie]"), json!([0, ""]));
+    assert_eq!(
+        page.js("return [localStorage.length, document.cookie]"),
+        json!([0, ""])
+    );
     let tried = page.call_back(
         "const [origin, done] = arguments;
         const paths = ['/', '/v1/overview', '/v1/whoami', '/v1/session', '/ui/app.js'];
@@ -181,7 +191,10 @@ fn the_page_of_another_port_gets_nothing() {
         json!([origin]),
     );
     assert!(posted == "sent" || posted == "refused", "{posted}");
-    assert_eq!(store.get("/v1/namespaces/jobs/leases/first")["state"], "leased");
+    assert_eq!(
+        store.get("/v1/namespaces/jobs/leases/first")["state"],
+        "leased"
+    );
     page.take_wrong();
 }
 

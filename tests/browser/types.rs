@@ -88,11 +88,20 @@ fn the_scripts_have_no_type_error_and_agree_with_the_api() {
     project.write("openapi.d.ts", &renamed);
     let compiled = project.compile();
     let text = String::from_utf8_lossy(&compiled.stdout).into_owned();
-    assert!(!compiled.status.success() && text.contains("recent_terms"), "{text}");
+    assert!(
+        !compiled.status.success() && text.contains("recent_terms"),
+        "{text}"
+    );
     project.write("openapi.d.ts", &api);
     let script = project.read("app.js");
-    project.write("app.js", &format!("{script}\n/** @type {{number}} */ export const wrong = 'text';\n"));
+    project.write(
+        "app.js",
+        &format!("{script}\n/** @type {{number}} */ export const wrong = 'text';\n"),
+    );
     let compiled = project.compile();
     let text = String::from_utf8_lossy(&compiled.stdout).into_owned();
-    assert!(!compiled.status.success() && text.contains("app.js"), "{text}");
+    assert!(
+        !compiled.status.success() && text.contains("app.js"),
+        "{text}"
+    );
 }
