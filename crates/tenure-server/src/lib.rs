@@ -43,6 +43,8 @@ mod server;
 mod tls;
 
 mod http;
+mod ui;
+
 mod store;
 mod table;
 

@@ -17,6 +17,7 @@ mod events;
 mod health;
 mod identity;
 mod leases;
+mod page;
 mod renewals;
 
 mod body;

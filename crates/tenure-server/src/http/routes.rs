@@ -12,7 +12,7 @@ use tenure_core::wire::{Code, Problem};
 use super::authorize::{Gate, TargetOf};
 use super::leases::operation;
 use super::problem::ProblemResponse;
-use super::{events, health, identity, leases, renewals};
+use super::{events, health, identity, leases, page, renewals};
 use crate::Store;
 use crate::access::{Access, Right, Role};
 use crate::audit::Audit;
@@ -34,7 +34,25 @@ const CANDIDATE: Right = Right::Role(Role::Candidate);
 const OPERATOR: Right = Right::Role(Role::Operator);
 
 /// All routes. A route without a right does not compile.
-pub(crate) static ROUTES: [Route; 19] = [
+pub(crate) static ROUTES: [Route; 21] = [
+    Route {
+        method: Method::GET,
+        path: "/",
+        right: Right::Open,
+        target: TargetOf::Store,
+        label: "page",
+        description: "the page that shows elections",
+        handler: || get(page::page),
+    },
+    Route {
+        method: Method::GET,
+        path: "/ui/{file}",
+        right: Right::Open,
+        target: TargetOf::Store,
+        label: "page_file",
+        description: "a file of the page",
+        handler: || get(page::file),
+    },
     Route {
         method: Method::GET,
         path: "/livez",
@@ -289,19 +307,27 @@ pub fn is_native(path: &str) -> bool {
     first.is_empty() || FIRST_PARTS.contains(&first)
 }
 
-/// Returns whether the request needs no credential. The paths of such requests contain no names.
+/// Returns whether the request needs no credential. Only a file of the page has a name in the path
+/// of such a request.
 pub(super) fn is_open(head: &Parts) -> bool {
     let path = head.uri.path();
-    matches!(head.method, Method::GET | Method::HEAD)
-        && ROUTES
-            .iter()
-            .any(|route| route.right == Right::Open && route.path == path)
+    let is_at = |route: &Route| match route.path.strip_suffix("{file}") {
+        Some(folder) => path.strip_prefix(folder).is_some_and(|file| !file.contains('/')),
+        None => route.path == path,
+    };
+    let mut open = ROUTES.iter().filter(|route| route.right == Right::Open);
+    matches!(head.method, Method::GET | Method::HEAD) && open.any(is_at)
+}
+
+/// Returns whether the request checks liveness or readiness.
+pub(super) fn is_probe(head: &Parts) -> bool {
+    is_open(head) && matches!(head.uri.path(), "/livez" | "/readyz")
 }
 
 /// Returns whether a native request is answered on a connection over the limit: renewals and checks
 /// of liveness and readiness are.
 pub(super) fn is_essential(head: &Parts) -> bool {
-    is_renewal(head) || is_open(head)
+    is_renewal(head) || is_probe(head)
 }
 
 /// Returns whether a native request may change a lease other than by a renewal. The answer to such
@@ -315,7 +341,7 @@ fn is_renewal(head: &Parts) -> bool {
     head.method == Method::POST && path.starts_with("/v1/namespaces/") && path.ends_with("/renew")
 }
 
-async fn unknown_route(uri: Uri) -> ProblemResponse {
+pub(super) async fn unknown_route(uri: Uri) -> ProblemResponse {
     ProblemResponse(Problem::new(
         Code::UnknownRoute,
         format!("there is no path {}", uri.path()),

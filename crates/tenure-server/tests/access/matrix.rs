@@ -16,7 +16,9 @@ const OWNERS: &str = "candidate admin";
 const OPERATORS: &str = "operator admin";
 
 /// The matrix of rights. `switchover` is `handover` without a lease id.
-const MATRIX: [Row; 20] = [
+const MATRIX: [Row; 22] = [
+    ("page", "without a credential", [200, 200, 200]),
+    ("page_file", "without a credential", [200, 200, 200]),
     ("livez", "without a credential", [200, 200, 200]),
     ("readyz", "without a credential", [200, 200, 200]),
     ("limits", "any credential", [200, 200, 200]),
@@ -95,7 +97,10 @@ impl Cell {
         let mut cells = Vec::new();
         let mut number = 0;
         let mut add = |row: Row, caller: String, role, covers| {
-            let is_of_lease = !matches!(row.0, "livez" | "readyz" | "limits" | "whoami" | "access");
+            let is_of_lease = !matches!(
+                row.0,
+                "page" | "page_file" | "livez" | "readyz" | "limits" | "whoami" | "access"
+            );
             let targets = if is_of_lease { TARGETS.len() } else { 1 };
             let owners: &[Owner] = match is_of_lease && !caller.is_empty() {
                 true => &[Owner::Caller, Owner::Another, Owner::None],

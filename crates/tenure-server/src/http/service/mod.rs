@@ -23,7 +23,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderValue;
-use axum::http::header::{AUTHORIZATION, CONNECTION, EXPECT};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, ETAG, EXPECT};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -103,12 +103,16 @@ impl HttpService {
         let (head, body) = request.into_parts();
         let protocol = self.protocol_of(&head);
         let id = LazyRequestId::of(&head.headers);
+        let is_read = head.method.is_safe();
         let answer = self.check_and_handle(source, protocol, &id, head, body);
         let answer = AssertUnwindSafe(answer).catch_unwind().await;
         let mut response =
             answer.unwrap_or_else(|panic| refuse(protocol, None, panicked(&*panic, id.id())));
         if protocol.is_none() {
             id.answer(&mut response);
+            if is_read {
+                forbid_keeping(&mut response);
+            }
         }
         if source.over.is_some() {
             close_after(&mut response);
@@ -224,6 +228,15 @@ impl HttpService {
             Code::OverLimit,
             format!("{whose} has more than {most} connections, at most {most} are allowed"),
         ))
+    }
+}
+
+/// Forbids browsers and proxies to keep an answer with data. The files of the page have tags and no
+/// data.
+fn forbid_keeping(response: &mut Response) {
+    if !response.headers().contains_key(ETAG) {
+        let value = HeaderValue::from_static("no-store");
+        response.headers_mut().insert(CACHE_CONTROL, value);
     }
 }
 
