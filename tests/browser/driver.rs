@@ -216,8 +216,8 @@ impl Drop for Driver {
     fn drop(&mut self) {
         let started = descendants(self.chromedriver.pid());
         let ended = self.http.delete(self.session.clone());
-        let ended = ended.timeout(Duration::from_secs(5)).send();
-        let _ = self.runtime.block_on(ended);
+        let ended = ended.timeout(Duration::from_secs(5));
+        let _ = self.runtime.block_on(async { ended.send().await });
         // A browser that hangs, or whose test has failed, must not stay.
         for pid in &started {
             let _ = kill(*pid, Signal::SIGKILL);

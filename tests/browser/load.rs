@@ -27,7 +27,7 @@ const DURATION_MS: u32 = 15_000;
 struct Load {
     origin: String,
     http: Client,
-    late: Arc<Mutex<Vec<Duration>>>,
+    times: Arc<Mutex<Vec<Duration>>>,
     changes: Arc<AtomicUsize>,
     bytes: Arc<AtomicUsize>,
 }
@@ -60,11 +60,14 @@ impl Load {
             let start = Instant::now();
             self.post(&election, "renew", &lease_id).await;
             let took = start.elapsed();
-            let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-            late.push(took);
-            drop(late);
+            self.record(took);
             sleep(interval.saturating_sub(took)).await;
         }
+    }
+
+    fn record(&self, took: Duration) {
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        times.push(took);
     }
 
     /// Terms that begin and end, each of which is two changes.
@@ -120,8 +123,8 @@ fn processor_time(store: &TestStore) -> f64 {
 /// Measures the store for a while: its share of a core, and the times of renewals.
 fn measure(what: &str, store: &TestStore, load: &Load) {
     let renewals = || {
-        let mut late = load.late.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *late)
+        let mut times = load.times.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *times)
     };
     renewals();
     load.changes.store(0, Ordering::Relaxed);
@@ -130,15 +133,15 @@ fn measure(what: &str, store: &TestStore, load: &Load) {
     thread::sleep(SPAN);
     let used = processor_time(store) - before;
     let seconds = start.elapsed().as_secs_f64();
-    let mut late = renewals();
-    late.sort();
-    let quantile = |share: usize| late[(late.len() * share / 1_000).min(late.len() - 1)];
+    let mut times = renewals();
+    times.sort();
+    let quantile = |share: usize| times[(times.len() * share / 1_000).min(times.len() - 1)];
     println!(
         "{what}: the store used {:.1} % of a core; {:.0} changes/s, {:.0} renewals/s, \
          p50 {:?}, p99 {:?}, p99.9 {:?}; {:.0} KiB/s to pages",
         100.0 * used / seconds,
         load.changes.load(Ordering::Relaxed) as f64 / seconds,
-        late.len() as f64 / seconds,
+        times.len() as f64 / seconds,
         quantile(500),
         quantile(990),
         quantile(999),
@@ -166,7 +169,7 @@ fn load_of_open_pages() {
     let load = Arc::new(Load {
         origin: store.origin(),
         http: Client::builder().no_proxy().build().expect("a client"),
-        late: Arc::default(),
+        times: Arc::default(),
         changes: Arc::default(),
         bytes: Arc::default(),
     });

@@ -112,6 +112,9 @@ impl Page {
     pub(crate) fn start(test: &str) -> Option<Self> {
         let axe = axe(test)?;
         let driver = Driver::start(test)?;
+        // The first page is the browser's own, and its requests are no concern of these tests.
+        driver.go_to("about:blank");
+        driver.log("performance");
         for source in [BEFORE, &axe] {
             let parameters = json!({ "source": source });
             driver.cdp("Page.addScriptToEvaluateOnNewDocument", parameters);
