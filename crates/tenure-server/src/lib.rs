@@ -70,7 +70,7 @@ pub use clock::WrongClock;
 pub use config::{LimitError, LimitSetting, Limits, StoreConfig};
 pub use engine::{BackupError, Contents, Document, Existing, OpenError, RestoreError, Restored};
 pub use engine::{backup, forget_restore, restore, restore_note};
-pub use http::{Protocol, Route, is_native, router, routes};
+pub use http::{Protocol, Route, is_native, router, routes, set_remote_parent};
 pub use model::LeaseKey;
 pub use server::{ServeError, Server};
 pub use store::{AccessEffect, LeaseSnapshot, Store};

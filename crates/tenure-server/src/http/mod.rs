@@ -17,6 +17,7 @@ mod events;
 mod health;
 mod identity;
 mod leases;
+mod openapi;
 mod page;
 mod renewals;
 
@@ -32,6 +33,7 @@ use axum::extract::Request;
 
 pub use self::protocol::Protocol;
 pub use self::routes::{Route, is_native, routes};
+pub use self::service::set_remote_parent;
 pub(crate) use self::service::{HttpService, Source};
 use crate::Store;
 use crate::access::Access;

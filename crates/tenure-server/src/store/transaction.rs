@@ -15,7 +15,7 @@ use super::{Entry, Inner};
 use crate::clock;
 use crate::commit_queue::Ticket;
 use crate::model::{
-    Cause, ChangeSet, Content, Deleted, LeaseChange, LeaseKey, LeaseVersion, TermRecord,
+    Cause, ChangeSet, Content, Deleted, LeaseChange, LeaseKey, LeaseVersion, TermRecord, TraceId,
 };
 
 /// One locked lease, and the changes that are made to it. [`run`](Self::run) takes the steps that
@@ -221,7 +221,7 @@ impl<'a> LeaseTransaction<'a> {
             self.has_changed = true;
             let reason = reason.map(String::into_boxed_str);
             let cause = Cause::Requested(applied.change.clone(), reason);
-            self.push(self.content(), cause, running);
+            self.push(self.content(), cause, running, TraceId::current());
         } else if matches!(applied.change, Change::Renewed(_)) {
             self.publish_renewal(&applied.change);
         }
@@ -234,7 +234,7 @@ impl<'a> LeaseTransaction<'a> {
         let (now, running) = (self.now, self.record().running());
         if let Some(released) = self.lease().give_back(number, now) {
             let cause = Cause::Requested(released.change, None);
-            self.push(self.content(), cause, running);
+            self.push(self.content(), cause, running, TraceId::current());
         }
     }
 
@@ -253,7 +253,7 @@ impl<'a> LeaseTransaction<'a> {
         self.inner.table.deleted.forget_old(now);
         let retired = self.record().retired().collect();
         let deleted = Content::Deleted(Deleted { last, retired });
-        self.push(deleted, Cause::Deleted, None);
+        self.push(deleted, Cause::Deleted, None, TraceId::current());
         Ok(())
     }
 
@@ -269,11 +269,13 @@ impl<'a> LeaseTransaction<'a> {
                 .poll(now, clock::wall(), &Rules::NATIVE, is_gone);
             match due {
                 Some(Due::Ended(lapse)) => {
-                    self.push(self.content(), Cause::Lapsed(lapse), running);
+                    self.push(self.content(), Cause::Lapsed(lapse), running, None);
                 }
                 Some(Due::Granted { to, epoch }) => {
                     let cause = Cause::Requested(Change::Granted(epoch), None);
-                    self.push(self.content(), cause, None);
+                    // The grant belongs to the request that waited, not to the request that ended
+                    // the term before.
+                    self.push(self.content(), cause, None, to.reply_to.trace);
                     self.granted.push(WaiterGrant {
                         reply_to: to.reply_to,
                         view: self.view(),
@@ -299,7 +301,7 @@ impl<'a> LeaseTransaction<'a> {
         // exist yet.
         if self.inner.events.topics.wants_renewals(self.key) && self.changes.is_empty() {
             let cause = Cause::Requested(change.clone(), None);
-            let mut renewal = self.change(self.content(), cause, None);
+            let mut renewal = self.change(self.content(), cause, None, None);
             renewal.revision = self.entry.revision;
             self.inner.events.publish_renewal(renewal);
         }
@@ -389,8 +391,15 @@ impl<'a> LeaseTransaction<'a> {
         Content::Lease(self.record().store(self.now).into())
     }
 
-    /// Adds a change that was just made. `running` is the term that ran before it.
-    fn push(&mut self, content: Content, cause: Cause, running: Option<Running>) {
+    /// Adds a change that was just made. `running` is the term that ran before it, and `trace` the
+    /// trace of the request that made it.
+    fn push(
+        &mut self,
+        content: Content,
+        cause: Cause,
+        running: Option<Running>,
+        trace: Option<TraceId>,
+    ) {
         let reason = match &cause {
             Cause::Requested(_, reason) => reason.clone(),
             Cause::Lapsed(_) | Cause::Deleted => None,
@@ -403,11 +412,17 @@ impl<'a> LeaseTransaction<'a> {
             let past = self.entry.past.get_or_insert_default();
             past.record(term, self.inner.limits.max_history);
         }
-        let change = self.change(content, cause, term);
+        let change = self.change(content, cause, term, trace);
         self.changes.push(change);
     }
 
-    fn change(&self, content: Content, cause: Cause, term: Option<TermRecord>) -> LeaseChange {
+    fn change(
+        &self,
+        content: Content,
+        cause: Cause,
+        term: Option<TermRecord>,
+        trace: Option<TraceId>,
+    ) -> LeaseChange {
         let remaining = self.record().remaining(self.now);
         LeaseChange {
             key: self.key.clone(),
@@ -417,14 +432,14 @@ impl<'a> LeaseTransaction<'a> {
             cause,
             waiters: self.entry.waiters(),
             remaining_ms: remaining.and_then(LeaseDuration::fixed).map(millis),
+            trace,
         }
     }
 }
 
-/// Sends the outcome of a waiting request once `revision` is durable. If the request was abandoned,
-/// its own cleanup gives the grant back.
+/// Sends the outcome of a waiting request once `revision` is durable.
 fn deliver(inner: &Inner, revision: u64, reply_to: OutcomeSender, outcome: Outcome) {
     inner.commit_queue.on_durable(revision, move |durable| {
-        let _ = reply_to.send(Box::new(durable.map_err(undone).and(outcome)));
+        reply_to.send(durable.map_err(undone).and(outcome));
     });
 }

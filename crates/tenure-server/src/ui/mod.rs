@@ -82,7 +82,10 @@ pub(crate) fn file(name: &str, request: &HeaderMap) -> Option<Response> {
 fn answer(index: usize, request: &HeaderMap) -> Response {
     const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
     let (file, tag) = (&FILES[index], &TAGS[index]);
-    let is_known = request.get_all(IF_NONE_MATCH).iter().any(|tags| names(tags, tag));
+    let is_known = request
+        .get_all(IF_NONE_MATCH)
+        .iter()
+        .any(|tags| names(tags, tag));
     let mut response = Response::new(match is_known {
         true => Body::empty(),
         false => Body::from(file.content),
@@ -148,7 +151,14 @@ mod tests {
         found.sort();
         served.sort();
         assert_eq!(found, served);
-        for other in ["", "index.html", "mod.rs", "../Cargo.toml", "APP.JS", "app.js/"] {
+        for other in [
+            "",
+            "index.html",
+            "mod.rs",
+            "../Cargo.toml",
+            "APP.JS",
+            "app.js/",
+        ] {
             assert!(file(other, &HeaderMap::new()).is_none(), "{other}");
         }
     }

@@ -43,6 +43,7 @@ fn change(revision: u64, content: Content) -> LeaseChange {
         cause: Cause::Deleted,
         waiters: 0,
         remaining_ms: None,
+        trace: None,
     }
 }
 

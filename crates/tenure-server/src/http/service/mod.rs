@@ -12,6 +12,7 @@
 //! it.
 
 mod guard;
+mod span;
 
 use std::any::Any;
 use std::net::IpAddr;
@@ -41,8 +42,12 @@ use super::{fast_path, routes};
 use crate::Store;
 use crate::access::{Access, ClientAuthorities, PresentedCertificate, TrustedProxies};
 use crate::audit::Audit;
+use crate::model::TraceId;
 use crate::overflow::OverflowPermit;
 use crate::panics;
+use span::RequestSpan;
+
+pub use span::set_remote_parent;
 
 /// The service that answers the requests of all connections.
 #[derive(Debug)]
@@ -103,8 +108,13 @@ impl HttpService {
         let (head, body) = request.into_parts();
         let protocol = self.protocol_of(&head);
         let id = LazyRequestId::of(&head.headers);
+        let is_change = match protocol {
+            Some(protocol) => !head.method.is_safe() && !protocol.is_renewal(&head),
+            None => routes::is_change(&head.method, head.uri.path()),
+        };
         let is_read = head.method.is_safe();
-        let answer = self.check_and_handle(source, protocol, &id, head, body);
+        let span = RequestSpan::begin(&head, is_change);
+        let answer = self.check_and_handle(source, protocol, (&id, &span), head, body);
         let answer = AssertUnwindSafe(answer).catch_unwind().await;
         let mut response =
             answer.unwrap_or_else(|panic| refuse(protocol, None, panicked(&*panic, id.id())));
@@ -114,6 +124,7 @@ impl HttpService {
                 forbid_keeping(&mut response);
             }
         }
+        span.record_answer(&response, &id);
         if source.over.is_some() {
             close_after(&mut response);
         }
@@ -124,7 +135,7 @@ impl HttpService {
         &self,
         source: &Source,
         protocol: Option<&dyn Protocol>,
-        id: &LazyRequestId,
+        (id, span): (&LazyRequestId, &RequestSpan),
         mut head: Parts,
         body: Body,
     ) -> Response {
@@ -151,7 +162,8 @@ impl HttpService {
                 return protocol.refuse(Some(&head), problem);
             }
             let request = Request::from_parts(head, Body::new(body));
-            return protocol.serve(request, source.client).await;
+            let answer = protocol.serve(request, source.client);
+            return TraceId::scope(span.trace(), answer).await;
         }
         // The limit of wrong credentials counts the client and not its proxy. Otherwise one client
         // with a wrong token would use up the failures of all clients of the proxy, and the check
@@ -179,6 +191,7 @@ impl HttpService {
                 return response;
             }
         };
+        span.record_caller(&caller);
         if let Some(key) = fast_path::renewal(&head) {
             let request = Request::from_parts(head, body);
             let renewed = fast_path::renew(&self.store, &self.access, &caller, &key, request).await;
@@ -186,11 +199,12 @@ impl HttpService {
         }
         head.extensions.insert(caller);
         head.extensions.insert(ClientAddress(client));
-        if routes::is_change(&head) {
+        if routes::is_change(&head.method, head.uri.path()) {
             head.extensions.insert::<RequestId>(id.id().clone());
         }
         let request = Request::from_parts(head, Body::new(body));
-        let Ok(response) = self.routes.clone().call(request).await;
+        let answer = self.routes.clone().call(request);
+        let Ok(response) = TraceId::scope(span.trace(), answer).await;
         response
     }
 

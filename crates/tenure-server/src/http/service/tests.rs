@@ -253,6 +253,7 @@ async fn over_the_limit_only_renewals_and_probes_are_answered() {
     assert!(routes::is_essential(&head("GET", "/livez")));
     assert!(routes::is_essential(&head("GET", "/readyz")));
     assert!(!routes::is_essential(&head("GET", "/v1/limits")));
+    assert!(!routes::is_essential(&head("GET", "/openapi.json")));
     assert!(!routes::is_essential(&head("GET", "/")));
     assert!(!routes::is_essential(&head(
         "GET",

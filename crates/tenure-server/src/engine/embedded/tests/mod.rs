@@ -57,6 +57,7 @@ fn change(of: u64, revision: u64, content: Content) -> LeaseChange {
         cause: Cause::Deleted,
         waiters: 0,
         remaining_ms: None,
+        trace: None,
     }
 }
 
