@@ -1,183 +1,102 @@
-// The document: elements, text, times, announcements. Text of the store goes in by `textContent`
-// only, so names can't be markup.
+// Elements, text and times. Texts of the store go in by `textContent` only, so that no name can
+// become markup.
 
 import { now } from './api.js';
 
-/**
- * The element with this id, which must be of the class.
- * @template {Element} T
- * @param {string} id
- * @param {new () => T} type
- * @returns {T}
- */
-export function byId(id, type) {
-  const found = document.getElementById(id);
-  if (!(found instanceof type)) throw new Error(`#${id} is not a ${type.name}`);
-  return found;
+/** @import { Ui } from './types' */
+
+/** The elements with an id: `#try-now` is `ui.tryNow`. @type {Ui} */
+export const ui = /** @type {any} */ (Object.fromEntries([...document.querySelectorAll('[id]')]
+	.map((at) => [at.id.replace(/-(.)/g, (_, letter) => letter.toUpperCase()), at])));
+
+/** @param {EventTarget} at @param {string} event @param {(event: any) => void} handle */
+export const on = (at, event, handle) => at.addEventListener(event, handle);
+
+/** @param {Element} at */
+export const find = (at, selector = '') => /** @type {HTMLElement} */ (at.querySelector(selector));
+
+/** @param {string} tag @param {Record<string, string>} attributes @param {...(Node | string)} children */
+export function make(tag, attributes, ...children) {
+	const made = document.createElement(tag);
+	for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+	made.append(...children);
+	return made;
 }
 
-/** @param {string} id */
-export const html = (id) => byId(id, HTMLElement);
+/** A text of the store, which may be written from right to left. */
+export const bdi = (text = '') => make('bdi', {}, text);
 
-/** @param {string} id */
-export const button = (id) => byId(id, HTMLButtonElement);
-
-/** @param {string} id */
-export const input = (id) => byId(id, HTMLInputElement);
-
-/** @param {string} id */
-export const select = (id) => byId(id, HTMLSelectElement);
-
-/**
- * @param {ParentNode} parent
- * @param {string} selector
- * @returns {HTMLElement}
- */
-export function within(parent, selector) {
-  const found = parent.querySelector(selector);
-  if (!(found instanceof HTMLElement)) throw new Error(`${selector} is missing`);
-  return found;
+/** Sets a text if it differs, so that nothing is laid out again. @param {Element} at */
+export function setText(at, text = '') {
+	if (at.textContent !== text) at.textContent = text;
 }
 
-/**
- * Creates an element. Strings become text.
- * @param {string} tag
- * @param {Record<string, string>} [attributes]
- * @param {...(Node | string)} children
- */
-export function element(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
+/** @param {Element} at */
+export const setIcon = (at, name = '') => find(at, 'use').setAttribute('href', `#i-${name}`);
+
+/** `3 d 4 h`, `2 min 10 s`, `12 s`. */
+export function duration(ms = 0) {
+	const s = Math.max(0, Math.floor(ms / 1000));
+	const [min, h, d] = [Math.floor(s / 60), Math.floor(s / 3600), Math.floor(s / 86400)];
+	if (d) return `${d} d ${h % 24} h`;
+	if (h) return `${h} h ${min % 60} min`;
+	return min ? `${min} min ${s % 60} s` : `${s} s`;
 }
 
-/** Sets text if it differs, so that nothing is laid out again. @param {Element} at @param {string} text */
-export function setText(at, text) {
-  if (at.textContent !== text) at.textContent = text;
-}
+/** `5.8 s`, and from ten seconds on whole units. */
+export const precise = (ms = 0) => (ms < 9950 ? `${(Math.max(0, ms) / 1000).toFixed(1)} s` : duration(ms + 500));
 
-/** @param {Element} at @param {string} name @param {string | null} value null removes it */
-export function setAttribute(at, name, value) {
-  if (value === null) at.removeAttribute(name);
-  else if (at.getAttribute(name) !== value) at.setAttribute(name, value);
-}
+export const many = (count = 0, thing = '') => `${count.toLocaleString('en-GB')} ${thing}${count === 1 ? '' : 's'}`;
 
-/** @param {Element} svg @param {string} name */
-export function setIcon(svg, name) {
-  const use = svg.localName === 'use' ? svg : svg.querySelector('use');
-  if (use) setAttribute(use, 'href', `#i-${name}`);
-}
+/** A choice of the user, kept in this browser. */
+export const setting = (name = '') => localStorage.getItem(`tenure.${name}`);
 
-/** `3 d 4 h`, `2 min 10 s`, `12 s`. @param {number} ms */
-export function duration(ms) {
-  const seconds = Math.max(0, Math.floor(ms / 1000));
-  const [minutes, hours] = [Math.floor(seconds / 60), Math.floor(seconds / 3600)];
-  const days = Math.floor(hours / 24);
-  const two = (/** @type {number} */ a, /** @type {string} */ of, /** @type {number} */ b,
-    /** @type {string} */ rest) => (b ? `${a} ${of} ${b} ${rest}` : `${a} ${of}`);
-  if (days) return two(days, 'd', hours % 24, 'h');
-  if (hours) return two(hours, 'h', minutes % 60, 'min');
-  if (minutes) return two(minutes, 'min', seconds % 60, 's');
-  return `${seconds} s`;
-}
-
-/** `5.8 s`, and from ten seconds on whole units. @param {number} ms */
-export function precise(ms) {
-  return ms < 9950 ? `${(Math.max(0, ms) / 1000).toFixed(1)} s` : duration(ms + 500);
-}
-
-const TIMES = 'tenure.times';
-let inUtc = read(TIMES) === 'utc';
-
-/** A setting of the page. @param {string} key */
-export function read(key) {
-  try {
-    return localStorage.getItem(key);
-  } catch {
-    return null;
-  }
-}
-
-/** @param {string} key @param {string} value */
-export function write(key, value) {
-  try {
-    localStorage.setItem(key, value);
-  } catch {
-    // Without storage the setting lasts as long as the page.
-  }
-}
-
-/** @param {boolean} utc */
-export function showUtc(utc) {
-  inUtc = utc;
-  write(TIMES, utc ? 'utc' : 'local');
-}
-
-export const showsUtc = () => inUtc;
-
-/**
- * `21 Nov, 02:05:10`, with the year if it is another one.
- * @param {number} time
- * @param {boolean} [withDate]
- */
-export function clock(time, withDate = true) {
-  const zone = inUtc ? 'UTC' : undefined;
-  const year = (/** @type {number} */ at) => new Date(at).toLocaleString('en-GB', { year: 'numeric', timeZone: zone });
-  /** @type {Intl.DateTimeFormatOptions} */
-  const date = withDate ? { day: 'numeric', month: 'short' } : {};
-  if (withDate && year(time) !== year(now())) date.year = 'numeric';
-  const text = new Date(time).toLocaleString('en-GB', {
-    ...date, hour: '2-digit', minute: '2-digit', second: '2-digit', timeZone: zone,
-  });
-  return inUtc ? `${text} UTC` : text;
+/** `21 Nov, 02:05:10`; short: without the date and the zone. */
+export function clock(time = 0, isShort = false) {
+	const isUtc = setting('times') === 'utc';
+	const isOld = now() - time > 300 * 86400_000;
+	const text = new Date(time).toLocaleString('en-GB', {
+		...(isShort ? {} : { day: 'numeric', month: 'short', year: isOld ? 'numeric' : undefined }),
+		hour: '2-digit', minute: '2-digit', second: '2-digit', timeZone: isUtc ? 'UTC' : undefined,
+	});
+	return isUtc && !isShort ? `${text} UTC` : text;
 }
 
 /**
  * Fills a `<time>`, whose title is in UTC.
- * @param {Element} at
- * @param {string | null | undefined} time RFC 3339
- * @param {(ms: number) => string} text
+ * @param {HTMLElement} at @param {string | null} time @param {(ms: number) => string} text
  */
 export function setTime(at, time, text) {
-  const ms = time ? Date.parse(time) : NaN;
-  const known = !Number.isNaN(ms);
-  setText(at, known ? text(ms) : '–');
-  setAttribute(at, 'datetime', known && time ? time : null);
-  setAttribute(at, 'title', known ? new Date(ms).toISOString().replace('T', ' ').replace(/\.\d+Z/, ' UTC') : null);
+	setText(at, time ? text(Date.parse(time)) : '–');
+	at.title = time ? `${time.slice(0, 19).replace('T', ' ')} UTC` : '';
+	at.setAttribute('datetime', time ?? '');
+	return at;
 }
 
-const ANNOUNCE_EVERY_MS = 5000;
+/** @param {string | null} at @param {(ms: number) => string} text */
+export const time = (at, text) => setTime(make('time', {}), at, text);
+
 /** @type {string[]} */
 let unsaid = [];
-let mayAnnounceAt = 0;
-let announceTimer = 0;
+let [timer, toastTimer, quietUntil] = [0, 0, 0];
 
-/**
- * Announces something to readers of the screen: at most once in five seconds, and then what
- * happened since.
- * @param {string} text
- */
-export function announce(text) {
-  if (!unsaid.includes(text)) unsaid.push(text);
-  clearTimeout(announceTimer);
-  announceTimer = setTimeout(() => {
-    mayAnnounceAt = Date.now() + ANNOUNCE_EVERY_MS;
-    const more = unsaid.length - 3;
-    html('announcer').textContent =
-      unsaid.slice(-3).join('. ') + (more > 0 ? `. And ${more} more changes` : '');
-    unsaid = [];
-  }, Math.max(50, mayAnnounceAt - Date.now()));
+/** Announces a text to a screen reader, at most once in five seconds. */
+export function announce(text = '') {
+	unsaid.push(text);
+	clearTimeout(timer);
+	timer = setTimeout(() => {
+		quietUntil = Date.now() + 5000;
+		const more = unsaid.length > 3 ? [many(unsaid.length - 3, 'more change')] : [];
+		setText(ui.announcer, [...unsaid.slice(-3), ...more].join('. '));
+		unsaid = [];
+	}, quietUntil - Date.now());
 }
 
-let toastTimer = 0;
-
-/** Shows the result of an action for some seconds. @param {string} text */
-export function toast(text) {
-  const at = html('toast');
-  at.textContent = text;
-  at.hidden = false;
-  announce(text);
-  clearTimeout(toastTimer);
-  toastTimer = setTimeout(() => (at.hidden = true), 8000);
+/** Shows the result of an action for some seconds. */
+export function toast(text = '') {
+	announce(text);
+	setText(ui.toast, text);
+	ui.toast.hidden = false;
+	clearTimeout(toastTimer);
+	toastTimer = setTimeout(() => (ui.toast.hidden = true), 8000);
 }

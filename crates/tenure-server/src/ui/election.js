@@ -1,235 +1,152 @@
-// One election: who leads, who waits, and its terms.
+// One election: its leader, the candidates that wait, and its terms.
 
-import { Refusal, ask, leasePath, now } from './api.js';
-import {
-  announce, button, byId, clock, duration, element, html, precise, select, setAttribute, setIcon,
-  setText, setTime, showsUtc, within,
-} from './dom.js';
-import { Meter, describe, nameOf } from './overview.js';
+import { Refusal, ask, nameOf, now, pathOf } from './api.js';
+import { announce, bdi, clock, duration, find, make, many, on, precise, setIcon, setText, setTime, setting, time, ui } from './dom.js';
+import { describe, news, paintLeft } from './overview.js';
 import { draw, gaps } from './timeline.js';
 
-/** @typedef {import('./api.js').View} View */
-/** @typedef {import('./api.js').Term} Term */
-/** @typedef {import('./api.js').Waiter} Waiter */
+/** @import { Term, View, Waiter } from './types' */
 
 const VIEW_MS = 2000;
 const REDRAW_MS = 5000;
 
-/** How a term ended, in words. @type {Record<string, string>} */
-const ENDS = { released: 'released', expired: 'expired', broken: 'broken', handed_over: 'handed over' };
+export const election = {
+	namespace: '',
+	lease: '',
+	view: /** @type {View | null} */ (null),
+	onError: (/** @type {unknown} */ _error) => {},
+};
 
-export class ElectionPage {
-  /** @param {(error: unknown) => void} onError for errors that are not about this election */
-  constructor(onError) {
-    this.onError = onError;
-    this.namespace = '';
-    this.lease = '';
-    /** @type {View | null} */
-    this.view = null;
-    /** @type {Waiter[]} */
-    this.waiters = [];
-    /** @type {Term[]} */
-    this.terms = [];
-    this.at = 0;
-    this.drawnAt = 0;
-    this.isDirty = false;
-    this.isRangeChosen = false;
-    this.reading = new AbortController();
-    this.readAt = 0;
-    this.isBusy = false;
-    this.drawn = '';
-    this.meter = new Meter(html('election-meter'), html('election-left'));
-    select('range').addEventListener('change', () => {
-      this.isRangeChosen = true;
-      this.redraw();
-    });
-    new ResizeObserver(() => this.redraw()).observe(html('timeline'));
-    button('copy-epoch').addEventListener('click', async () => {
-      await navigator.clipboard.writeText(html('epoch').textContent ?? '');
-      setText(button('copy-epoch'), 'Copied');
-      setTimeout(() => setText(button('copy-epoch'), 'Copy'), 2000);
-    });
-  }
+/** @type {Waiter[]} */
+let waiters = [];
+/** @type {Term[]} newest first */
+let terms = [];
+let [readAt, drawnAt, drawn, isDirty, isRangeChosen] = [0, 0, '', false, false];
+let reading = new AbortController();
 
-  get name() {
-    return `${this.namespace}/${this.lease}`;
-  }
+on(ui.range, 'change', () => {
+	isRangeChosen = true;
+	drawTerms();
+});
+new ResizeObserver(() => drawTerms()).observe(ui.timeline);
+on(ui.copyEpoch, 'click', async () => {
+	await navigator.clipboard.writeText(ui.epoch.textContent ?? '');
+	announce('Copied');
+});
 
-  /** @param {string} namespace @param {string} lease */
-  open(namespace, lease) {
-    this.close();
-    Object.assign(this, { namespace, lease, view: null, waiters: [], terms: [], drawn: '' });
-    this.reading = new AbortController();
-    this.isRangeChosen = false;
-    setText(html('election-title'), this.name);
-    this.state('loading', '');
-    this.refresh();
-  }
+/** @param {string} namespace @param {string} lease */
+export function open(namespace, lease) {
+	Object.assign(election, { namespace, lease, view: null });
+	[terms, drawn, isRangeChosen] = [[], '', false];
+	setText(ui.electionTitle, nameOf(election));
+	show('loading');
+	refresh();
+}
 
-  close() {
-    this.reading.abort();
-    this.isBusy = false;
-  }
+export const close = () => reading.abort();
 
-  /** @param {string} state @param {string} problem */
-  state(state, problem) {
-    html('election').dataset.state = state;
-    setText(html('election-problem'), problem);
-    html('election-problem').hidden = !problem;
-    html('election-body').hidden = state !== 'ready';
-  }
+/** @param {string} state @param {string} [problem] */
+function show(state, problem = '') {
+	ui.election.dataset.state = state;
+	setText(ui.electionProblem, problem);
+	ui.electionBody.hidden = state !== 'ready';
+}
 
-  /** Reads everything again. @param {boolean} [isWhole] false: only what changes without an event */
-  async refresh(isWhole = true) {
-    if (this.isBusy && !isWhole) return;
-    const { signal } = this.reading;
-    const path = leasePath(this.namespace, this.lease);
-    this.isBusy = true;
-    this.readAt = Date.now();
-    try {
-      const [view, { waiters }, history] = await Promise.all([
-        ask(path, { signal }), ask(`${path}/waiters`, { signal }),
-        isWhole ? ask(`${path}/history`, { signal }) : null,
-      ]);
-      if (signal.aborted) return;
-      this.view = view;
-      this.at = now();
-      this.waiters = waiters;
-      if (history) this.terms = history.terms;
-      this.isDirty = true;
-      this.state('ready', '');
-    } catch (error) {
-      if (signal.aborted) return;
-      if (error instanceof Refusal && [400, 403, 404].includes(error.status)) {
-        this.view = null;
-        const unknown = 'The store has no election of this name. It exists as soon as a candidate competes in it.';
-        this.state(error.status === 404 ? 'unknown' : 'refused', error.status === 404 ? unknown : error.message);
-      } else {
-        this.onError(error);
-      }
-    } finally {
-      if (!signal.aborted) this.isBusy = false;
-    }
-  }
+/** @param {boolean} [isBrief] without the terms, which change with an event only */
+export async function refresh(isBrief) {
+	if (!isBrief) reading.abort();
+	const { signal } = isBrief ? reading : (reading = new AbortController());
+	readAt = Date.now();
+	const path = pathOf(election);
+	try {
+		const [view, queue, history] = await Promise.all([ask(path, signal), ask(`${path}/waiters`, signal),
+			isBrief ? { terms } : ask(`${path}/history`, signal)]);
+		if (signal.aborted) return;
+		[readAt, isDirty] = [Date.now(), true];
+		[election.view, waiters, terms] = [view, queue.waiters, history.terms];
+		show('ready');
+	} catch (error) {
+		if (signal.aborted) return;
+		if (!(error instanceof Refusal) || ![400, 403, 404].includes(error.status)) return election.onError(error);
+		election.view = null;
+		if (error.status !== 404) return show('refused', error.message);
+		show('unknown', 'The store has no election of this name. It exists as soon as a candidate competes in it.');
+	}
+}
 
-  tick() {
-    const isThere = html('election').dataset.state !== 'refused';
-    if (isThere && Date.now() - this.readAt > VIEW_MS) this.refresh(this.view === null);
-  }
+/** Reads again what changes without an event. */
+export function tick() {
+	if (Date.now() - readAt > VIEW_MS) refresh(election.view !== null);
+}
 
-  /** @param {string} event @param {import('./api.js').Change} change */
-  change(event, change) {
-    if (nameOf(change) !== this.name) return;
-    this.view = change;
-    this.at = now();
-    this.isDirty = true;
-    announce(change.holder ? `${change.holder} ${change.state === 'breaking' ? 'has to stop' : 'leads'}`
-      : `nobody leads, ${event}`);
-    this.refresh();
-  }
+/** @param {string} event @param {View} change */
+export function change(event, change) {
+	if (nameOf(change) !== nameOf(election)) return;
+	announce(news(event, change));
+	refresh();
+}
 
-  /** @param {boolean} isLive */
-  paint(isLive) {
-    const view = this.view;
-    if (!view) return;
-    if (this.isDirty) this.paintAll(view);
-    if (!isLive) return;
-    this.meter.paint(view, this.at, now(), (left) =>
-      `${precise(left)} of ${typeof view.duration_ms === 'number' ? duration(view.duration_ms) : ''}`);
-    if (Date.now() - this.drawnAt > REDRAW_MS) this.redraw();
-  }
+export function paint(isLive = false) {
+	const { view } = election;
+	if (!view || !(isLive || isDirty)) return;
+	if (isDirty) paintAll(view);
+	isDirty = false;
+	const whole = typeof view.duration_ms === 'number' ? ` of ${duration(view.duration_ms)}` : '';
+	paintLeft(ui.electionMeter, ui.electionLeft, view, Date.now() - readAt, (left) => precise(left) + whole);
+	if (Date.now() - drawnAt > REDRAW_MS) drawTerms();
+}
 
-  /** @param {View} view */
-  paintAll(view) {
-    this.isDirty = false;
-    const last = this.terms[0];
-    const ended = view.holder ? null : last?.ended_at ?? null;
-    const isMissed = !view.holder && view.waiters > 0;
-    const shown = describe({ ...view, ended_at: ended, look: isMissed ? ['nobody_leads'] : [] });
-    html('election').dataset.kind = shown.kind;
-    setIcon(byId('election-icon', SVGUseElement), shown.icon);
-    const leader = view.holder
-      ? [element('bdi', {}, view.holder), view.state === 'breaking' ? ' has to stop' : ' leads']
-      : [`Nobody leads${shown.note ? ` (${shown.note})` : ''}`];
-    html('leader').replaceChildren(...leader);
-    const since = view.holder ? view.granted_at : ended;
-    const at = element('time');
-    setTime(at, since, (ms) => `since ${clock(ms)} (${duration(now() - ms)})`);
-    html('leader-since').replaceChildren(...(since ? [at] : []));
-    this.fact('epoch', view.epoch === null ? '' : String(view.epoch));
-    this.fact('owner', view.owner ?? '');
-    button('copy-epoch').hidden = view.epoch === null || !navigator.clipboard;
-    const metadata = Object.entries(view.metadata ?? {});
-    html('metadata-block').hidden = metadata.length === 0;
-    html('metadata').replaceChildren(...metadata.map(([key, value]) => element('div', {},
-      element('dt', {}, element('bdi', {}, key)), element('dd', {}, element('bdi', {}, value)))));
-    this.paintWaiters();
-    const drawn = JSON.stringify([this.terms, showsUtc()]);
-    if (drawn !== this.drawn) {
-      this.drawn = drawn;
-      this.paintTerms();
-      this.redraw();
-    }
-  }
+/** @param {View} view */
+function paintAll(view) {
+	const { holder, metadata, epoch, owner, granted_at } = view;
+	const ended_at = terms[0]?.ended_at ?? null;
+	const [kind, icon, words] = describe({ ...view, ended_at, look: view.waiters ? ['nobody_leads'] : [] });
+	ui.election.dataset.kind = kind;
+	setIcon(ui.election, icon);
+	ui.leader.replaceChildren(...(holder ? [bdi(holder), news('', view).slice(holder.length)] : [`Nobody leads (${words})`]));
+	setTime(ui.leaderSince, holder ? granted_at : ended_at, (ms) => `since ${clock(ms)} (${duration(now() - ms)})`);
+	ui.facts.hidden = ui.handOver.disabled = ui.break.disabled = !holder;
+	setText(ui.epoch, String(epoch));
+	setText(ui.owner, owner ?? '–');
+	ui.copyEpoch.hidden = !navigator.clipboard;
+	ui.metadata.replaceChildren(...Object.entries(metadata ?? {}).map(([key, value]) =>
+		make('div', {}, make('dt', {}, bdi(key)), make('dd', {}, bdi(value)))));
+	setText(ui.waitersNone, waiters.length ? '' : 'nobody');
+	ui.waiters.replaceChildren(...waiters.map(({ holder: name, priority, waiting_since, waiting_ms }) =>
+		make('li', {}, bdi(name), make('span', { class: 'muted' }, `priority ${priority}, for `,
+			time(waiting_since, () => duration(waiting_ms))))));
+	const next = JSON.stringify([terms, setting('times')]);
+	if (next === drawn) return;
+	drawn = next;
+	find(ui.terms, 'tbody').replaceChildren(...terms.map(rowOf));
+	setText(ui.termsNote, `${many(terms.length, 'term')} kept`);
+	drawTerms();
+}
 
-  /** @param {string} id @param {string} text */
-  fact(id, text) {
-    setText(html(id), text);
-    const block = html(id).closest('div');
-    if (block) block.hidden = !text;
-  }
+/** @param {Term} term */
+function rowOf({ epoch, holder, began_at, ended_at, end, reason }) {
+	const lasted = (ended_at ? Date.parse(ended_at) : now()) - Date.parse(began_at ?? '');
+	const why = make('b', {}, end?.replace('_', ' ') ?? (ended_at ? 'ended' : 'leads now'));
+	const cell = (/** @type {string} */ name, /** @type {(Node | string)[]} */ ...children) =>
+		make('td', { role: 'cell', class: name }, ...children);
+	return make('tr', { role: 'row', 'data-epoch': String(epoch) },
+		cell('began', time(began_at, clock)),
+		make('th', { role: 'rowheader' }, bdi(holder)),
+		cell('lasted', began_at ? precise(lasted) : '–'),
+		cell('ended', why, reason ? ': ' : ' ', bdi(reason ?? ''), ' ', ended_at ? time(ended_at, clock) : ''),
+		cell('epoch', make('code', {}, String(epoch))));
+}
 
-  paintWaiters() {
-    const many = this.waiters.length;
-    setText(html('waiters-count'), many ? '' : 'nobody');
-    html('waiters').replaceChildren(...this.waiters.map((waiter) => {
-      const time = element('time');
-      setTime(time, waiter.waiting_since, () => duration(waiter.waiting_ms));
-      return element('li', {}, element('bdi', {}, waiter.holder),
-        element('span', { class: 'muted' }, `priority ${waiter.priority}, for `, time));
-    }));
-  }
-
-  paintTerms() {
-    const body = within(html('terms'), 'tbody');
-    body.replaceChildren(...this.terms.map((term) => {
-      const [began, ended] = [element('time'), element('time')];
-      setTime(began, term.began_at, clock);
-      setTime(ended, term.ended_at, clock);
-      const [from, to] = [Date.parse(term.began_at ?? ''), Date.parse(term.ended_at ?? '')];
-      const isNow = term.end === null && term.ended_at === null;
-      const why = isNow ? 'leads now' : ENDS[term.end ?? ''] ?? term.end ?? 'ended';
-      const lasted = isNow ? now() - from : to - from;
-      const reason = term.reason ? [': ', element('bdi', {}, term.reason.replaceAll('_', ' '))] : [];
-      return element('tr', { role: 'row', 'data-epoch': String(term.epoch), 'data-end': term.end ?? '' },
-        element('td', { role: 'cell', class: 'began' }, began),
-        element('th', { role: 'rowheader', scope: 'row' }, element('bdi', {}, term.holder)),
-        element('td', { role: 'cell', class: 'lasted' }, Number.isNaN(lasted) ? '–' : precise(lasted)),
-        element('td', { role: 'cell', class: 'why' }, element('span', { class: 'end' }, why), ...reason,
-          ...(isNow ? [] : [' ', ended])),
-        element('td', { role: 'cell', class: 'epoch' }, element('code', {}, String(term.epoch))));
-    }));
-    const many = this.terms.length;
-    setText(html('terms-note'), many ? `${many} ${many === 1 ? 'term is' : 'terms are'} kept` : 'No term is kept');
-  }
-
-  redraw() {
-    this.drawnAt = Date.now();
-    if (html('election-body').hidden || !this.view) return;
-    const time = now();
-    const oldest = Date.parse(this.terms.at(-1)?.began_at ?? '') || time - 600_000;
-    if (!this.isRangeChosen) {
-      const fits = ['600', '3600', '86400'].find((range) => time - oldest <= Number(range) * 1000);
-      select('range').value = fits ?? '86400';
-    }
-    const range = Number(select('range').value) * 1000;
-    const span = { from: range ? time - range : oldest, to: time };
-    const at = html('timeline');
-    if (at.clientWidth > 0) draw(at, this.terms, span, at.clientWidth);
-    const missing = gaps(this.terms, time).filter((gap) => gap.to > span.from);
-    const total = missing.reduce((sum, gap) => sum + gap.to - Math.max(gap.from, span.from), 0);
-    setText(html('gaps'), missing.length
-      ? `without a leader: ${missing.length === 1 ? 'once' : `${missing.length} times`}, ${precise(total)}` : 'no gaps');
-    setAttribute(at, 'data-gaps', String(missing.length));
-  }
+function drawTerms() {
+	drawnAt = Date.now();
+	if (!election.view || !ui.timeline.clientWidth) return;
+	const oldest = Date.parse(terms.at(-1)?.began_at ?? '') || now() - 600_000;
+	const age = (now() - oldest) / 1000;
+	// Unless a range was chosen, the shortest one with all terms, and a day at most.
+	if (!isRangeChosen) ui.range.value = ['600', '3600'].find((range) => age <= Number(range)) ?? '86400';
+	const span = { from: now() - 1000 * (Number(ui.range.value) || age), to: now() };
+	const free = gaps(terms, span);
+	draw(ui.timeline, terms, free, span);
+	const total = free.reduce((sum, { from, to }) => sum + to - from, 0);
+	setText(ui.gaps, free.length ? `${many(free.length, 'gap')}, ${precise(total)}` : 'no gaps');
 }

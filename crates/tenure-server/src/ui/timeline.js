@@ -1,154 +1,106 @@
-// The terms of one election over time: a line for each leader, and one for the times without one.
-// The table of terms below it has the same content as text.
+// The terms of an election over time: a line for each leader, and one for the times without one.
+// The table of terms has the same content as text.
 
-import { clock, precise } from './dom.js';
+import { clock, many, precise } from './dom.js';
 
-/** @typedef {import('./api.js').Term} Term */
-/** @typedef {{from: number, to: number}} Span */
+/** @import { Span, Term } from './types' */
 
-const SVG = 'http://www.w3.org/2000/svg';
-const LINE = 26;
 const BAR = 14;
 const AXIS = 22;
 const MOST_LINES = 10;
+/** The distances of the marks of the axis, in seconds. */
+const STEPS = [5, 30, 120, 600, 900, 3600, 7200, 21600, 43200, 86400, 604800, 2592000, 31536000];
 
 /**
- * The times without a leader between terms, and after the last one. Newest first, as the terms.
+ * The times without a leader: between terms, and after the last one.
  * @param {Term[]} terms newest first
- * @param {number} now
+ * @param {Span} span
  * @returns {Span[]}
  */
-export function gaps(terms, now) {
-  const found = [];
-  let until = now;
-  for (const term of terms) {
-    const to = term.ended_at === null ? until : Date.parse(term.ended_at);
-    if (until > to) found.push({ from: to, to: until });
-    until = term.began_at === null ? to : Date.parse(term.began_at);
-  }
-  return found;
+export function gaps(terms, span) {
+	let until = span.to;
+	return terms.flatMap(({ began_at, ended_at }) => {
+		const gap = { from: Math.max(ended_at ? Date.parse(ended_at) : until, span.from), to: until };
+		until = Date.parse(began_at ?? '') || gap.from;
+		return gap.to > gap.from ? [gap] : [];
+	});
 }
 
-/**
- * @param {string} name
- * @param {Record<string, string | number>} attributes
- * @param {...(Node | string)} children
- */
+/** @param {string} name @param {Record<string, string | number>} attributes @param {...(Node | string)} children */
 function svg(name, attributes, ...children) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
-  made.append(...children);
-  return made;
+	const made = document.createElementNS('http://www.w3.org/2000/svg', name);
+	for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
+	made.append(...children);
+	return made;
 }
 
-/** The distance of the marks of the axis, in seconds. */
-const STEPS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 604800];
+/** @param {Element} at @param {Term[]} terms newest first @param {Span[]} free @param {Span} span */
+export function draw(at, terms, free, span) {
+	const width = at.clientWidth;
+	const seen = terms.filter(({ ended_at }) => !ended_at || Date.parse(ended_at) > span.from);
+	const holders = [...new Set(seen.map(({ holder }) => holder))];
+	const names = holders.slice(0, MOST_LINES);
+	if (holders.length > MOST_LINES) names.push(`${holders.length - MOST_LINES} others`);
+	names.push('nobody');
 
-/**
- * Draws the terms.
- * @param {Element} at
- * @param {Term[]} terms newest first
- * @param {Span} span
- * @param {number} width
- */
-export function draw(at, terms, span, width) {
-  const seen = terms.filter((term) => Date.parse(term.ended_at ?? '') > span.from || term.ended_at === null);
-  const holders = [...new Set(seen.map((term) => term.holder))];
-  const lines = holders.slice(0, MOST_LINES);
-  const isCut = holders.length > lines.length;
-  const names = isCut ? [...lines, `${holders.length - lines.length} others`] : lines;
-  const isNarrow = width < 560;
-  const left = isNarrow ? 0 : 150;
-  const pitch = isNarrow ? LINE + 16 : LINE;
-  const height = (names.length + 1) * pitch + AXIS;
-  const x = (/** @type {number} */ time) =>
-    left + ((Math.min(Math.max(time, span.from), span.to) - span.from) / (span.to - span.from)) * (width - left);
-  const y = (/** @type {number} */ line) => line * pitch + (isNarrow ? 18 : 6);
+	const isNarrow = width < 560;
+	const [left, pitch, first] = isNarrow ? [0, 42, 18] : [150, 26, 6];
+	const height = names.length * pitch + AXIS;
+	const x = (/** @type {number} */ time) => left
+		+ (Math.max(time - span.from, 0) / (span.to - span.from)) * (width - left);
+	const y = (/** @type {number} */ line) => line * pitch + first;
 
-  const missing = gaps(terms, span.to).filter((gap) => gap.to > span.from);
-  const drawing = svg('svg', {
-    width, height, viewBox: `0 0 ${width} ${height}`, role: 'img',
-    'aria-label': `${seen.length} terms of ${holders.length} candidates since ${clock(span.from)}, `
-      + `${missing.length} times without a leader. The table below has the details.`,
-  });
-  drawing.append(svg('defs', {}, svg('pattern', {
-    id: 'hatch', width: 6, height: 6, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)',
-  }, svg('rect', { class: 'hatch-ground', width: 6, height: 6 }), svg('rect', { class: 'hatch-line', width: 2, height: 6 }))));
-
-  axis(drawing, span, x, height, width - left);
-  [...names, 'nobody'].forEach((name, line) => {
-    const text = svg('text', { class: 'label', x: 0, y: isNarrow ? y(line) - 5 : y(line) + 11 });
-    const most = isNarrow ? Math.floor(width / 8) : 18;
-    text.append(svg('title', {}, name), name.length > most ? `${name.slice(0, most - 1)}…` : name);
-    drawing.append(text, svg('line', { class: 'rule', x1: left, x2: width, y1: y(line) + BAR / 2, y2: y(line) + BAR / 2 }));
-  });
-  for (const term of seen) {
-    const line = lines.indexOf(term.holder);
-    const [from, to] = [Date.parse(term.began_at ?? '') || span.from, Date.parse(term.ended_at ?? '') || span.to];
-    const isNow = term.ended_at === null;
-    const bar = svg('rect', {
-      class: isNow ? 'term now' : 'term', x: x(from), y: y(line < 0 ? names.length - 1 : line),
-      width: Math.max(2, x(to) - x(from)), height: BAR, rx: 2,
-    }, svg('title', {}, `${term.holder}: ${clock(from)}, ${precise(to - from)}${isNow ? ', leads now' : ''}`));
-    drawing.append(bar);
-    const top = y(line < 0 ? names.length - 1 : line);
-    if (term.end && to < span.to) drawing.append(mark(term.end, x(to), top));
-  }
-  let free = Infinity;
-  for (const { from, to } of missing) {
-    const [start, end] = [x(from), Math.max(x(to), x(from) + 3)];
-    const text = precise(to - from);
-    drawing.append(svg('rect', { class: 'gap', x: start, y: y(names.length), width: end - start, height: BAR, fill: 'url(#hatch)' },
-      svg('title', {}, `nobody: ${clock(from)}, ${text}`)));
-    // Labels of gaps that are near to each other would overlap: then only the newer one has one.
-    const needs = text.length * 7 + 8;
-    if (end + needs < Math.min(free, width)) {
-      drawing.append(svg('text', { class: 'gap-label', x: end + 4, y: y(names.length) + 11 }, text));
-      free = start;
-    } else if (start - needs > left && end <= free) {
-      drawing.append(svg('text', { class: 'gap-label', x: start - 4, y: y(names.length) + 11, 'text-anchor': 'end' }, text));
-      free = start - needs;
-    }
-  }
-  at.replaceChildren(drawing);
+	const label = `${many(seen.length, 'term')} of ${many(holders.length, 'candidate')} since `
+		+ `${clock(span.from)}, ${many(free.length, 'time')} without a leader. The table has the details.`;
+	const drawing = svg('svg', { width, height, role: 'img', 'aria-label': label },
+		svg('pattern', { id: 'hatch', width: 6, height: 6, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' },
+			svg('path', { class: 'hatch', d: 'M1 0v6' })));
+	drawing.append(...axis(span, x, height, width - left));
+	names.forEach((name, line) => {
+		const most = isNarrow ? width / 8 : 18;
+		const shown = name.length > most ? `${name.slice(0, most - 1)}…` : name;
+		drawing.append(svg('text', { class: 'label', x: 0, y: y(line) + (isNarrow ? -5 : 11) }, shown),
+			svg('path', { class: 'rule', d: `M${left} ${y(line) + BAR / 2}H${width}` }));
+	});
+	/** @type {(name: string, line: number, span: Span, title: string) => void} */
+	const bar = (name, line, { from, to }, title) => drawing.append(svg('rect', {
+		class: name, x: x(from), y: y(line), width: Math.max(3, x(to) - x(from) - 1), height: BAR, rx: 2,
+	}, svg('title', {}, `${title}: ${clock(from)}, ${precise(to - from)}`)));
+	for (const { holder, began_at, ended_at } of seen) {
+		const from = Date.parse(began_at ?? '') || span.from;
+		const line = names.indexOf(holder);
+		const to = ended_at ? Date.parse(ended_at) : span.to;
+		bar(ended_at ? 'term' : 'term now', line < 0 ? MOST_LINES : line, { from, to }, holder);
+	}
+	free.forEach((gap, at) => {
+		bar('gap', names.length - 1, gap, 'nobody');
+		const text = precise(gap.to - gap.from);
+		// The number stands before the gap, if there is room after the gap before it.
+		const older = free[at + 1];
+		if (x(gap.from) - (older ? x(older.to) : left) < text.length * 7 + 8) return;
+		drawing.append(svg('text', {
+			class: 'gap-text', x: x(gap.from) - 4, y: y(names.length - 1) + 11, 'text-anchor': 'end',
+		}, text));
+	});
+	at.replaceChildren(drawing);
 }
 
 /**
- * The end of a term: a cross for an expiry, a zigzag for a break, an arrow for a hand-over. A term
- * that was released just ends.
- * @param {string} end
- * @param {number} x
- * @param {number} y
+ * The marks of the axis.
+ * @param {Span} span @param {(time: number) => number} x @param {number} height @param {number} width
  */
-function mark(end, x, y) {
-  const middle = y + BAR / 2;
-  const paths = /** @type {Record<string, string>} */ ({
-    expired: `M${x - 4} ${middle - 4}l8 8m0-8l-8 8`,
-    broken: `M${x} ${y - 2}l-3 6h6l-3 6v5`,
-    handed_over: `M${x - 4} ${middle}h9m-4-4l4 4l-4 4`,
-  });
-  return svg('path', { class: `end ${end}`, d: paths[end] ?? '' });
-}
-
-/**
- * @param {Element} drawing
- * @param {Span} span
- * @param {(time: number) => number} x
- * @param {number} height
- * @param {number} width
- */
-function axis(drawing, span, x, height, width) {
-  const most = Math.max(2, Math.floor(width / 110));
-  const length = (span.to - span.from) / 1000;
-  const step = (STEPS.find((step) => length / step <= most) ?? Math.ceil(length / most / 604800) * 604800) * 1000;
-  const withDate = step >= 43200_000 || length > 86400;
-  const offset = new Date(span.from).getTimezoneOffset() * 60_000;
-  for (let time = Math.ceil((span.from - offset) / step) * step + offset; time < span.to; time += step) {
-    const at = x(time);
-    const text = withDate && step >= 86400_000 ? clock(time).split(',')[0] ?? '' : clock(time, withDate);
-    drawing.append(svg('line', { class: 'tick', x1: at, x2: at, y1: 0, y2: height - AXIS + 4 }));
-    const short = step >= 60_000 ? text.replace(/:\d\d( UTC)?$/, '$1') : text;
-    const room = x(span.to) - at;
-    drawing.append(svg('text', { class: 'axis', x: at, y: height - 4, 'text-anchor': room < 40 ? 'end' : at < 30 ? 'start' : 'middle' }, short));
-  }
+function axis({ from, to }, x, height, width) {
+	const most = Math.max(2, width / 110);
+	const seconds = (to - from) / 1000;
+	const step = 1000 * (STEPS.find((size) => seconds / size <= most) ?? seconds);
+	const zone = new Date(to).getTimezoneOffset() * 60_000;
+	const marks = [];
+	for (let time = Math.ceil((from - zone) / step) * step + zone; time < to; time += step) {
+		const text = step >= 86400_000 ? clock(time).replace(/,.*/, '')
+			: clock(time, true).slice(0, step < 60_000 ? 8 : 5);
+		marks.push(svg('path', { class: 'rule', d: `M${x(time)} 0V${height - AXIS + 4}` }));
+		if (Math.min(x(time) - x(from), x(to) - x(time)) < 24) continue;
+		marks.push(svg('text', { x: x(time), y: height - 4, 'text-anchor': 'middle' }, text));
+	}
+	return marks;
 }
