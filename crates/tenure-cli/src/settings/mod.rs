@@ -9,6 +9,7 @@ pub(crate) mod azure;
 pub(crate) mod contexts;
 pub(crate) mod limits;
 pub(crate) mod serve;
+pub(crate) mod status;
 pub(crate) mod tls;
 
 pub(crate) use contexts::ClientArgs;
