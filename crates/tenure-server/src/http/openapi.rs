@@ -30,6 +30,9 @@ A store without access control needs no credential. A request may have the heade
 which then is the id of the request in the answer and in the logs. Refusals are problem details \
 (RFC 9457) with a stable `code`; a newer store may have further codes.";
 
+/// The path of the operation whose answer has the lease id that other operations need.
+const ACQUIRE: &str = "/v1/namespaces/{namespace}/leases/{lease}/acquire";
+
 const JSON: &str = "application/json";
 
 /// The description as JSON. The table does not change while the store runs.
@@ -48,6 +51,8 @@ fn document() -> Value {
         path[route.method().as_str().to_lowercase()] = parts.operation(route);
     }
     let tags = Tag::ALL.map(|tag| json!({"name": tag.name(), "description": tag.description()}));
+    let acquired = &mut paths[ACQUIRE]["post"]["responses"]["200"];
+    acquired["links"] = parts.links();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -191,6 +196,33 @@ impl Parts {
         let reference = json!({"$ref": format!("#/components/responses/{name}")});
         self.refusals.insert(name, refusal);
         reference
+    }
+
+    /// Returns the operations that follow an acquire of a lease.
+    fn links(&mut self) -> Value {
+        let of_lease = ROUTES
+            .iter()
+            .filter(|route| route.path().contains("{lease}"));
+        let links = of_lease.map(|route| {
+            let mut link = json!({
+                "operationId": route.label(),
+                "parameters": {
+                    "namespace": "$request.path.namespace",
+                    "lease": "$request.path.lease",
+                },
+            });
+            let body = route.body().map(|body| (body.schema)(&mut self.requests));
+            let name = body.as_ref().and_then(|body| body.get("$ref")?.as_str());
+            let name = name
+                .and_then(|name| name.rsplit('/').next())
+                .unwrap_or_default();
+            let body = self.requests.definitions().get(name);
+            if body.is_some_and(|body| body["properties"].get("lease_id").is_some()) {
+                link["requestBody"] = json!({"lease_id": "$response.body#/lease_id"});
+            }
+            (route.label().to_owned(), link)
+        });
+        links.collect::<Map<_, _>>().into()
     }
 
     fn components(mut self) -> Value {
