@@ -145,6 +145,14 @@ impl Parts {
                 let stream = json!({"schema": {"type": "string"}, "x-events": self.events()});
                 ("A stream of events.", json!({EVENT_STREAM: stream}))
             }
+            Content::File(media_types) => {
+                let text = |media_type: &&str| {
+                    let schema = json!({"schema": {"type": "string"}});
+                    ((*media_type).to_owned(), schema)
+                };
+                let content: Map<_, _> = media_types.iter().map(text).collect();
+                ("The file.", content.into())
+            }
             Content::Nothing => ("Done.", Value::Null),
         };
         let mut response = json!({"description": description});

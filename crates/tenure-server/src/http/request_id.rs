@@ -47,9 +47,14 @@ impl LazyRequestId {
         })
     }
 
+    /// Returns the id if it was used.
+    pub(super) fn used(&self) -> Option<&RequestId> {
+        self.id.get()
+    }
+
     /// Adds the id to the answer if the id was used, or if the answer is a refusal.
     pub(super) fn answer(&self, response: &mut Response) {
-        if self.id.get().is_some() || !response.status().is_success() {
+        if self.used().is_some() || !response.status().is_success() {
             let RequestId(id) = self.id().clone();
             response.headers_mut().insert(ANSWERED, id);
         }
