@@ -20,6 +20,7 @@ use super::request_id::{ANSWER_HEADER, MAX_LEN};
 use super::routes::description::{Answer, Content, Kind, Tag};
 use super::routes::{NAMESPACE_EVENTS, ROUTES, Route};
 use crate::access::Right;
+use crate::ui;
 
 const DESCRIPTION: &str = "\
 Leader election by leases. A candidate acquires a lease, renews it while it leads, and stops its \
@@ -153,6 +154,7 @@ impl Parts {
                 let content: Map<_, _> = media_types.iter().map(text).collect();
                 ("The file.", content.into())
             }
+            Content::Nothing if answer.status == 304 => ("The file did not change.", Value::Null),
             Content::Nothing => ("Done.", Value::Null),
         };
         let mut response = json!({"description": description});
@@ -241,13 +243,18 @@ impl Parts {
                 assert_eq!(of_requests, schema, "two schemas are named {name}");
             }
         }
-        let name = Name::json_schema(&mut self.requests);
-        let in_path = |parameter: &str| json!({"name": parameter, "in": "path", "required": true, "schema": name});
+        let name = Name::json_schema(&mut self.requests).to_value();
+        let file = json!({"enum": ui::names().collect::<Vec<_>>()});
+        let in_path = |parameter: &str, schema: &Value| json!({"name": parameter, "in": "path", "required": true, "schema": schema});
         let text = json!({"type": "string"});
         json!({
             "schemas": schemas,
             "responses": self.refusals,
-            "parameters": {"namespace": in_path("namespace"), "lease": in_path("lease")},
+            "parameters": {
+                "namespace": in_path("namespace", &name),
+                "lease": in_path("lease", &name),
+                "file": in_path("file", &file),
+            },
             "headers": {
                 ANSWER_HEADER: {
                     "description": "The id of the request, by which the logs name it.",
@@ -286,7 +293,7 @@ fn headers(names: &[&str]) -> Value {
 }
 
 fn parameters(route: &Route) -> Vec<Value> {
-    let in_path = ["namespace", "lease"].into_iter();
+    let in_path = ["namespace", "lease", "file"].into_iter();
     let in_path = in_path.filter(|name| route.path().contains(&format!("{{{name}}}")));
     let in_path = in_path.map(|name| json!({"$ref": format!("#/components/parameters/{name}")}));
     let in_query = route.query().iter().map(|parameter| {
@@ -312,8 +319,11 @@ fn parameters(route: &Route) -> Vec<Value> {
 /// Returns the codes of the refusals of a route by status: those of its row, and those that follow
 /// from its other columns.
 fn codes(route: &Route) -> BTreeMap<u16, Vec<Code>> {
-    // Every request has a query, which may be wrong.
-    let mut codes = vec![Code::Malformed, Code::UnknownField, Code::Internal];
+    let mut codes = vec![Code::Malformed, Code::Internal];
+    // The page reads its own query, in the browser.
+    if route.tag() != Tag::Page {
+        codes.push(Code::UnknownField);
+    }
     match route.right() {
         Right::Open => {}
         Right::Credential => {
