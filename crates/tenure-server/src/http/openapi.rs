@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 use axum::body::Bytes;
 use axum::http::header::{CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use tenure_core::Name;
 use tenure_core::wire::{Code, EventKind, LeaseEvent, Problem, Reset};
@@ -86,6 +87,7 @@ impl Parts {
             settings.definitions_path = "/components/schemas".into();
             settings.meta_schema = None;
         });
+        let settings = settings.with_transform(RecursiveTransform(join_constants));
         Self {
             requests: settings.clone().for_deserialize().into_generator(),
             answers: settings.for_serialize().into_generator(),
@@ -360,6 +362,29 @@ fn codes(route: &Route) -> BTreeMap<u16, Vec<Code>> {
         }
     }
     by_status
+}
+
+/// Replaces the choice of constants, by which an enum is described, by one `enum`: generators of
+/// clients understand it better.
+fn join_constants(schema: &mut Schema) {
+    let choices = schema.get("oneOf").and_then(Value::as_array);
+    let constants = choices.into_iter().flatten().map(|choice| {
+        let (name, meaning) = (choice["const"].as_str()?, choice["description"].as_str()?);
+        Some((name.to_owned(), format!("- `{name}`: {meaning}")))
+    });
+    let constants: Option<(Vec<_>, Vec<_>)> = constants.collect();
+    if let Some((names, meanings)) = constants.filter(|(names, _)| !names.is_empty()) {
+        let description = schema.get("description").and_then(Value::as_str);
+        let description = format!(
+            "{}\n\n{}",
+            description.unwrap_or_default(),
+            meanings.join("\n")
+        );
+        schema.remove("oneOf");
+        schema.insert("type".into(), "string".into());
+        schema.insert("enum".into(), names.into());
+        schema.insert("description".into(), description.into());
+    }
 }
 
 fn capitalized(text: &str) -> String {
