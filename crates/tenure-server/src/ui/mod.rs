@@ -68,6 +68,11 @@ static TAGS: LazyLock<[HeaderValue; FILES.len()]> = LazyLock::new(|| {
     })
 });
 
+/// Returns the names of the files in `/ui`.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    FILES.iter().skip(1).map(|file| file.name)
+}
+
 /// Answers a request for the page.
 pub(crate) fn page(request: &HeaderMap) -> Response {
     answer(0, request)
