@@ -13,7 +13,7 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::exit;
 use nonblocking_stderr::LineWriter;
 
-pub(crate) use nonblocking_stderr::flush;
+pub(crate) use nonblocking_stderr::{dropped_lines, flush};
 
 /// How long the end of this process waits for a reader of stderr. A reader that reads needs
 /// microseconds.

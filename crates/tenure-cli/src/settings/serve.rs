@@ -39,7 +39,8 @@ impl StoreSettings {
     }
 }
 
-fn resolve(text: &str) -> Result<SocketAddr, String> {
+/// Returns the address that a text names.
+pub(super) fn resolve(text: &str) -> Result<SocketAddr, String> {
     text.to_socket_addrs()
         .map_err(|error| error.to_string())
         .and_then(|mut addresses| addresses.next().ok_or_else(|| "no address".into()))

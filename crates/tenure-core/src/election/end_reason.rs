@@ -54,6 +54,21 @@ pub enum EndReason {
 const SUSPENSION: Duration = TICK_INTERVAL.saturating_mul(5);
 
 impl EndReason {
+    /// All reasons.
+    pub const ALL: [Self; 11] = [
+        Self::Resigned,
+        Self::TaskReturned,
+        Self::TaskFailed,
+        Self::TaskPanicked,
+        Self::RenewDeadline,
+        Self::HandedOver,
+        Self::Unhealthy,
+        Self::Broken,
+        Self::Superseded,
+        Self::ShutDown,
+        Self::Suspended,
+    ];
+
     /// Returns the reason for the end of a term that was not renewed in time. The last tick was
     /// `gap` ago.
     pub(crate) fn of_lapse(gap: Duration) -> Self {

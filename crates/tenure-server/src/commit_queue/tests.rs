@@ -37,13 +37,11 @@ fn set() -> ChangeSet {
         content: Content::Deleted(Deleted::default()),
         term: None,
         cause: Cause::Deleted,
+        grant_path: None,
         waiters: 0,
         remaining_ms: None,
     };
-    let before = LeaseVersion {
-        record: Record::default(),
-        revision: 0,
-    };
+    let before = LeaseVersion::default();
     ChangeSet {
         before,
         changes: vec![change],

@@ -1,6 +1,8 @@
 //! The table of the routes of the native API. The router, the rights that each request needs, and
 //! the descriptions of the routes come from this table.
 
+use std::sync::{Arc, LazyLock};
+
 use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{Method, Uri};
@@ -11,6 +13,7 @@ use tenure_core::wire::{Code, Problem};
 
 use super::authorize::{Gate, TargetOf};
 use super::leases::operation;
+use super::metrics::{self, Scrape};
 use super::problem::ProblemResponse;
 use super::{events, health, identity, leases, renewals};
 use crate::Store;
@@ -34,7 +37,7 @@ const CANDIDATE: Right = Right::Role(Role::Candidate);
 const OPERATOR: Right = Right::Role(Role::Operator);
 
 /// All routes. A route without a right does not compile.
-pub(crate) static ROUTES: [Route; 19] = [
+pub(crate) static ROUTES: [Route; 20] = [
     Route {
         method: Method::GET,
         path: "/livez",
@@ -52,6 +55,15 @@ pub(crate) static ROUTES: [Route; 19] = [
         label: "readyz",
         description: "whether the store accepts requests",
         handler: || get(health::ready),
+    },
+    Route {
+        method: Method::GET,
+        path: "/metrics",
+        right: Right::Role(Role::Metrics),
+        target: TargetOf::Store,
+        label: "metrics",
+        description: "the metrics of the store, as text for Prometheus",
+        handler: || get(metrics::text),
     },
     Route {
         method: Method::GET,
@@ -250,6 +262,64 @@ impl Route {
     pub(super) const fn right(&self) -> Right {
         self.right
     }
+
+    /// Returns whether the listener for metrics serves this route: metrics, and the probes.
+    fn is_for_metrics_listener(&self) -> bool {
+        self.label == "metrics" || self.right == Right::Open && self.target == TargetOf::Store
+    }
+
+    /// Returns whether the route has this path. It allocates nothing, because it is called for each
+    /// request.
+    fn has_path(&self, path: &str) -> bool {
+        let (mut own, mut parts) = (self.path.split('/'), path.split('/'));
+        loop {
+            match (own.next(), parts.next()) {
+                (None, None) => return true,
+                (Some(own), Some(part)) if own == part => {}
+                (Some(own), Some(part)) if own.starts_with('{') && !part.is_empty() => {}
+                _ => return false,
+            }
+        }
+    }
+}
+
+/// The labels of requests: those of all routes, then that of requests without a route, and then
+/// that of requests of another protocol.
+pub(super) fn labels(protocol: Option<&'static str>) -> impl Iterator<Item = &'static str> {
+    let labels = ROUTES.iter().map(|route| route.label);
+    labels.chain(["other"]).chain(protocol)
+}
+
+/// The position of the label of requests of another protocol.
+pub(super) const PROTOCOL: usize = ROUTES.len() + 1;
+
+/// Returns the position of the request's label among the [`labels`].
+pub(super) fn position(head: &Parts) -> usize {
+    static RENEW_POSITION: LazyLock<Option<usize>> =
+        LazyLock::new(|| ROUTES.iter().position(|route| route.label == RENEW.label));
+    let path = head.uri.path();
+    let method = match head.method {
+        Method::HEAD => &Method::GET,
+        ref method => method,
+    };
+    // Nearly all requests are renewals.
+    if let Some(position) = *RENEW_POSITION
+        && *method == RENEW.method
+        && RENEW.has_path(path)
+    {
+        return position;
+    }
+    let has = |route: &Route| route.method == *method && route.has_path(path);
+    let position = ROUTES.iter().position(has);
+    position.unwrap_or(ROUTES.len())
+}
+
+/// The routes that a listener serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Serves {
+    All,
+    /// Metrics and the probes.
+    Metrics,
 }
 
 /// Returns the routes of the native API.
@@ -260,9 +330,16 @@ pub fn routes() -> &'static [Route] {
 
 /// Creates the router. No other function adds routes to a router, so each route has its right.
 #[allow(clippy::disallowed_methods)]
-pub(super) fn router(store: Store, access: &Access, audit: Audit) -> Router {
+pub(super) fn router(
+    store: Store,
+    access: &Access,
+    audit: Audit,
+    scrape: Arc<Scrape>,
+    serves: Serves,
+) -> Router {
     let mut router = Router::new();
-    for route in &ROUTES {
+    let routes = ROUTES.iter();
+    for route in routes.filter(|route| serves == Serves::All || route.is_for_metrics_listener()) {
         let gate = Gate::new(access.clone(), route.right, route.target);
         let authorize =
             from_fn(move |request: Request, next: Next| gate.clone().pass(request, next));
@@ -273,6 +350,7 @@ pub(super) fn router(store: Store, access: &Access, audit: Audit) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(Extension(access.clone()))
         .layer(Extension(audit))
+        .layer(Extension(scrape))
         .with_state(store)
 }
 
@@ -332,6 +410,36 @@ async fn method_not_allowed(method: Method, uri: Uri) -> ProblemResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_has_the_label_of_the_route_that_the_router_finds() {
+        let position_of = |method: &Method, path: &str| {
+            let request = axum::http::Request::builder().method(method).uri(path);
+            position(&request.body(()).unwrap().into_parts().0)
+        };
+        for (index, route) in ROUTES.iter().enumerate() {
+            let path = route
+                .path
+                .replace("{namespace}", "a")
+                .replace("{lease}", "b");
+            assert_eq!(position_of(&route.method, &path), index, "{path}");
+            assert_eq!(position_of(&Method::PATCH, &path), ROUTES.len(), "{path}");
+            if route.method == Method::GET {
+                assert_eq!(position_of(&Method::HEAD, &path), index, "{path}");
+            }
+        }
+        for other in [
+            "/",
+            "/x",
+            "/livez/",
+            "/v1/namespaces//leases",
+            "/v1/namespaces/a/leases/",
+        ] {
+            assert_eq!(position_of(&Method::GET, other), ROUTES.len(), "{other}");
+        }
+        let labels: Vec<_> = labels(Some("azure")).collect();
+        assert_eq!((labels[ROUTES.len()], labels[PROTOCOL]), ("other", "azure"));
+    }
 
     #[test]
     fn every_route_is_native_and_other_paths_are_not() {

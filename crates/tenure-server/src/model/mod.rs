@@ -4,11 +4,13 @@
 
 mod cause;
 mod change;
+mod grant_path;
 mod key;
 mod term;
 
 pub(crate) use cause::Cause;
 pub(crate) use change::{ChangeSet, Content, Deleted, DocumentChange, LeaseChange, LeaseVersion};
+pub(crate) use grant_path::GrantPath;
 pub use key::LeaseKey;
 pub(crate) use term::TermRecord;
 

@@ -83,12 +83,10 @@ impl Way {
             request = request.header(name, *value);
         }
         let store = Store::open(StoreConfig::memory()).unwrap();
-        let service = HttpService::new(
-            store,
-            Access::anonymous(),
-            Audit::none(),
-            Some(Arc::new(TestProtocol)),
-        );
+        let service = HttpService::new(ServiceConfig {
+            protocol: Some(Arc::new(TestProtocol)),
+            ..ServiceConfig::new(store, Access::anonymous())
+        });
         let overflow = Overflow::new(1);
         let source = Source {
             client: None,
@@ -144,6 +142,10 @@ impl Protocol for TestProtocol {
 
     fn needs_tls(&self) -> bool {
         false
+    }
+
+    fn label(&self) -> &'static str {
+        "test"
     }
 }
 
@@ -312,7 +314,7 @@ async fn a_refusal_has_the_id_of_its_request_on_every_way() {
 #[tokio::test]
 async fn a_change_has_the_id_of_its_request_and_a_renewal_has_none() {
     let store = Store::open(StoreConfig::memory()).unwrap();
-    let service = HttpService::new(store, Access::anonymous(), Audit::none(), None);
+    let service = HttpService::new(ServiceConfig::new(store, Access::anonymous()));
     let id = "6f1c9a64-3a52-4c0e-9d43-000000000001";
     let acquire = json!({"holder": "c1", "duration_ms": 60_000, "lease_id": id});
     let own = json!({"lease_id": id});
