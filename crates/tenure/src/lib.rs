@@ -58,6 +58,7 @@
 //! - **Ended terms**: [`Config::with_term_hook`].
 //! - **Testing**: [`testing`] has a store in memory and a clock that the test moves.
 //! - **The store's API for tools**: [`store`].
+//! - **Traces** that span a candidate and the store: [`trace`].
 //!
 //! # Logging
 //!
@@ -110,6 +111,7 @@ pub mod peers;
 pub mod router;
 pub mod store;
 pub mod testing;
+pub mod trace;
 
 mod client_certificate;
 mod clock;
@@ -124,6 +126,8 @@ mod term_guard;
 
 #[cfg(feature = "peers")]
 mod peer_member;
+#[cfg(feature = "peers")]
+mod peer_page;
 #[cfg(feature = "peers")]
 mod peer_transport;
 

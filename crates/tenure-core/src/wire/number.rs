@@ -81,7 +81,7 @@ pub enum DurationMs {
     Infinite,
 }
 
-const INFINITE: &str = "infinite";
+pub(super) const INFINITE: &str = "infinite";
 
 impl From<LeaseDuration> for DurationMs {
     fn from(duration: LeaseDuration) -> Self {

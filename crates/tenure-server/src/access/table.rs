@@ -46,7 +46,7 @@ impl Table {
             listed.secrets.iter().map(|secret| {
                 let admission = Admission {
                     principal: Arc::clone(&listed.principal),
-                    owner: Owner::new(Arc::clone(&listed.principal.name)),
+                    owner: Owner::new(&*listed.principal.name),
                     proof: Proof::Token(secret.id),
                     expires: secret.expires,
                 };
@@ -266,7 +266,7 @@ impl Table {
             grants: grants.collect(),
         };
         Some(Admission {
-            owner: Owner::new(Arc::clone(&principal.name)),
+            owner: Owner::new(&*principal.name),
             principal: Arc::new(principal),
             proof,
             expires: Some(expires),

@@ -1,7 +1,5 @@
 use std::sync::mpsc;
 
-use tenure_core::lease::Record;
-
 use super::*;
 use crate::model::{Cause, Content, Deleted};
 
@@ -40,6 +38,7 @@ fn set() -> ChangeSet {
         grant_path: None,
         waiters: 0,
         remaining_ms: None,
+        trace: None,
     };
     let before = LeaseVersion::default();
     ChangeSet {

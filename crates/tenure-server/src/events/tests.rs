@@ -33,6 +33,7 @@ fn change(lease: &str, revision: u64, metadata: usize) -> LeaseChange {
         grant_path: None,
         waiters: 2,
         remaining_ms: Some(15_000),
+        trace: None,
     }
 }
 

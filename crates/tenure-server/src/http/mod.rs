@@ -18,6 +18,8 @@ mod health;
 mod identity;
 mod leases;
 mod metrics;
+mod openapi;
+mod page;
 mod renewals;
 
 mod body;
@@ -32,6 +34,7 @@ use axum::extract::Request;
 
 pub use self::protocol::Protocol;
 pub use self::routes::{Route, is_native, routes};
+pub use self::service::set_remote_parent;
 pub(crate) use self::service::{HttpService, ServiceConfig, Source};
 use crate::Store;
 use crate::access::Access;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use tenure_core::Epoch;
-use tenure_core::lease::{LeaseId, Record, Stored};
+use tenure_core::lease::{Grant, LeaseId, Owner, Record, Stored};
+use tenure_core::wire::EventKind;
 
-use super::{Cause, GrantPath, LeaseKey, TermRecord};
+use super::{Cause, GrantPath, LeaseKey, TermRecord, TraceId};
 
 /// One change of a lease: the whole lease as of a revision, and the cause of the change.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct LeaseChange {
     pub(crate) waiters: u64,
     /// The remaining time of the lease. The engine does not store it.
     pub(crate) remaining_ms: Option<u64>,
+    /// The trace of the request that made the change. The engine does not store it.
+    pub(crate) trace: Option<TraceId>,
 }
 
 impl LeaseChange {
@@ -32,6 +35,19 @@ impl LeaseChange {
         match &self.content {
             Content::Lease(stored) => Some(stored),
             Content::Deleted(_) => None,
+        }
+    }
+
+    /// Returns the grant of the term that runs after the change, or of the last term.
+    pub(crate) fn grant(&self) -> Option<&Grant> {
+        self.stored()?.grant.as_ref()
+    }
+
+    /// Returns the principal that began the term, or ended its own term.
+    pub(crate) fn principal(&self) -> Option<&Owner> {
+        match self.cause.kind() {
+            EventKind::Granted | EventKind::Released => self.grant()?.owner.as_ref(),
+            _ => None,
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::clock;
 use crate::commit_queue::Ticket;
 use crate::model::{
     Cause, ChangeSet, Content, Deleted, GrantPath, LeaseChange, LeaseKey, LeaseVersion, TermRecord,
+    TraceId,
 };
 
 /// One locked lease, and the changes that are made to it. [`run`](Self::run) takes the steps that
@@ -230,7 +231,13 @@ impl<'a> LeaseTransaction<'a> {
             let reason = reason.map(String::into_boxed_str);
             let cause = Cause::Requested(applied.change.clone(), reason);
             let is_grant = matches!(applied.change, Change::Granted(_));
-            self.push_grant(self.content(), cause, running, is_grant.then_some(path));
+            self.push_grant(
+                self.content(),
+                cause,
+                running,
+                TraceId::current(),
+                is_grant.then_some(path),
+            );
         } else if matches!(applied.change, Change::Renewed(_)) {
             self.publish_renewal(&applied.change);
         }
@@ -243,7 +250,7 @@ impl<'a> LeaseTransaction<'a> {
         let (now, running) = (self.now, self.record().running());
         if let Some(released) = self.lease().give_back(number, now) {
             let cause = Cause::Requested(released.change, None);
-            self.push(self.content(), cause, running);
+            self.push(self.content(), cause, running, TraceId::current());
         }
     }
 
@@ -262,7 +269,7 @@ impl<'a> LeaseTransaction<'a> {
         self.inner.table.deleted.forget_old(now);
         let retired = self.record().retired().collect();
         let deleted = Content::Deleted(Deleted { last, retired });
-        self.push(deleted, Cause::Deleted, None);
+        self.push(deleted, Cause::Deleted, None, TraceId::current());
         Ok(())
     }
 
@@ -279,11 +286,14 @@ impl<'a> LeaseTransaction<'a> {
                 .poll(now, clock::wall(), &Rules::NATIVE, is_gone);
             match due {
                 Some(Due::Ended(lapse)) => {
-                    self.push(self.content(), Cause::Lapsed(lapse), running);
+                    self.push(self.content(), Cause::Lapsed(lapse), running, None);
                 }
                 Some(Due::Granted { to, epoch }) => {
                     let cause = Cause::Requested(Change::Granted(epoch), None);
-                    self.push_grant(self.content(), cause, None, Some(path));
+                    // The grant belongs to the request that waited, not to the request that ended
+                    // the term before.
+                    let trace = to.reply_to.trace;
+                    self.push_grant(self.content(), cause, None, trace, Some(path));
                     self.granted.push(WaiterGrant {
                         reply_to: to.reply_to,
                         view: self.view(),
@@ -310,7 +320,7 @@ impl<'a> LeaseTransaction<'a> {
         // exist yet.
         if self.inner.events.topics.wants_renewals(self.key) && self.changes.is_empty() {
             let cause = Cause::Requested(change.clone(), None);
-            let mut renewal = self.change(self.content(), cause, None);
+            let mut renewal = self.change(self.content(), cause, None, None);
             renewal.revision = self.entry.revision;
             self.inner.events.publish_renewal(renewal);
         }
@@ -414,9 +424,16 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// Adds a change that was just made. `running` is the term that ran before it.
-    fn push(&mut self, content: Content, cause: Cause, running: Option<Running>) {
-        self.push_grant(content, cause, running, None);
+    /// Adds a change that was just made. `running` is the term that ran before it, and `trace` the
+    /// trace of the request that made it.
+    fn push(
+        &mut self,
+        content: Content,
+        cause: Cause,
+        running: Option<Running>,
+        trace: Option<TraceId>,
+    ) {
+        self.push_grant(content, cause, running, trace, None);
     }
 
     /// Adds a change, which began a term if it has a way to a grant.
@@ -425,6 +442,7 @@ impl<'a> LeaseTransaction<'a> {
         content: Content,
         cause: Cause,
         running: Option<Running>,
+        trace: Option<TraceId>,
         grant_path: Option<GrantPath>,
     ) {
         let reason = match &cause {
@@ -440,12 +458,18 @@ impl<'a> LeaseTransaction<'a> {
             past.record(term.clone(), self.inner.limits.max_history);
         }
         self.entry.terms += u64::from(grant_path.is_some());
-        let mut change = self.change(content, cause, term);
+        let mut change = self.change(content, cause, term, trace);
         change.grant_path = grant_path;
         self.changes.push(change);
     }
 
-    fn change(&self, content: Content, cause: Cause, term: Option<TermRecord>) -> LeaseChange {
+    fn change(
+        &self,
+        content: Content,
+        cause: Cause,
+        term: Option<TermRecord>,
+        trace: Option<TraceId>,
+    ) -> LeaseChange {
         let remaining = self.record().remaining(self.now);
         LeaseChange {
             key: self.key.clone(),
@@ -456,6 +480,7 @@ impl<'a> LeaseTransaction<'a> {
             grant_path: None,
             waiters: self.entry.waiters(),
             remaining_ms: remaining.and_then(LeaseDuration::fixed).map(millis),
+            trace,
         }
     }
 }
@@ -470,10 +495,9 @@ fn measure_grant(inner: &Inner, revision: u64, end: TermEnd, at: Instant) {
     });
 }
 
-/// Sends the outcome of a waiting request once `revision` is durable. If the request was abandoned,
-/// its own cleanup gives the grant back.
+/// Sends the outcome of a waiting request once `revision` is durable.
 fn deliver(inner: &Inner, revision: u64, reply_to: OutcomeSender, outcome: Outcome) {
     inner.commit_queue.on_durable(revision, move |durable| {
-        let _ = reply_to.send(Box::new(durable.map_err(undone).and(outcome)));
+        reply_to.send(durable.map_err(undone).and(outcome));
     });
 }

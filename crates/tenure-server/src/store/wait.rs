@@ -16,14 +16,26 @@ use super::transaction::LeaseTransaction;
 use super::{Inner, Store, stopping};
 use crate::clock;
 use crate::metrics::waiting;
-use crate::model::LeaseKey;
+use crate::model::{LeaseKey, TraceId};
 
 /// The outcome of a waiting request: either a grant, or the refusal of a request that was replaced
 /// by another one.
 pub(super) type Outcome = Result<LeaseView, Problem>;
 
 /// The channel to which the outcome of a waiting request is sent, once the outcome is durable.
-pub(super) type OutcomeSender = oneshot::Sender<Box<Outcome>>;
+#[derive(Debug)]
+pub(super) struct OutcomeSender {
+    channel: oneshot::Sender<Box<Outcome>>,
+    /// The trace of the waiting request.
+    pub(super) trace: Option<TraceId>,
+}
+
+impl OutcomeSender {
+    /// Sends the outcome. If the request was abandoned, its own cleanup gives the grant back.
+    pub(super) fn send(self, outcome: Outcome) {
+        let _ = self.channel.send(Box::new(outcome));
+    }
+}
 
 /// The outcome of an attempt to acquire.
 enum Attempt {
@@ -113,12 +125,13 @@ impl Store {
         };
         let permit = inner.wait_permit(most)?;
         let number = inner.waited.fetch_add(1, Ordering::Relaxed);
-        let (reply_to, outcome) = oneshot::channel();
+        let (channel, outcome) = oneshot::channel();
+        let trace = TraceId::current();
         let waiting = Waiting {
             number,
             request: queued.request.clone(),
             owner: owner.cloned(),
-            reply_to,
+            reply_to: OutcomeSender { channel, trace },
         };
         transaction.wait(queued.priority, waiting, || Problem {
             detail: format!("{rejection}; a later request with this lease id waits instead"),

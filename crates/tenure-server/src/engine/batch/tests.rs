@@ -44,6 +44,7 @@ fn change(revision: u64, content: Content) -> LeaseChange {
         grant_path: None,
         waiters: 0,
         remaining_ms: None,
+        trace: None,
     }
 }
 

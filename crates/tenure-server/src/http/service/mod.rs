@@ -12,6 +12,7 @@
 //! it.
 
 mod guard;
+mod span;
 
 use std::any::Any;
 use std::net::IpAddr;
@@ -23,7 +24,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderValue;
-use axum::http::header::{AUTHORIZATION, CONNECTION, EXPECT};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, ETAG, EXPECT};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -44,9 +45,13 @@ use crate::Store;
 use crate::access::{Access, ClientAuthorities, PresentedCertificate, TrustedProxies};
 use crate::audit::Audit;
 use crate::metrics::{ConnectionRefusal, MetricsConfig, Waited, measure};
+use crate::model::TraceId;
 use crate::overflow::OverflowPermit;
 use crate::panics;
 use crate::tls::Tls;
+use span::RequestSpan;
+
+pub use span::set_remote_parent;
 
 /// The service that answers the requests of all connections.
 #[derive(Debug)]
@@ -104,6 +109,13 @@ pub(crate) struct Source {
     /// `true` if the connection is over the limit of its address, but not over the limit of the
     /// store.
     pub(crate) is_over_for_address: bool,
+}
+
+/// The data of a request that its whole path uses.
+struct RequestContext<'a> {
+    began: Instant,
+    id: &'a LazyRequestId,
+    span: &'a RequestSpan,
 }
 
 impl HttpService {
@@ -166,16 +178,31 @@ impl HttpService {
         let protocol = self.protocol_of(&head);
         let route = match protocol {
             Some(_) => routes::PROTOCOL,
-            None => routes::position(&head),
+            None => routes::position(&head).unwrap_or(routes::NO_ROUTE),
         };
         let id = LazyRequestId::of(&head.headers);
-        let answer = self.check_and_handle(source, protocol, &id, began, head, body);
+        let is_change = match protocol {
+            Some(protocol) => !head.method.is_safe() && !protocol.is_renewal(&head),
+            None => routes::is_change(&head.method, head.uri.path()),
+        };
+        let is_read = head.method.is_safe();
+        let span = RequestSpan::begin(&head, is_change);
+        let context = RequestContext {
+            began,
+            id: &id,
+            span: &span,
+        };
+        let answer = self.check_and_handle(source, protocol, context, head, body);
         let answer = AssertUnwindSafe(answer).catch_unwind().await;
         let mut response =
             answer.unwrap_or_else(|panic| refuse(protocol, None, panicked(&*panic, id.id())));
         if protocol.is_none() {
             id.answer(&mut response);
+            if is_read {
+                forbid_keeping(&mut response);
+            }
         }
+        span.record_answer(&response, &id);
         if source.over.is_some() {
             close_after(&mut response);
         }
@@ -202,8 +229,7 @@ impl HttpService {
         &self,
         source: &Source,
         protocol: Option<&dyn Protocol>,
-        id: &LazyRequestId,
-        began: Instant,
+        RequestContext { began, id, span }: RequestContext<'_>,
         mut head: Parts,
         body: Body,
     ) -> Response {
@@ -230,7 +256,8 @@ impl HttpService {
                 return refuse(Some(protocol), Some(&head), problem);
             }
             let request = Request::from_parts(head, Body::new(body));
-            return protocol.serve(request, source.client).await;
+            let answer = protocol.serve(request, source.client);
+            return TraceId::scope(span.trace(), answer).await;
         }
         // The limit of wrong credentials counts the client and not its proxy. Otherwise one client
         // with a wrong token would use up the failures of all clients of the proxy, and the check
@@ -258,6 +285,7 @@ impl HttpService {
                 return response;
             }
         };
+        span.record_caller(&caller);
         if self.serves == Serves::All
             && let Some(key) = fast_path::renewal(&head)
         {
@@ -267,11 +295,13 @@ impl HttpService {
         }
         head.extensions.insert(caller);
         head.extensions.insert(ClientAddress(client));
-        if routes::is_change(&head) {
+        if routes::is_change(&head.method, head.uri.path()) {
             head.extensions.insert::<RequestId>(id.id().clone());
         }
         let request = Request::from_parts(head, Body::new(body));
-        let (Ok(mut response), waited) = measure(self.routes.clone().call(request)).await;
+        let answer = self.routes.clone().call(request);
+        let answer = measure(TraceId::scope(span.trace(), answer));
+        let (Ok(mut response), waited) = answer.await;
         if waited != Waited::default() {
             response.extensions_mut().insert(waited);
         }
@@ -321,6 +351,15 @@ impl HttpService {
             Code::OverLimit,
             format!("{whose} has more than {most} connections, at most {most} are allowed"),
         ))
+    }
+}
+
+/// Forbids browsers and proxies to keep an answer with data. The files of the page have tags and no
+/// data.
+fn forbid_keeping(response: &mut Response) {
+    if !response.headers().contains_key(ETAG) {
+        let value = HeaderValue::from_static("no-store");
+        response.headers_mut().insert(CACHE_CONTROL, value);
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::*;
 use crate::StoreConfig;
+use crate::metrics::Exposition;
 use crate::overflow::Overflow;
 
 const LEASE: &str = "/v1/namespaces/ns/leases/job";
@@ -76,6 +77,15 @@ impl Way {
     }
 
     async fn send(&self, more: &[(HeaderName, &str)], body: TestBody) -> Response {
+        self.send_counted(more, body).await.0
+    }
+
+    /// Sends a request. Returns the answer, and the metrics of the service.
+    async fn send_counted(
+        &self,
+        more: &[(HeaderName, &str)],
+        body: TestBody,
+    ) -> (Response, String) {
         let mut request = Request::post(self.path)
             .header(HOST, "store:7400")
             .header(CONTENT_TYPE, "application/json");
@@ -97,9 +107,13 @@ impl Way {
             },
             is_over_for_address: false,
         };
-        service
-            .serve_request(&source, request.body(Body::new(body)).unwrap())
-            .await
+        let request = request.body(Body::new(body)).unwrap();
+        let response = service.serve_request(&source, request).await;
+        let mut out = Exposition::default();
+        service.scrape.requests.as_ref().unwrap().expose(&mut out);
+        let refusals = &service.scrape.refusals;
+        out.counters("refusals", "Refusals.", "code", refusals);
+        (response, out.text().unwrap())
     }
 
     /// Checks that the server itself refused the request, in the format of the API that the request
@@ -255,6 +269,8 @@ async fn over_the_limit_only_renewals_and_probes_are_answered() {
     assert!(routes::is_essential(&head("GET", "/livez")));
     assert!(routes::is_essential(&head("GET", "/readyz")));
     assert!(!routes::is_essential(&head("GET", "/v1/limits")));
+    assert!(!routes::is_essential(&head("GET", "/openapi.json")));
+    assert!(!routes::is_essential(&head("GET", "/")));
     assert!(!routes::is_essential(&head(
         "GET",
         &format!("{LEASE}/renew")
@@ -269,6 +285,52 @@ async fn a_panic_ends_one_request_and_nothing_else_on_every_request_path() {
             ..proof()
         };
         way.assert_refused(&way.send(&[], body).await, 500);
+    }
+}
+
+#[tokio::test]
+async fn each_request_is_counted_once_by_its_route_and_its_code_on_every_request_path() {
+    for way in &WAYS {
+        let panicking = TestBody {
+            panics: true,
+            ..proof()
+        };
+        let elsewhere = [(ORIGIN, "https://elsewhere.example")];
+        for (more, body, code) in [
+            (&[][..], proof(), None),
+            (&elsewhere[..], proof(), Some("cross_origin")),
+            (&[(HOST, "other")][..], proof(), Some("malformed")),
+            (&[][..], panicking, Some("internal")),
+        ] {
+            let (response, text) = way.send_counted(more, body).await;
+            let status = response.status();
+            let route = match way.is_native {
+                true => way.path.rsplit('/').next().unwrap(),
+                false => "test",
+            };
+            let route = match way.path {
+                "/v1/namespaces/ns/renew" => "renew_many",
+                _ => route,
+            };
+            let samples = |name: &str| {
+                let lines = text.lines().filter(|line| line.starts_with(name));
+                let lines = lines.filter(|line| !line.ends_with(" 0"));
+                lines.map(str::to_owned).collect::<Vec<_>>()
+            };
+            let requests = "tenure_http_requests_total{";
+            let expected = format!(
+                "{requests}route=\"{route}\",status=\"{}\"}} 1",
+                status.as_u16()
+            );
+            assert_eq!(samples(requests), [expected], "{} {code:?}", way.name);
+            let duration = "tenure_http_request_duration_seconds_count{";
+            let expected = format!("{duration}route=\"{route}\"}} 1");
+            assert_eq!(samples(duration), [expected], "{} {code:?}", way.name);
+            if let Some(code) = code {
+                let expected = format!("refusals{{code=\"{code}\"}} 1");
+                assert_eq!(samples("refusals{"), [expected], "{}", way.name);
+            }
+        }
     }
 }
 

@@ -58,6 +58,7 @@ fn change(of: u64, revision: u64, content: Content) -> LeaseChange {
         grant_path: None,
         waiters: 0,
         remaining_ms: None,
+        trace: None,
     }
 }
 
