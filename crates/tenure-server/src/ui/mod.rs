@@ -68,6 +68,11 @@ static TAGS: LazyLock<[HeaderValue; FILES.len()]> = LazyLock::new(|| {
     })
 });
 
+/// Returns the names of the files in `/ui`.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    FILES.iter().skip(1).map(|file| file.name)
+}
+
 /// Answers a request for the page.
 pub(crate) fn page(request: &HeaderMap) -> Response {
     answer(0, request)
@@ -82,7 +87,10 @@ pub(crate) fn file(name: &str, request: &HeaderMap) -> Option<Response> {
 fn answer(index: usize, request: &HeaderMap) -> Response {
     const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
     let (file, tag) = (&FILES[index], &TAGS[index]);
-    let is_known = request.get_all(IF_NONE_MATCH).iter().any(|tags| names(tags, tag));
+    let is_known = request
+        .get_all(IF_NONE_MATCH)
+        .iter()
+        .any(|tags| has_tag(tags, tag));
     let mut response = Response::new(match is_known {
         true => Body::empty(),
         false => Body::from(file.content),
@@ -108,7 +116,7 @@ fn answer(index: usize, request: &HeaderMap) -> Response {
 
 /// Returns whether a value of `If-None-Match` names this tag. Proxies that compress an answer make
 /// its tag weak; `If-None-Match` takes both (RFC 9110, section 13.1.2).
-fn names(tags: &HeaderValue, tag: &HeaderValue) -> bool {
+fn has_tag(tags: &HeaderValue, tag: &HeaderValue) -> bool {
     let each = tags.as_bytes().split(|byte| *byte == b',');
     each.map(<[u8]>::trim_ascii)
         .any(|one| one == b"*" || one.strip_prefix(b"W/").unwrap_or(one) == tag.as_bytes())
@@ -148,7 +156,14 @@ mod tests {
         found.sort();
         served.sort();
         assert_eq!(found, served);
-        for other in ["", "index.html", "mod.rs", "../Cargo.toml", "APP.JS", "app.js/"] {
+        for other in [
+            "",
+            "index.html",
+            "mod.rs",
+            "../Cargo.toml",
+            "APP.JS",
+            "app.js/",
+        ] {
             assert!(file(other, &HeaderMap::new()).is_none(), "{other}");
         }
     }
