@@ -26,6 +26,7 @@ async function start() {
 		if (code !== null) {
 			// The code must not stay in the history.
 			history.replaceState(null, '', location.pathname);
+			keepSession(null);
 			keepSession(await post('v1/session', { code }));
 		}
 		me = await ask('v1/whoami');
