@@ -91,7 +91,7 @@ on(ui.signOut, 'click', () => {
 function showMe({ kind, principal, grants }) {
 	const isOpen = kind === 'anyone';
 	const mayAny = isOpen || grants.some(({ role }) => isOperator(role));
-	const rights = grants.map(({ role, namespace, prefix = '' }) => `${role} for ${namespace}/${prefix}*`);
+	const rights = grants.map(({ role, namespace, prefix = '' }) => `${role} for ${namespace}/${prefix}*`.replace('*/*', 'everything'));
 	body.dataset.mode = isOpen ? 'open' : 'signed-in';
 	body.dataset.mayChange = `${mayAny}`;
 	ui.menuButton.hidden = false;
@@ -237,8 +237,6 @@ function move(by = 1) {
 
 on(ui.helpButton, 'click', help);
 
-// Settings
-
 for (const name of /** @type {const} */ (['theme', 'times'])) {
 	const apply = () => (document.documentElement.dataset[name] = ui[name].value);
 	ui[name].value = setting(name) ?? ui[name].value;
@@ -249,8 +247,6 @@ for (const name of /** @type {const} */ (['theme', 'times'])) {
 		if (me) refresh();
 	});
 }
-
-// Painting
 
 function paint() {
 	const { answer } = table.overview;
