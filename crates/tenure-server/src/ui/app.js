@@ -249,9 +249,9 @@ for (const name of /** @type {const} */ (['theme', 'times'])) {
 }
 
 function paint() {
-	const { answer } = table.overview;
+	const { answer, isBack } = table.overview;
 	if (!answer && performance.now() > 3000) table.message('waiting', 'Waiting for the store');
-	(isElection() ? one : table).paint(live.connection === 'live');
+	(isElection() ? one : table).paint(live.connection === 'live' && !isBack);
 	if (answer && me) {
 		const { leases, needs_look } = answer;
 		say(ui.total, many(leases, 'election'));

@@ -152,10 +152,10 @@ export function change(event, change) {
 
 /** Paints what changed, and the bars and times while the store is heard. */
 export function paint(isLive = false) {
-	const { answer, isBack } = overview;
+	const { answer } = overview;
 	if (!answer || !(isDirty || isLive)) return;
 	if (isDirty) arrange(answer);
-	if (isLive && !isBack) time = now();
+	if (isLive) time = now();
 	for (const { row, at, tr } of entries.values()) {
 		if (isDirty) paintRow(tr, row);
 		paintLeft(find(tr, '.meter'), find(tr, '.left-text'), row, time - at, duration);
