@@ -155,7 +155,7 @@ export function paint(isLive = false) {
 	const { answer } = overview;
 	if (!answer || !(isDirty || isLive)) return;
 	if (isDirty) arrange(answer);
-	if (isLive) time = now();
+	if (isLive || !time) time = now();
 	for (const { row, at, tr } of entries.values()) {
 		if (isDirty) paintRow(tr, row);
 		paintLeft(find(tr, '.meter'), find(tr, '.left-text'), row, time - at, duration);
@@ -182,7 +182,7 @@ function arrange({ elections, leases, matching, too_many }) {
 	if (isHeld()) ui.rows.append(...rows.filter((tr) => !tr.isConnected));
 	else if (rows.length !== children.length || rows.some((tr, at) => tr !== children[at])) ui.rows.replaceChildren(...rows);
 	const all = many(leases, 'election');
-	say(ui.shown, `Showing ${rows.length} of ${all}${matching > rows.length ? '. Narrow the filter to see the others' : ''}`);
+	say(ui.shown, `Showing ${rows.length} of ${all}${matching > rows.length ? '. Narrow the filter to see others' : ''}`);
 	if (too_many) return message('choose-namespace', 'Choose a namespace', `The store has ${all}, too many for one list.`);
 	if (rows.length) return message();
 	if (leases) {
