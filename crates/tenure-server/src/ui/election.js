@@ -122,14 +122,13 @@ function paintAll(view) {
 
 /** @param {Term} term */
 function termRow({ epoch, holder, began_at, ended_at, end, reason }) {
-	const lasted = (ended_at ? Date.parse(ended_at) : now()) - Date.parse(began_at ?? '');
 	const why = make('b', {}, end?.replace('_', ' ') ?? (ended_at ? 'ended' : 'leads now'));
 	const cell = (/** @type {string} */ name, /** @type {Child[]} */ ...children) =>
 		make('td', { role: 'cell', class: name }, ...children);
 	return make('tr', { role: 'row', 'data-epoch': String(epoch) },
 		cell('began', setTime(began_at, clock)),
 		make('th', { role: 'rowheader' }, bdi(holder)),
-		cell('lasted', began_at ? precise(lasted) : '–'),
+		cell('lasted', began_at && ended_at ? precise(Date.parse(ended_at) - Date.parse(began_at)) : '–'),
 		cell('ended', why, reason ? ': ' : ' ', bdi(reason ?? ''), ' ', ended_at ? setTime(ended_at, clock) : ''),
 		cell('epoch', make('code', {}, String(epoch))));
 }
