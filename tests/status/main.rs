@@ -50,8 +50,9 @@ impl Bench {
     /// `tenure run` with a status listener at this address.
     fn command_at(&self, address: &str, candidate: &str) -> Command {
         let mut run = command(&["run", "--election", ELECTION, "--candidate", candidate]);
-        run.args(["--server", &self.store.url(), "--lease-duration", LEASE])
+        run.args(["--server", &self.store.url()])
             .args(["--status-listen", address])
+            .env("TENURE_LEASE_DURATION", LEASE)
             .env("TENURE_COOL_DOWN", "100ms");
         run
     }
