@@ -214,7 +214,8 @@ impl Candidate {
     /// [`RunError`] if the lease service refuses this candidate.
     pub async fn campaign(&self) -> Result<LeadershipGuard, RunError> {
         let competing = self.competing.clone().lock_owned().await;
-        let term = self.win().await?;
+        let mut term = self.win().await?;
+        term.end_begin();
         Ok(LeadershipGuard { term, competing })
     }
 
@@ -354,8 +355,8 @@ async fn run_health_checks(leadership: Leadership, check: HealthCheck, clock: Cl
             }
         }
     };
-    tracing::warn!(election = %leadership.election(), epoch = %leadership.epoch(), error = failure,
-        "the health check has failed");
+    tracing::warn!(election = %leadership.election(), candidate = %leadership.candidate(),
+        epoch = leadership.epoch().get(), error = failure, "the health check has failed");
     leadership.end(EndReason::Unhealthy);
 }
 

@@ -59,6 +59,7 @@
 //! - **Metrics**: [`Candidate::metrics`], and the feature `metrics` for exporters ([`metrics`]).
 //! - **Testing**: [`testing`] has a store in memory and a clock that the test moves.
 //! - **The store's API for tools**: [`store`].
+//! - **Traces** that span a candidate and the store: [`trace`].
 //!
 //! # Logging
 //!
@@ -113,6 +114,7 @@ pub mod peers;
 pub mod router;
 pub mod store;
 pub mod testing;
+pub mod trace;
 
 mod client_certificate;
 mod clock;
@@ -127,6 +129,8 @@ mod term_guard;
 
 #[cfg(feature = "peers")]
 mod peer_member;
+#[cfg(feature = "peers")]
+mod peer_page;
 #[cfg(feature = "peers")]
 mod peer_transport;
 

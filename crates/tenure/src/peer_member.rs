@@ -13,9 +13,11 @@ use crate::candidate_runtime::{Backends, CandidateRuntime, StartError};
 use crate::config::{Bully, BullyError, Config};
 use crate::metrics::Recorder;
 use crate::observe::Source;
+use crate::peer_page;
 use crate::peer_transport::{
-    Fingerprint, LeaderMetadata, Mac, PeerServer, PeerTransport, Setup, StateFile,
+    Fingerprint, LeaderMetadata, ListenError, Mac, PeerServer, PeerTransport, Setup, StateFile,
 };
+use crate::peers::PeersClient;
 use crate::random::OsRandom;
 use crate::runtime::LeaseChannel;
 use crate::runtime::peers::{Parts, PeerMachine, Peers};
@@ -104,6 +106,8 @@ impl CandidateRuntime {
         }
         node.handle_message(started.at, PeerInput::Persisted, &mut OsRandom);
         let incarnation = Incarnation(record.incarnation);
+        let client = PeersClient::new(cluster.clone(), bully.peers.clone());
+        let client = client.map_err(ListenError::from)?;
         let setup = Setup {
             cluster: cluster.clone(),
             me,
@@ -113,6 +117,7 @@ impl CandidateRuntime {
             message_lifetime: timings.message_lifetime(),
             mac: Mac::new(bully.key.as_ref()).into(),
             listen: bully.listening_address(),
+            page: peer_page::router(client, cluster, me),
             clock: clock.clone(),
         };
         // The tasks of the peer server run on the thread of the candidates.

@@ -9,6 +9,8 @@ mod number;
 mod object;
 mod problem;
 mod request;
+#[cfg(feature = "schema")]
+mod schema;
 mod view;
 
 pub use event::{EventKind, LeaseEvent, PastTerm, Reset};

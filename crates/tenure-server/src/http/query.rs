@@ -5,16 +5,70 @@ use std::time::Duration;
 use axum::extract::{FromRequestParts, Query};
 use axum::http::Uri;
 use axum::http::request::Parts;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use tenure_core::Name;
-use tenure_core::name::NameError;
-use tenure_core::wire::{Code, Number, Problem, check_wait};
+use tenure_core::name::{MAX_NAME_LEN, NameError};
+use tenure_core::time::millis;
+use tenure_core::wire::{Code, MAX_WAIT, Number, Problem, check_wait};
 
 use super::path::name;
 use super::problem::ProblemResponse;
+use super::routes::description::Parameter;
 
 /// The maximum number of leases on one page of a list: some hundred kilobytes.
 const MAX_LIMIT: u64 = 1_000;
 const DEFAULT_LIMIT: u64 = 100;
+
+/// The parameters of a list.
+pub(super) const LIST: [Parameter; 3] = [
+    Parameter {
+        name: "prefix",
+        description: "The beginning of the names of the leases.",
+        schema: || {
+            let pattern = "^[A-Za-z0-9._-]*$";
+            json_schema!({"type": "string", "pattern": pattern, "maxLength": MAX_NAME_LEN})
+        },
+    },
+    Parameter {
+        name: "limit",
+        description: "The maximum number of leases in the answer.",
+        schema: || whole_number(1, MAX_LIMIT, Some(DEFAULT_LIMIT)),
+    },
+    Parameter {
+        name: "after",
+        description: "The name after which the list begins: `next` of the previous answer.",
+        schema: || Name::json_schema(&mut SchemaGenerator::default()),
+    },
+];
+
+/// The parameters of a long poll.
+pub(super) const POLL: [Parameter; 2] = [
+    Parameter {
+        name: "after",
+        description: "The request waits until the revision of the lease is greater than this one.",
+        schema: || whole_number(0, u64::MAX, None),
+    },
+    Parameter {
+        name: "wait_ms",
+        description: "The longest time to wait.",
+        schema: || whole_number(0, millis(MAX_WAIT), Some(0)),
+    },
+];
+
+/// The parameters of a stream.
+pub(super) const STREAM: [Parameter; 1] = [Parameter {
+    name: "renewed",
+    description: "Whether the stream contains renewals.",
+    schema: || json_schema!({"type": "boolean", "default": false}),
+}];
+
+fn whole_number(least: u64, most: u64, default: Option<u64>) -> Schema {
+    let mut schema = json_schema!({"type": "integer", "minimum": least, "maximum": most});
+    if let Some(default) = default {
+        schema.insert("default".into(), default.into());
+    }
+    schema
+}
 
 /// The query of a route without parameters: it must be empty.
 pub(super) struct NoQuery;
@@ -36,14 +90,14 @@ impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
     type Rejection = ProblemResponse;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
-        let [] = values(&parts.uri, [])?;
+        let [] = values(&parts.uri, &[])?;
         Ok(Self)
     }
 }
 
 impl PollQuery {
     pub(super) fn of(uri: &Uri) -> Result<Self, Problem> {
-        let [after, wait_ms] = values(uri, ["after", "wait_ms"])?;
+        let [after, wait_ms] = values(uri, &POLL)?;
         let after = after.map(|text| number("after", &text)?.within("after", 0, u64::MAX));
         let wait_ms = wait_ms.map(|text| number("wait_ms", &text));
         Ok(Self {
@@ -55,7 +109,7 @@ impl PollQuery {
 
 impl ListQuery {
     pub(super) fn of(uri: &Uri) -> Result<Self, Problem> {
-        let [prefix, limit, after] = values(uri, ["prefix", "limit", "after"])?;
+        let [prefix, limit, after] = values(uri, &LIST)?;
         let limit = match limit {
             Some(text) => number("limit", &text)?.within("limit", 1, MAX_LIMIT)?,
             None => DEFAULT_LIMIT,
@@ -74,10 +128,10 @@ impl ListQuery {
     }
 }
 
-/// Returns the values of these fields, in this order. Other fields are refused.
+/// Returns the values of these parameters, in this order. Other parameters are refused.
 pub(super) fn values<const N: usize>(
     uri: &Uri,
-    fields: [&str; N],
+    parameters: &[Parameter; N],
 ) -> Result<[Option<String>; N], Problem> {
     if uri.query().is_none() {
         return Ok([const { None }; N]);
@@ -86,10 +140,13 @@ pub(super) fn values<const N: usize>(
         .map_err(|error| malformed(format!("query: {}", error.body_text())))?;
     let mut values = [const { None }; N];
     for (field, value) in pairs {
-        let Some(index) = fields.iter().position(|known| *known == field) else {
+        let Some(index) = parameters.iter().position(|known| known.name == field) else {
             let known = match N {
                 0 => "this route has no query".to_owned(),
-                _ => format!("known are {}", fields.join(", ")),
+                _ => format!(
+                    "known are {}",
+                    parameters.each_ref().map(|it| it.name).join(", ")
+                ),
             };
             let detail = format!("unknown query parameter {field:?}: {known}");
             return Err(Problem::new(Code::UnknownField, detail));

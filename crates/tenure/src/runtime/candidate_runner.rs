@@ -8,10 +8,11 @@ use tenure_core::election::{
 };
 use tenure_core::{CandidateId, Epoch, Instant};
 use tokio::sync::{oneshot, watch};
-use tracing::{error, info, warn};
+use tracing::{Span, error, info, warn};
 
 use super::command::{Campaigner, Command, DriverHandle, TermCommand};
 use super::event_loop::CandidateSlot;
+use super::spans::{self, TermEnd};
 use super::strategy_io::{StrategyInput, StrategyIo};
 use crate::candidate::RunError;
 use crate::clock::Clock;
@@ -20,6 +21,7 @@ use crate::metrics::Recorder;
 use crate::random::OsRandom;
 use crate::term::TermState;
 use crate::term_guard::TermGuard;
+use crate::trace;
 
 /// Runs one candidate: executes commands, and reports term events to tasks and callers.
 pub(super) struct CandidateRunner<S: StrategyIo> {
@@ -33,6 +35,10 @@ pub(super) struct CandidateRunner<S: StrategyIo> {
     campaigner: Option<Campaigner>,
     settlers: Vec<oneshot::Sender<()>>,
     term: Option<Arc<TermState>>,
+    /// The span of renewals that fail.
+    at_risk: Span,
+    /// The span of the end of the term.
+    end: Option<TermEnd>,
     /// Publishes the term to the other parts of the library.
     publish_term: watch::Sender<Option<Arc<TermState>>>,
     last_leader: Option<(CandidateId, Epoch)>,
@@ -68,6 +74,8 @@ impl<S: StrategyIo> CandidateRunner<S> {
             campaigner: None,
             settlers: Vec::new(),
             term: None,
+            at_risk: Span::none(),
+            end: None,
             publish_term,
             last_leader: None,
             cancelled_at: None,
@@ -93,6 +101,9 @@ impl<S: StrategyIo> CandidateRunner<S> {
         let now = self.clock.now();
         if let Some(cancelled_at) = self.cancelled_at.take() {
             self.metrics.stopped(now.since(cancelled_at));
+        }
+        if let Some(end) = &mut self.end {
+            end.record_stop(now);
         }
         self.io.machine().task_ended(now, end, &mut OsRandom);
     }
@@ -142,20 +153,38 @@ impl<S: StrategyIo> CandidateRunner<S> {
                     self.metrics.at_risk();
                 }
                 term.at_risk.send_replace(at_risk);
+                if self.end.is_none() {
+                    self.at_risk = match at_risk {
+                        true => spans::at_risk(term),
+                        false => Span::none(),
+                    };
+                    set_span(&mut self.io, self.at_risk.clone());
+                }
             }
             (TermEvent::Cancel(reason), Some(term)) => {
-                info!(%election, %candidate, epoch = %term.epoch, %reason, "stopping");
+                let end = TermEnd::begin(term, reason, self.clock.now());
+                set_span(&mut self.io, end.span.clone());
+                self.at_risk = Span::none();
+                info!(%election, %candidate, epoch = term.epoch.get(), %reason,
+                    trace_id = end.trace_id(), "stopping");
+                self.end = Some(end);
                 self.cancelled_at = Some(self.clock.now());
                 term.cancel(reason);
             }
             (TermEvent::Abort, Some(term)) => {
-                warn!(%election, %candidate, epoch = %term.epoch,
+                let span = self.end.as_ref().and_then(|end| end.span.id());
+                warn!(parent: span, %election, %candidate, epoch = term.epoch.get(),
                     "the task has not stopped within the stop grace and is aborted");
                 term.aborted.cancel();
             }
             (TermEvent::Overrun, Some(term)) => self.overrun(term),
             (TermEvent::Ended(epoch, reason), _) => {
-                info!(%election, %candidate, %epoch, %reason, "leadership lost");
+                set_span(&mut self.io, Span::none());
+                self.at_risk = Span::none();
+                let end = self.end.take();
+                let trace_id = end.as_ref().and_then(TermEnd::trace_id);
+                info!(%election, %candidate, epoch = epoch.get(), %reason, trace_id,
+                    "leadership lost");
                 self.metrics.set_deadline(None);
                 self.metrics.ended(reason);
                 self.cancelled_at = None;
@@ -166,6 +195,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 self.publish_term.send_replace(None);
             }
             (TermEvent::Failed(why), _) => {
+                set_span(&mut self.io, Span::none());
                 let why = RunError::from(why);
                 error!(%election, %candidate, "{why}");
                 if let Some(campaigner) = self.campaigner.take() {
@@ -175,13 +205,16 @@ impl<S: StrategyIo> CandidateRunner<S> {
             (TermEvent::LeaderSeen(leader), _) if self.last_leader != leader => {
                 match &leader {
                     Some((leader, epoch)) => {
-                        info!(%election, %candidate, %leader, %epoch, "following");
+                        info!(%election, %candidate, %leader, epoch = epoch.get(), "following");
                     }
                     None => info!(%election, %candidate, "no leader"),
                 }
                 self.last_leader = leader;
             }
-            // The same leader again, the end of a campaign, or an event of another term.
+            (TermEvent::Withdrawn, _) => {
+                set_span(&mut self.io, Span::none());
+            }
+            // The same leader again, or an event of another term.
             _ => {}
         }
     }
@@ -211,17 +244,23 @@ impl<S: StrategyIo> CandidateRunner<S> {
 
     fn begin(&mut self, epoch: Epoch) {
         let (election, candidate) = (&self.config.election, &self.config.candidate);
-        info!(%election, %candidate, %epoch, "leadership gained");
+        let campaign = set_span(&mut self.io, Span::none());
+        let span = spans::term_begin(&self.config, epoch, &campaign);
+        drop(campaign);
+        let traceparent = trace::traceparent(&span);
+        let trace_id = traceparent.as_deref().and_then(trace::trace_id);
+        info!(%election, %candidate, epoch = epoch.get(), trace_id, "leadership gained");
         self.metrics.began(epoch);
         self.last_leader = None;
         let (config, clock) = (self.config.clone(), self.clock.clone());
-        let term = Arc::new(TermState::new(epoch, config, clock, self.handle.clone()));
+        let handle = self.handle.clone();
+        let term = Arc::new(TermState::new(epoch, traceparent, config, clock, handle));
         self.term = Some(term.clone());
         self.publish();
         self.publish_term.send_replace(Some(term.clone()));
         match self.handle.upgrade() {
             Some(handle) => {
-                let guard = TermGuard::new(term, handle);
+                let guard = TermGuard::new(term, handle, span);
                 // If the caller has gone, the guard is dropped, which ends the term.
                 if let Some(campaigner) = self.campaigner.take() {
                     let _ = campaigner.send(Ok(guard));
@@ -234,7 +273,11 @@ impl<S: StrategyIo> CandidateRunner<S> {
 
     fn overrun(&self, term: &TermState) {
         let (election, candidate) = (&self.config.election, &self.config.candidate);
-        error!(%election, %candidate, epoch = %term.epoch,
+        if let Some(end) = &self.end {
+            end.record_overrun();
+        }
+        let span = self.end.as_ref().and_then(|end| end.span.id());
+        error!(parent: span, %election, %candidate, epoch = term.epoch.get(),
             "the task is still running after it was aborted; others may lead soon");
         self.metrics.overrun();
         match &self.config.on_overrun {
@@ -306,6 +349,14 @@ impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
 
     fn io(&mut self) -> &mut dyn StrategyInput {
         &mut self.io
+    }
+}
+
+/// Sets the span of requests to the lease service and of their failures, and returns the last one.
+fn set_span(io: &mut impl StrategyIo, span: Span) -> Span {
+    match io.channel() {
+        Some(channel) => std::mem::replace(&mut channel.span, span),
+        None => Span::none(),
     }
 }
 

@@ -9,9 +9,10 @@ use tenure_core::lease::LeaseId;
 use tenure_core::lease::candidate::{LeaseCandidate, LeaseEffect, Request};
 use tenure_core::{CandidateId, Instant};
 use tokio::task::AbortHandle;
-use tracing::{debug, warn};
+use tracing::{Span, debug, warn};
 
 use super::command::Proclaimer;
+use super::spans;
 use super::strategy_io::{StrategyInput, StrategyIo};
 use crate::backend::{BackendReply, RequestOutcome, SharedBackend};
 use crate::config::Config;
@@ -30,6 +31,9 @@ pub(crate) struct LeaseChannel {
     pub(super) backend: SharedBackend,
     /// Requests of the machine that have not been sent.
     pub(super) outbox: Vec<OutgoingRequest>,
+    /// The span of a request for the lease, of a term at risk, or of the end of a term. There is
+    /// none while renewals succeed.
+    pub(super) span: Span,
     /// The request in flight, if it can be aborted.
     in_flight: Option<AbortHandle>,
     /// The attempt of the last renewal, and the time at which it was sent.
@@ -50,6 +54,7 @@ impl LeaseChannel {
             config,
             backend,
             outbox: Vec::new(),
+            span: Span::none(),
             in_flight: None,
             renewal: None,
             metrics,
@@ -77,13 +82,18 @@ impl LeaseChannel {
                 request,
                 timeout,
             } => {
-                debug!(%election, %candidate, attempt, request = name(&request), "request");
+                debug!(%election, %candidate, attempt, operation = name(&request), "request");
                 if let Request::Renew(_) = request {
                     self.renewal = Some((attempt, now));
                 }
+                if matches!(request, Request::Acquire { .. }) {
+                    self.span = spans::campaign(&self.config, attempt);
+                }
                 self.outbox.push((attempt, request, timeout));
             }
-            LeaseEffect::Retrying(why) => warn!(%election, %candidate, error = why, "retrying"),
+            LeaseEffect::Retrying(why) => {
+                warn!(parent: &self.span, %election, %candidate, error = why, "retrying");
+            }
         }
     }
 

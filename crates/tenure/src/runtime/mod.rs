@@ -12,6 +12,7 @@ mod strategy_io;
 
 mod lease;
 mod requests;
+mod spans;
 
 #[cfg(feature = "peers")]
 pub(crate) mod peers;

@@ -6,6 +6,7 @@ use tenure_core::lease::LeaseId;
 use tenure_core::lease::candidate::Request;
 use tenure_core::{ElectionName, Instant};
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use super::event_loop::Slots;
 use crate::backend::{BackendReply, SharedBackend};
@@ -55,10 +56,11 @@ impl Requests {
                     add_to_batch(&mut batches, renewal);
                     channel.set_in_flight(None);
                 } else {
-                    let task = self.running.spawn(async move {
+                    let send = async move {
                         let reply = backend.send(request, timeout).await;
                         vec![(slot, attempt, reply)]
-                    });
+                    };
+                    let task = self.running.spawn(send.instrument(channel.span.clone()));
                     channel.set_in_flight(Some(task));
                 }
             }

@@ -9,6 +9,7 @@ use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::ServedAccount;
 
 use crate::settings::access::AccessSettings;
+use crate::settings::metrics::MetricsSettings;
 use crate::settings::serve::{self, StoreSettings};
 use crate::settings::{audit, azure, limits, status, tls, with_any_election};
 
@@ -97,6 +98,7 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
     let mut serve = StoreSettings::new(settings)?;
     tls::open(settings)?;
     let access = AccessSettings::new(settings)?;
+    let metrics = MetricsSettings::new(settings)?;
     let mut azure = azure::config(settings)?;
     let data_dir = serve.data_dir.as_ref().map(|path| path.to_string_lossy());
     let engine = data_dir.as_ref().map_or(serve::MEMORY, |_| serve::EMBEDDED);
@@ -114,6 +116,13 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
         ("access.allow_anonymous", access.allow_anonymous.into()),
         ("audit.level", audit::level(settings)?.into()),
         ("audit.required", audit::is_required(settings)?.into()),
+        (
+            "metrics.listen",
+            metrics.listen.map(|listen| listen.to_string()).into(),
+        ),
+        ("metrics.max_leases", metrics.max_leases.into()),
+        ("metrics.leases", metrics.leases.into()),
+        ("metrics.expected", metrics.expected.into()),
         ("azure.accounts", accounts.into()),
         ("azure.behind_tls", azure.behind_tls.into()),
         ("azure.bearer_audience", azure::audience(settings)?.into()),
