@@ -171,6 +171,18 @@ async fn send_all(place: &Place) {
     }
 }
 
+/// Returns the metrics, which contain the names of leases and of routes.
+fn metrics_of(place: &Place) -> String {
+    let requests = Requests::new(place);
+    let request = requests.client.get(format!("{}/metrics", requests.url));
+    let request = request.bearer_auth(place.token_in("home/tenure/config.toml"));
+    let metrics = async { request.send().await.expect("an answer").text().await };
+    let runtime = Runtime::new().expect("a runtime");
+    let metrics = runtime.block_on(metrics).expect("text");
+    assert!(metrics.contains("lease=\"canary\""), "{metrics}");
+    metrics
+}
+
 #[test]
 fn no_secret_is_in_a_log_an_audit_line_or_an_argument() {
     let (_limit, place) = (Limit::start(), Place::new());
@@ -187,7 +199,7 @@ fn no_secret_is_in_a_log_an_audit_line_or_an_argument() {
         .expect("a runtime")
         .block_on(send_all(&place));
 
-    let mut outputs = Vec::new();
+    let mut outputs = vec![("the metrics".to_owned(), metrics_of(&place))];
     for arguments in [
         &["list"][..],
         &["list", "--config", &bundle],

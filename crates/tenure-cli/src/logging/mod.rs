@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
-use tracing::{Metadata, warn};
+use tracing::warn;
 use tracing_subscriber::filter::{FilterExt as _, LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -18,7 +18,7 @@ use tracing_subscriber::{EnvFilter, Layer as _, Registry, fmt, registry};
 use crate::exit;
 use nonblocking_stderr::LineWriter;
 
-pub(crate) use nonblocking_stderr::flush;
+pub(crate) use nonblocking_stderr::{dropped_lines, flush};
 
 /// How long the end of this process waits for a reader of stderr. A reader that reads needs
 /// microseconds.
@@ -78,7 +78,7 @@ type Layer = Box<dyn tracing_subscriber::Layer<Registry> + Send + Sync>;
 #[cfg(feature = "otel")]
 fn spans(service: &'static str, level: LevelFilter) -> anyhow::Result<Option<Layer>> {
     let level = level.max(LevelFilter::INFO);
-    let is_own = move |metadata: &Metadata<'_>| {
+    let is_own = move |metadata: &tracing::Metadata<'_>| {
         *metadata.level() <= level && metadata.target().starts_with("tenure")
     };
     let layer = otel::start(service)?.map(|tracer| {

@@ -265,6 +265,13 @@ impl Record {
         self.grant.as_ref()
     }
 
+    /// Returns whether the lease was handed over and waits for its next holder at `now`.
+    #[must_use]
+    pub fn is_reserved(&self, now: Instant) -> bool {
+        let reserved = self.reserved.as_ref();
+        reserved.is_some_and(|reservation| now < reservation.until)
+    }
+
     /// Returns the next instant after `now` at which time alone may allow a grant: the end of the
     /// term, of the lock delay, or of a reservation. The waiting queue must be polled then.
     #[must_use]

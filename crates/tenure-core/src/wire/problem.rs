@@ -30,6 +30,9 @@ macro_rules! codes {
         }
 
         impl Code {
+            /// All codes that this version knows.
+            pub const ALL: &'static [Self] = &[$(Self::$code,)*];
+
             /// Returns the HTTP status of this code.
             #[must_use]
             pub const fn status(self) -> u16 {

@@ -15,7 +15,7 @@ use super::{Code, DurationMs, LeaseView, Number, Problem, object};
 use crate::lease::{Acquire, LeaseDuration, Metadata, Operation, Priority, Rules};
 use crate::time::millis;
 #[cfg(feature = "schema")]
-use crate::{CandidateId, Name, lease::LeaseId};
+use crate::{CandidateId, lease::LeaseId};
 use crate::{Epoch, Random};
 
 /// The priority of an acquire without one. It is in the middle, so that others can go before and
@@ -161,11 +161,9 @@ pub struct RenewManyRequest {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RenewOne {
-    /// The lease's name.
-    #[cfg_attr(feature = "schema", schemars(with = "Name"))]
+    /// The lease's name. A wrong one is refused in the result of this renewal.
     pub lease: String,
-    /// The lease id that holds the lease.
-    #[cfg_attr(feature = "schema", schemars(with = "LeaseId"))]
+    /// The lease id that holds the lease. A wrong one is refused in the result of this renewal.
     pub lease_id: String,
 }
 

@@ -82,7 +82,8 @@ impl JsonSchema for DurationMs {
                     "minimum": millis(min_duration),
                     "maximum": millis(max_duration),
                 },
-                { "type": "string", "const": INFINITE },
+                // Generators of clients understand `enum` better than `const`.
+                { "type": "string", "enum": [INFINITE] },
             ],
         })
     }

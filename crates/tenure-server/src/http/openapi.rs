@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 use axum::body::Bytes;
 use axum::http::header::{CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use tenure_core::Name;
 use tenure_core::wire::{Code, EventKind, LeaseEvent, Problem, Reset};
@@ -20,6 +21,7 @@ use super::request_id::{ANSWER_HEADER, MAX_LEN};
 use super::routes::description::{Answer, Content, Kind, Tag};
 use super::routes::{NAMESPACE_EVENTS, ROUTES, Route};
 use crate::access::Right;
+use crate::ui;
 
 const DESCRIPTION: &str = "\
 Leader election by leases. A candidate acquires a lease, renews it while it leads, and stops its \
@@ -29,6 +31,9 @@ succeeded.
 A store without access control needs no credential. A request may have the header `X-Request-Id`, \
 which then is the id of the request in the answer and in the logs. Refusals are problem details \
 (RFC 9457) with a stable `code`; a newer store may have further codes.";
+
+/// The path of the operation whose answer has the lease id that other operations need.
+const ACQUIRE: &str = "/v1/namespaces/{namespace}/leases/{lease}/acquire";
 
 const JSON: &str = "application/json";
 
@@ -48,6 +53,8 @@ fn document() -> Value {
         path[route.method().as_str().to_lowercase()] = parts.operation(route);
     }
     let tags = Tag::ALL.map(|tag| json!({"name": tag.name(), "description": tag.description()}));
+    let acquired = &mut paths[ACQUIRE]["post"]["responses"]["200"];
+    acquired["links"] = parts.links();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -80,6 +87,7 @@ impl Parts {
             settings.definitions_path = "/components/schemas".into();
             settings.meta_schema = None;
         });
+        let settings = settings.with_transform(RecursiveTransform(join_constants));
         Self {
             requests: settings.clone().for_deserialize().into_generator(),
             answers: settings.for_serialize().into_generator(),
@@ -140,6 +148,15 @@ impl Parts {
                 let stream = json!({"schema": {"type": "string"}, "x-events": self.events()});
                 ("A stream of events.", json!({EVENT_STREAM: stream}))
             }
+            Content::File(media_types) => {
+                let text = |media_type: &&str| {
+                    let schema = json!({"schema": {"type": "string"}});
+                    ((*media_type).to_owned(), schema)
+                };
+                let content: Map<_, _> = media_types.iter().map(text).collect();
+                ("The file.", content.into())
+            }
+            Content::Nothing if answer.status == 304 => ("The file did not change.", Value::Null),
             Content::Nothing => ("Done.", Value::Null),
         };
         let mut response = json!({"description": description});
@@ -193,6 +210,33 @@ impl Parts {
         reference
     }
 
+    /// Returns the operations that follow an acquire of a lease.
+    fn links(&mut self) -> Value {
+        let of_lease = ROUTES
+            .iter()
+            .filter(|route| route.path().contains("{lease}"));
+        let links = of_lease.map(|route| {
+            let mut link = json!({
+                "operationId": route.label(),
+                "parameters": {
+                    "namespace": "$request.path.namespace",
+                    "lease": "$request.path.lease",
+                },
+            });
+            let body = route.body().map(|body| (body.schema)(&mut self.requests));
+            let name = body.as_ref().and_then(|body| body.get("$ref")?.as_str());
+            let name = name
+                .and_then(|name| name.rsplit('/').next())
+                .unwrap_or_default();
+            let body = self.requests.definitions().get(name);
+            if body.is_some_and(|body| body["properties"].get("lease_id").is_some()) {
+                link["requestBody"] = json!({"lease_id": "$response.body#/lease_id"});
+            }
+            (route.label().to_owned(), link)
+        });
+        links.collect::<Map<_, _>>().into()
+    }
+
     fn components(mut self) -> Value {
         let mut schemas = self.requests.take_definitions(true);
         for (name, schema) in self.answers.take_definitions(true) {
@@ -201,13 +245,18 @@ impl Parts {
                 assert_eq!(of_requests, schema, "two schemas are named {name}");
             }
         }
-        let name = Name::json_schema(&mut self.requests);
-        let in_path = |parameter: &str| json!({"name": parameter, "in": "path", "required": true, "schema": name});
+        let name = Name::json_schema(&mut self.requests).to_value();
+        let file = json!({"enum": ui::names().collect::<Vec<_>>()});
+        let in_path = |parameter: &str, schema: &Value| json!({"name": parameter, "in": "path", "required": true, "schema": schema});
         let text = json!({"type": "string"});
         json!({
             "schemas": schemas,
             "responses": self.refusals,
-            "parameters": {"namespace": in_path("namespace"), "lease": in_path("lease")},
+            "parameters": {
+                "namespace": in_path("namespace", &name),
+                "lease": in_path("lease", &name),
+                "file": in_path("file", &file),
+            },
             "headers": {
                 ANSWER_HEADER: {
                     "description": "The id of the request, by which the logs name it.",
@@ -246,7 +295,7 @@ fn headers(names: &[&str]) -> Value {
 }
 
 fn parameters(route: &Route) -> Vec<Value> {
-    let in_path = ["namespace", "lease"].into_iter();
+    let in_path = ["namespace", "lease", "file"].into_iter();
     let in_path = in_path.filter(|name| route.path().contains(&format!("{{{name}}}")));
     let in_path = in_path.map(|name| json!({"$ref": format!("#/components/parameters/{name}")}));
     let in_query = route.query().iter().map(|parameter| {
@@ -272,8 +321,11 @@ fn parameters(route: &Route) -> Vec<Value> {
 /// Returns the codes of the refusals of a route by status: those of its row, and those that follow
 /// from its other columns.
 fn codes(route: &Route) -> BTreeMap<u16, Vec<Code>> {
-    // Every request has a query, which may be wrong.
-    let mut codes = vec![Code::Malformed, Code::UnknownField, Code::Internal];
+    let mut codes = vec![Code::Malformed, Code::Internal];
+    // The page reads its own query, in the browser.
+    if route.tag() != Tag::Page {
+        codes.push(Code::UnknownField);
+    }
     match route.right() {
         Right::Open => {}
         Right::Credential => {
@@ -310,6 +362,29 @@ fn codes(route: &Route) -> BTreeMap<u16, Vec<Code>> {
         }
     }
     by_status
+}
+
+/// Replaces the choice of constants, by which an enum is described, by one `enum`: generators of
+/// clients understand it better.
+fn join_constants(schema: &mut Schema) {
+    let choices = schema.get("oneOf").and_then(Value::as_array);
+    let constants = choices.into_iter().flatten().map(|choice| {
+        let (name, meaning) = (choice["const"].as_str()?, choice["description"].as_str()?);
+        Some((name.to_owned(), format!("- `{name}`: {meaning}")))
+    });
+    let constants: Option<(Vec<_>, Vec<_>)> = constants.collect();
+    if let Some((names, meanings)) = constants.filter(|(names, _)| !names.is_empty()) {
+        let description = schema.get("description").and_then(Value::as_str);
+        let description = format!(
+            "{}\n\n{}",
+            description.unwrap_or_default(),
+            meanings.join("\n")
+        );
+        schema.remove("oneOf");
+        schema.insert("type".into(), "string".into());
+        schema.insert("enum".into(), names.into());
+        schema.insert("description".into(), description.into());
+    }
 }
 
 fn capitalized(text: &str) -> String {

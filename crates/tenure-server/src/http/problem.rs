@@ -29,6 +29,7 @@ impl IntoResponse for ProblemResponse {
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let json = HeaderValue::from_static(MEDIA_TYPE);
         let mut response = (status, [(CONTENT_TYPE, json)], body).into_response();
+        // The service counts refusals by their codes.
         response.extensions_mut().insert(problem.code);
         if problem.status == 401 {
             // RFC 9110, section 11.6.1 requires the scheme in the answer.

@@ -7,7 +7,7 @@ use tenure_core::Epoch;
 use tenure_core::lease::{Grant, LeaseId, Owner, Record, Stored};
 use tenure_core::wire::EventKind;
 
-use super::{Cause, LeaseKey, TermRecord, TraceId};
+use super::{Cause, GrantPath, LeaseKey, TermRecord, TraceId};
 
 /// One change of a lease: the whole lease as of a revision, and the cause of the change.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct LeaseChange {
     /// has none.
     pub(crate) term: Option<Box<TermRecord>>,
     pub(crate) cause: Cause,
+    /// The way to the grant, if the change is one. The engine does not store it.
+    pub(crate) grant_path: Option<GrantPath>,
     /// The number of acquires that waited. The engine does not store it.
     pub(crate) waiters: u64,
     /// The remaining time of the lease. The engine does not store it.
@@ -95,6 +97,8 @@ pub(crate) struct ChangeSet {
 pub(crate) struct LeaseVersion {
     pub(crate) record: Record,
     pub(crate) revision: u64,
+    /// The number of terms since the start of the store.
+    pub(crate) terms: u64,
 }
 
 impl ChangeSet {

@@ -4,12 +4,14 @@
 
 mod cause;
 mod change;
+mod grant_path;
 mod key;
 mod term;
 mod trace;
 
 pub(crate) use cause::Cause;
 pub(crate) use change::{ChangeSet, Content, Deleted, DocumentChange, LeaseChange, LeaseVersion};
+pub(crate) use grant_path::GrantPath;
 pub use key::LeaseKey;
 pub(crate) use term::TermRecord;
 pub(crate) use trace::{TraceContext, TraceId};

@@ -1,4 +1,4 @@
-//! The subscribers to durable changes: the log file, the audit log and the watchers.
+//! The subscribers to durable changes: the log file, the metrics, the audit log and the watchers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,18 +9,21 @@ use tracing::{debug, info};
 use crate::audit::Audit;
 use crate::commit_queue::Subscriber;
 use crate::events::Events;
+use crate::metrics::StoreMetrics;
 use crate::model::{Cause, LeaseChange};
 
-/// The subscriber that logs changes, records them in the audit log, and publishes them as events.
+/// The subscriber that logs and counts changes, records them in the audit log, and publishes them as events.
 #[derive(Debug)]
 pub(super) struct Subscribers {
     pub(super) events: Arc<Events>,
     pub(super) audit: Arc<OnceLock<Audit>>,
+    pub(super) metrics: Arc<StoreMetrics>,
 }
 
 impl Subscriber for Subscribers {
     fn committed(&self, changes: Vec<LeaseChange>) {
         changes.iter().for_each(log);
+        self.metrics.committed(&changes);
         if let Some(audit) = self.audit.get() {
             audit.record_changes(&changes);
         }

@@ -1,5 +1,7 @@
 //! Changes of one lease under the lock of its shard.
 
+use std::sync::Arc;
+
 use tenure_core::lease::{
     Applied, Change, Due, Lease, LeaseDuration, Operation, Owner, Priority, Record, Rejection,
     RequestNumber, Rules, Running, TermEnd, Waiting,
@@ -15,7 +17,8 @@ use super::{Entry, Inner};
 use crate::clock;
 use crate::commit_queue::Ticket;
 use crate::model::{
-    Cause, ChangeSet, Content, Deleted, LeaseChange, LeaseKey, LeaseVersion, TermRecord, TraceId,
+    Cause, ChangeSet, Content, Deleted, GrantPath, LeaseChange, LeaseKey, LeaseVersion, TermRecord,
+    TraceId,
 };
 
 /// One locked lease, and the changes that are made to it. [`run`](Self::run) takes the steps that
@@ -38,6 +41,8 @@ pub(super) struct LeaseTransaction<'a> {
     arms_timer: bool,
     /// This is a trial: the lease is a copy that the caller discards.
     is_trial: bool,
+    /// The end of the last term that ended in this transaction.
+    ended: Option<(TermEnd, Instant)>,
     /// In a trial: a term whose time is over, and whose end no change has recorded.
     unrecorded: Option<TermRecord>,
 }
@@ -48,6 +53,8 @@ struct WaiterGrant {
     view: LeaseView,
     /// The position of the grant among the transaction's changes. The first change has number 1.
     change: u64,
+    /// The end of the term before, if that term ended in the same transaction.
+    after: Option<(TermEnd, Instant)>,
 }
 
 impl<'a> LeaseTransaction<'a> {
@@ -66,6 +73,7 @@ impl<'a> LeaseTransaction<'a> {
             has_joined: false,
             arms_timer: false,
             is_trial: false,
+            ended: None,
             unrecorded: None,
         }
     }
@@ -202,6 +210,7 @@ impl<'a> LeaseTransaction<'a> {
         reason: Option<String>,
     ) -> Result<Applied, Rejection> {
         let (now, running) = (self.now, self.record().running());
+        let path = self.grant_path(GrantPath::AtOnce);
         // These two operations change nothing that must be durable, so there is nothing to undo.
         // The only exception is the renewal of a term whose time is over, if the rules allow that.
         let changes_nothing = matches!(operation, Operation::Renew(_, None) | Operation::Verify(_))
@@ -221,7 +230,14 @@ impl<'a> LeaseTransaction<'a> {
             self.has_changed = true;
             let reason = reason.map(String::into_boxed_str);
             let cause = Cause::Requested(applied.change.clone(), reason);
-            self.push(self.content(), cause, running, TraceId::current());
+            let is_grant = matches!(applied.change, Change::Granted(_));
+            self.push_grant(
+                self.content(),
+                cause,
+                running,
+                TraceId::current(),
+                is_grant.then_some(path),
+            );
         } else if matches!(applied.change, Change::Renewed(_)) {
             self.publish_renewal(&applied.change);
         }
@@ -262,6 +278,7 @@ impl<'a> LeaseTransaction<'a> {
     fn settle(&mut self) {
         while self.entry.lease.is_due(self.now) {
             let (now, running) = (self.now, self.record().running());
+            let path = self.grant_path(GrantPath::Waited);
             // An abandoned request removes itself from the queue.
             let is_gone = |_: &OutcomeSender| false;
             let due = self
@@ -275,11 +292,13 @@ impl<'a> LeaseTransaction<'a> {
                     let cause = Cause::Requested(Change::Granted(epoch), None);
                     // The grant belongs to the request that waited, not to the request that ended
                     // the term before.
-                    self.push(self.content(), cause, None, to.reply_to.trace);
+                    let trace = to.reply_to.trace;
+                    self.push_grant(self.content(), cause, None, trace, Some(path));
                     self.granted.push(WaiterGrant {
                         reply_to: to.reply_to,
                         view: self.view(),
                         change: self.changes.len() as u64,
+                        after: self.ended.take(),
                     });
                 }
                 None => return,
@@ -326,6 +345,9 @@ impl<'a> LeaseTransaction<'a> {
             self.entry.revision = last;
             for mut grant in std::mem::take(&mut self.granted) {
                 grant.view.revision = last - count + grant.change;
+                if let Some((end, at)) = grant.after {
+                    measure_grant(self.inner, last, end, at);
+                }
                 deliver(self.inner, last, grant.reply_to, Ok(grant.view));
             }
         }
@@ -353,11 +375,13 @@ impl<'a> LeaseTransaction<'a> {
     /// Returns the record of the term that ran before the last change. The record has the end of
     /// that term. If the term continues, it has only the reason for its coming end.
     fn term_to_record(
-        &self,
+        &mut self,
         running: Option<Running>,
         reason: Option<Box<str>>,
     ) -> Option<TermRecord> {
-        let ended = running?.ended(self.record(), self.now).map(|(end, at)| {
+        let ended = running?.ended(self.record(), self.now);
+        self.ended = ended.or(self.ended);
+        let ended = ended.map(|(end, at)| {
             let ago = millis(self.now.since(at));
             (
                 end,
@@ -391,6 +415,15 @@ impl<'a> LeaseTransaction<'a> {
         Content::Lease(self.record().store(self.now).into())
     }
 
+    /// Returns the way to a grant to the candidate that asks for the lease now. `usual` is the way
+    /// if the lease is not reserved.
+    fn grant_path(&self, usual: GrantPath) -> GrantPath {
+        match self.record().is_reserved(self.now) {
+            true => GrantPath::HandedOver,
+            false => usual,
+        }
+    }
+
     /// Adds a change that was just made. `running` is the term that ran before it, and `trace` the
     /// trace of the request that made it.
     fn push(
@@ -400,19 +433,33 @@ impl<'a> LeaseTransaction<'a> {
         running: Option<Running>,
         trace: Option<TraceId>,
     ) {
+        self.push_grant(content, cause, running, trace, None);
+    }
+
+    /// Adds a change, which began a term if it has a way to a grant.
+    fn push_grant(
+        &mut self,
+        content: Content,
+        cause: Cause,
+        running: Option<Running>,
+        trace: Option<TraceId>,
+        grant_path: Option<GrantPath>,
+    ) {
         let reason = match &cause {
             Cause::Requested(_, reason) => reason.clone(),
             Cause::Lapsed(_) | Cause::Deleted => None,
         };
-        let mut term = self.term_to_record(running, reason);
+        let term = self.term_to_record(running, reason);
         if self.inner.term_history.is_none()
-            && let Some(term) = term.take()
+            && let Some(term) = &term
         {
             // Terms are recorded at once, because in memory nothing is ever undone.
             let past = self.entry.past.get_or_insert_default();
-            past.record(term, self.inner.limits.max_history);
+            past.record(term.clone(), self.inner.limits.max_history);
         }
-        let change = self.change(content, cause, term, trace);
+        self.entry.terms += u64::from(grant_path.is_some());
+        let mut change = self.change(content, cause, term, trace);
+        change.grant_path = grant_path;
         self.changes.push(change);
     }
 
@@ -430,11 +477,22 @@ impl<'a> LeaseTransaction<'a> {
             content,
             term: term.map(Box::new),
             cause,
+            grant_path: None,
             waiters: self.entry.waiters(),
             remaining_ms: remaining.and_then(LeaseDuration::fixed).map(millis),
             trace,
         }
     }
+}
+
+/// Records the time from the end of a term until the grant after it is durable.
+fn measure_grant(inner: &Inner, revision: u64, end: TermEnd, at: Instant) {
+    let (metrics, clock) = (Arc::clone(&inner.metrics), inner.clock);
+    inner.commit_queue.on_durable(revision, move |durable| {
+        if durable.is_ok() {
+            metrics.granted_after(end, clock.now().since(at));
+        }
+    });
 }
 
 /// Sends the outcome of a waiting request once `revision` is durable.

@@ -15,6 +15,7 @@ use super::permit::Permit;
 use super::transaction::LeaseTransaction;
 use super::{Inner, Store, stopping};
 use crate::clock;
+use crate::metrics::waiting;
 use crate::model::{LeaseKey, TraceId};
 
 /// The outcome of a waiting request: either a grant, or the refusal of a request that was replaced
@@ -84,7 +85,7 @@ impl Store {
                         // given back.
                         biased;
                         refusal = &mut refused => return Err(refusal),
-                        waited = waiter.wait(queued.wait) => waited,
+                        waited = waiting(waiter.wait(queued.wait)) => waited,
                     };
                     match waited {
                         Some(outcome) => (*outcome)?,
@@ -149,6 +150,15 @@ impl Store {
 }
 
 impl Inner {
+    /// Takes the permits for a long poll: one to wait, and one for the number of long polls.
+    pub(super) fn poll_permit(&self) -> Result<[Permit; 2], Problem> {
+        let wait = self.wait_permit(self.limits.max_waiting)?;
+        let most = usize::MAX;
+        let poll = Permit::acquire(&self.long_polls, most);
+        let poll = poll.map_err(|polls| over_limit("the store", polls, most))?;
+        Ok([wait, poll])
+    }
+
     /// Takes a permit for an acquire or a long poll, if at most `most` of them wait then.
     pub(super) fn wait_permit(&self, most: usize) -> Result<Permit, Problem> {
         Permit::acquire(&self.waiting, most)

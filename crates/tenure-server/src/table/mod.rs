@@ -133,6 +133,15 @@ impl<W> Table<W> {
         (Vec::new(), None)
     }
 
+    /// Calls the function with each lease. One shard is locked at a time.
+    pub(crate) fn visit(&self, mut visit: impl FnMut(&LeaseKey, &Entry<W>)) {
+        for shard in &self.shards {
+            for (key, entry) in lock(shard).entries() {
+                visit(key, entry);
+            }
+        }
+    }
+
     /// Creates a lease that does not exist, unless a limit is reached. `entry` takes over the
     /// record of a deleted lease of this name.
     pub(crate) fn make(

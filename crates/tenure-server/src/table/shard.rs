@@ -66,6 +66,11 @@ impl<W> Shard<W> {
         }
     }
 
+    /// Returns all leases, in no order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&LeaseKey, &Entry<W>)> {
+        self.slots.iter().map(|slot| (&slot.key, &slot.entry))
+    }
+
     fn place(&mut self, key: &LeaseKey) -> Place<'_, Box<Slot<W>>> {
         self.slots
             .entry(key.hash(), |slot| slot.key == *key, |slot| slot.key.hash())

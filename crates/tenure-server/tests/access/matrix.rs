@@ -16,9 +16,12 @@ const OWNERS: &str = "candidate admin";
 const OPERATORS: &str = "operator admin";
 
 /// The matrix of rights. `switchover` is `handover` without a lease id.
-const MATRIX: [Row; 21] = [
+const MATRIX: [Row; 24] = [
+    ("page", "without a credential", [200, 200, 200]),
+    ("page_file", "without a credential", [200, 200, 200]),
     ("livez", "without a credential", [200, 200, 200]),
     ("readyz", "without a credential", [200, 200, 200]),
+    ("metrics", "metrics admin", [200, 200, 200]),
     ("openapi", "without a credential", [200, 200, 200]),
     ("limits", "any credential", [200, 200, 200]),
     ("whoami", "any credential", [200, 200, 200]),
@@ -96,7 +99,17 @@ impl Cell {
         let mut cells = Vec::new();
         let mut number = 0;
         let mut add = |row: Row, caller: String, role, covers| {
-            let of_store = ["livez", "readyz", "openapi", "limits", "whoami", "access"];
+            let of_store = [
+                "page",
+                "page_file",
+                "livez",
+                "readyz",
+                "openapi",
+                "metrics",
+                "limits",
+                "whoami",
+                "access",
+            ];
             let is_of_lease = !of_store.contains(&row.0);
             let targets = if is_of_lease { TARGETS.len() } else { 1 };
             let owners: &[Owner] = match is_of_lease && !caller.is_empty() {
@@ -162,6 +175,8 @@ impl Cell {
         let (all, namespaces, targets) = self.covers;
         let is_covered = match label {
             "access" => all,
+            // A grant of this role is for the whole store.
+            "metrics" => all || self.role == "metrics",
             "list" | "renew_many" => namespaces[self.target / 2],
             _ => targets[self.target],
         };

@@ -12,11 +12,17 @@ pub(in crate::http) enum Tag {
     Access,
     Leases,
     Events,
+    Page,
 }
 
 impl Tag {
-    pub(in crate::http) const ALL: [Self; 4] =
-        [Self::Store, Self::Access, Self::Leases, Self::Events];
+    pub(in crate::http) const ALL: [Self; 5] = [
+        Self::Store,
+        Self::Access,
+        Self::Leases,
+        Self::Events,
+        Self::Page,
+    ];
 
     pub(in crate::http) const fn name(self) -> &'static str {
         match self {
@@ -24,6 +30,7 @@ impl Tag {
             Self::Access => "access",
             Self::Leases => "leases",
             Self::Events => "events",
+            Self::Page => "page",
         }
     }
 
@@ -33,6 +40,7 @@ impl Tag {
             Self::Access => "Callers and their rights.",
             Self::Leases => "Leases: their holders, their terms, and the operations on them.",
             Self::Events => "Streams of server-sent events.",
+            Self::Page => "The page for browsers, and its files. They contain no data.",
         }
     }
 }
@@ -75,6 +83,8 @@ pub(in crate::http) enum Content {
     Json(SchemaOf),
     Text,
     EventStream,
+    /// A file of one of these media types.
+    File(&'static [&'static str]),
     Nothing,
 }
 
@@ -110,6 +120,13 @@ pub(super) const fn event_stream(status: u16) -> Answer {
     Answer {
         status,
         content: Content::EventStream,
+    }
+}
+
+pub(super) const fn file(media_types: &'static [&'static str]) -> Answer {
+    Answer {
+        status: 200,
+        content: Content::File(media_types),
     }
 }
 

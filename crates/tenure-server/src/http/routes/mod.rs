@@ -4,6 +4,8 @@
 pub(super) mod description;
 mod table;
 
+use std::sync::{Arc, LazyLock};
+
 use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{Method, Uri};
@@ -15,6 +17,7 @@ use tenure_core::wire::{Code, Problem};
 use self::description::{Answer, Body, Kind, Parameter, Tag};
 pub(super) use self::table::{NAMESPACE_EVENTS, RENEW, ROUTES};
 use super::authorize::{Gate, TargetOf};
+use super::metrics::Scrape;
 use super::problem::ProblemResponse;
 use crate::Store;
 use crate::access::{Access, Right};
@@ -111,10 +114,66 @@ impl Route {
         self.codes
     }
 
+    /// Returns whether the listener for metrics serves this route.
+    fn is_for_metrics_listener(&self) -> bool {
+        matches!(self.path, "/livez" | "/readyz" | "/metrics")
+    }
+
+    /// Returns whether the route has this path. It allocates nothing, because it is called for each
+    /// request.
+    fn has_path(&self, path: &str) -> bool {
+        let (mut own, mut parts) = (self.path.split('/'), path.split('/'));
+        loop {
+            match (own.next(), parts.next()) {
+                (None, None) => return true,
+                (Some(own), Some(part)) if own == part => {}
+                (Some(own), Some(part)) if own.starts_with('{') && !part.is_empty() => {}
+                _ => return false,
+            }
+        }
+    }
+
     /// Returns whether the answer contains the id of the request even if the request succeeds.
     pub(super) fn is_change(&self) -> bool {
         is_change(&self.method, self.path)
     }
+}
+
+/// The labels of requests: those of all routes, then that of requests without a route, and then
+/// that of requests of another protocol.
+pub(super) fn labels(protocol: Option<&'static str>) -> impl Iterator<Item = &'static str> {
+    let labels = ROUTES.iter().map(|route| route.label);
+    labels.chain(["other"]).chain(protocol)
+}
+
+/// The positions of requests without a route, and of requests of another protocol, among the
+/// [`labels`].
+pub(super) const NO_ROUTE: usize = ROUTES.len();
+pub(super) const PROTOCOL: usize = NO_ROUTE + 1;
+
+/// Returns the position of the request's route in the table.
+pub(super) fn position(head: &Parts) -> Option<usize> {
+    static RENEW_POSITION: LazyLock<Option<usize>> =
+        LazyLock::new(|| ROUTES.iter().position(|route| route.label == RENEW.label));
+    let path = head.uri.path();
+    let method = match head.method {
+        Method::HEAD => &Method::GET,
+        ref method => method,
+    };
+    // Nearly all requests are renewals.
+    if *method == RENEW.method && RENEW.has_path(path) {
+        return *RENEW_POSITION;
+    }
+    let has = |route: &Route| route.method == *method && route.has_path(path);
+    ROUTES.iter().position(has)
+}
+
+/// The routes that a listener serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Serves {
+    All,
+    /// Metrics and the probes.
+    Metrics,
 }
 
 /// Returns the routes of the native API.
@@ -125,9 +184,16 @@ pub fn routes() -> &'static [Route] {
 
 /// Creates the router. No other function adds routes to a router, so each route has its right.
 #[allow(clippy::disallowed_methods)]
-pub(super) fn router(store: Store, access: &Access, audit: Audit) -> Router {
+pub(super) fn router(
+    store: Store,
+    access: &Access,
+    audit: Audit,
+    scrape: Arc<Scrape>,
+    serves: Serves,
+) -> Router {
     let mut router = Router::new();
-    for route in &ROUTES {
+    let routes = ROUTES.iter();
+    for route in routes.filter(|route| serves == Serves::All || route.is_for_metrics_listener()) {
         let gate = Gate::new(access.clone(), route.right, route.target);
         let authorize =
             from_fn(move |request: Request, next: Next| gate.clone().pass(request, next));
@@ -138,6 +204,7 @@ pub(super) fn router(store: Store, access: &Access, audit: Audit) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(Extension(access.clone()))
         .layer(Extension(audit))
+        .layer(Extension(scrape))
         .with_state(store)
 }
 
@@ -154,20 +221,29 @@ pub fn is_native(path: &str) -> bool {
     first.is_empty() || FIRST_PARTS.contains(&first)
 }
 
-/// Returns whether the request needs no credential. The paths of such requests contain no names.
+/// Returns whether the request needs no credential. Only a file of the page has a name in the path
+/// of such a request.
 pub(super) fn is_open(head: &Parts) -> bool {
     let path = head.uri.path();
-    matches!(head.method, Method::GET | Method::HEAD)
-        && ROUTES
-            .iter()
-            .any(|route| route.right == Right::Open && route.path == path)
+    let is_at = |route: &Route| match route.path.strip_suffix("{file}") {
+        Some(folder) => path
+            .strip_prefix(folder)
+            .is_some_and(|file| !file.contains('/')),
+        None => route.path == path,
+    };
+    let mut open = ROUTES.iter().filter(|route| route.right == Right::Open);
+    matches!(head.method, Method::GET | Method::HEAD) && open.any(is_at)
+}
+
+/// Returns whether the request checks liveness or readiness.
+pub(super) fn is_probe(head: &Parts) -> bool {
+    is_open(head) && matches!(head.uri.path(), "/livez" | "/readyz")
 }
 
 /// Returns whether a native request is answered on a connection over the limit: renewals and checks
 /// of liveness and readiness are.
 pub(super) fn is_essential(head: &Parts) -> bool {
-    let path = head.uri.path();
-    is_renewal(&head.method, path) || is_open(head) && matches!(path, "/livez" | "/readyz")
+    is_renewal(&head.method, head.uri.path()) || is_probe(head)
 }
 
 /// Returns whether a native request may change a lease other than by a renewal. The answer to such
@@ -180,7 +256,7 @@ fn is_renewal(method: &Method, path: &str) -> bool {
     method == Method::POST && path.starts_with("/v1/namespaces/") && path.ends_with("/renew")
 }
 
-async fn unknown_route(uri: Uri) -> ProblemResponse {
+pub(super) async fn unknown_route(uri: Uri) -> ProblemResponse {
     ProblemResponse(Problem::new(
         Code::UnknownRoute,
         format!("there is no path {}", uri.path()),
@@ -197,6 +273,37 @@ async fn method_not_allowed(method: Method, uri: Uri) -> ProblemResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::Request;
+
+    #[test]
+    fn a_request_has_the_label_of_the_route_that_the_router_finds() {
+        let position_of = |method: &Method, path: &str| {
+            let request = Request::builder().method(method).uri(path);
+            position(&request.body(()).unwrap().into_parts().0)
+        };
+        for (index, route) in ROUTES.iter().enumerate() {
+            let path = route
+                .path
+                .replace("{namespace}", "a")
+                .replace("{lease}", "b");
+            assert_eq!(position_of(&route.method, &path), Some(index), "{path}");
+            assert_eq!(position_of(&Method::PATCH, &path), None, "{path}");
+            if route.method == Method::GET {
+                assert_eq!(position_of(&Method::HEAD, &path), Some(index), "{path}");
+            }
+        }
+        for other in [
+            "/x",
+            "/livez/",
+            "/v1/namespaces//leases",
+            "/v1/namespaces/a/leases/",
+            "/v1/namespaces/a/leases/b/renew/",
+        ] {
+            assert_eq!(position_of(&Method::GET, other), None, "{other}");
+        }
+        let labels: Vec<_> = labels(Some("azure")).collect();
+        assert_eq!((labels[NO_ROUTE], labels[PROTOCOL]), ("other", "azure"));
+    }
 
     #[test]
     fn every_route_is_native_and_other_paths_are_not() {

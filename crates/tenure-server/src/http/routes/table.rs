@@ -10,18 +10,51 @@ use tenure_core::wire::{
     VerifyReply, VerifyRequest,
 };
 
-use super::description::{Kind, Tag, event_stream, json, nothing, optional, required, text};
+use super::description::{Kind, Tag, event_stream, file, json, nothing, optional, required, text};
 use super::{Route, TargetOf};
 use crate::access::{Right, Role};
 use crate::http::query::{LIST, POLL, STREAM};
-use crate::http::{events, health, identity, leases, openapi, renewals};
+use crate::http::{events, health, identity, leases, metrics, openapi, page, renewals};
 
 const READ: Right = Right::Role(Role::Read);
 const CANDIDATE: Right = Right::Role(Role::Candidate);
 const OPERATOR: Right = Right::Role(Role::Operator);
 
 /// All routes. A route without a right, or without the columns that describe it, does not compile.
-pub(crate) static ROUTES: [Route; 20] = [
+pub(crate) static ROUTES: [Route; 23] = [
+    Route {
+        method: Method::GET,
+        path: "/",
+        right: Right::Open,
+        target: TargetOf::Store,
+        label: "page",
+        tag: Tag::Page,
+        description: "the page that shows elections",
+        kind: Kind::Immediate,
+        query: &[],
+        body: None,
+        answers: &[file(&["text/html"]), nothing(304)],
+        codes: &[Code::OverLimit],
+        handler: || get(page::page),
+    },
+    Route {
+        method: Method::GET,
+        path: "/ui/{file}",
+        right: Right::Open,
+        target: TargetOf::Store,
+        label: "page_file",
+        tag: Tag::Page,
+        description: "a file of the page",
+        kind: Kind::Immediate,
+        query: &[],
+        body: None,
+        answers: &[
+            file(&["text/css", "text/javascript", "image/svg+xml"]),
+            nothing(304),
+        ],
+        codes: &[Code::UnknownRoute, Code::OverLimit],
+        handler: || get(page::file),
+    },
     Route {
         method: Method::GET,
         path: "/livez",
@@ -66,6 +99,21 @@ pub(crate) static ROUTES: [Route; 20] = [
         answers: &[json::<BTreeMap<String, serde_json::Value>>(200)],
         codes: &[Code::OverLimit],
         handler: || get(openapi::serve),
+    },
+    Route {
+        method: Method::GET,
+        path: "/metrics",
+        right: Right::Role(Role::Metrics),
+        target: TargetOf::Store,
+        label: "metrics",
+        tag: Tag::Store,
+        description: "the metrics of the store, as text for Prometheus",
+        kind: Kind::Immediate,
+        query: &[],
+        body: None,
+        answers: &[text(200)],
+        codes: &[],
+        handler: || get(metrics::text),
     },
     Route {
         method: Method::GET,

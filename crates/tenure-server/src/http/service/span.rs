@@ -129,14 +129,7 @@ fn election(head: &Parts) -> Option<LeaseKey> {
 }
 
 fn route(head: &Parts) -> Option<&'static Route> {
-    let path = || head.uri.path().split('/');
-    routes::ROUTES.iter().find(|route| {
-        let pattern = route.path().split('/');
-        let is_same = |(part, given): (&str, &str)| part.starts_with('{') || part == given;
-        head.method == route.method()
-            && pattern.clone().count() == path().count()
-            && pattern.zip(path()).all(is_same)
-    })
+    routes::ROUTES.get(routes::position(head)?)
 }
 
 /// The name of a span: the method and the path of the route.

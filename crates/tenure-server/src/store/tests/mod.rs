@@ -3,6 +3,7 @@
 mod anonymous;
 mod deletion;
 mod endings;
+mod exposed;
 mod full_disk;
 mod given_up;
 mod watching;
@@ -162,6 +163,7 @@ fn scripted() -> (Store, Script) {
     let store = Store::start(
         Loaded::default(),
         Some(Engine::over(Box::new(engine), 0)),
+        None,
         Limits::default(),
     )
     .unwrap();
