@@ -11,6 +11,7 @@ use tenure_core::lease::candidate::LeaseCandidate;
 use crate::candidate::Candidate;
 use crate::candidate_runtime::{Backends, CandidateRuntime, StartError};
 use crate::config::{Bully, BullyError, Config};
+use crate::metrics::Recorder;
 use crate::observe::Source;
 use crate::peer_page;
 use crate::peer_transport::{
@@ -50,14 +51,16 @@ impl CandidateRuntime {
     ) -> Candidate {
         let config = Arc::new(config);
         let (own, observed) = backends.unzip();
-        let lease = own.map(|backend| LeaseChannel::new(config.clone(), backend));
         let clock = self.driver.clock.clone();
-        let (peers, observed_peers) = Peers::new(&config, clock, parts, lease);
+        let metrics = Recorder::new(config.clone(), clock.clone());
+        let metrics = Arc::new(metrics.with_member(parts.transport.endpoint()));
+        let lease = own.map(|backend| LeaseChannel::new(config.clone(), backend, metrics.clone()));
+        let (peers, observed_peers) = Peers::new(&config, clock, parts, lease, metrics.clone());
         let source = Source {
             lease: observed,
             peers: Some(observed_peers),
         };
-        Candidate::new(self.driver.join(config, peers), source)
+        Candidate::new(self.driver.join(config, metrics, peers), source)
     }
 
     /// Creates the parts of a member, and its configuration. The member starts to listen.

@@ -13,6 +13,9 @@ use crate::logging;
 const MAX_LEASES: usize = 200;
 const ALL: &str = "*";
 
+/// The address in examples.
+const EXAMPLE: &str = "127.0.0.1:7401";
+
 /// The checked settings of metrics.
 #[derive(Debug)]
 pub(crate) struct MetricsSettings {
@@ -28,7 +31,7 @@ impl MetricsSettings {
     pub(crate) fn new(settings: &Settings) -> Result<Self, ConfigError> {
         let listen = settings.with("metrics.listen", |text| match text {
             "" => Ok(None),
-            text => resolve(text).map(Some),
+            text => resolve(text, EXAMPLE).map(Some),
         })?;
         let max_leases = settings.number("metrics.max_leases", 0..=100_000)?;
         let max_leases = max_leases.unwrap_or(MAX_LEASES);

@@ -10,6 +10,7 @@ pub(crate) mod contexts;
 pub(crate) mod limits;
 pub(crate) mod metrics;
 pub(crate) mod serve;
+pub(crate) mod status;
 pub(crate) mod tls;
 
 pub(crate) use contexts::ClientArgs;

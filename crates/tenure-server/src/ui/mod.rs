@@ -90,7 +90,7 @@ fn answer(index: usize, request: &HeaderMap) -> Response {
     let is_known = request
         .get_all(IF_NONE_MATCH)
         .iter()
-        .any(|tags| names(tags, tag));
+        .any(|tags| has_tag(tags, tag));
     let mut response = Response::new(match is_known {
         true => Body::empty(),
         false => Body::from(file.content),
@@ -116,7 +116,7 @@ fn answer(index: usize, request: &HeaderMap) -> Response {
 
 /// Returns whether a value of `If-None-Match` names this tag. Proxies that compress an answer make
 /// its tag weak; `If-None-Match` takes both (RFC 9110, section 13.1.2).
-fn names(tags: &HeaderValue, tag: &HeaderValue) -> bool {
+fn has_tag(tags: &HeaderValue, tag: &HeaderValue) -> bool {
     let each = tags.as_bytes().split(|byte| *byte == b',');
     each.map(<[u8]>::trim_ascii)
         .any(|one| one == b"*" || one.strip_prefix(b"W/").unwrap_or(one) == tag.as_bytes())

@@ -4,9 +4,9 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Weak};
 
 use tenure_core::election::{
-    CampaignFailure, ElectionMachine, EndReason, Standing, TaskEnd, TermEvent,
+    CampaignFailure, ElectionMachine, EndReason, SUSPENSION, Standing, TaskEnd, TermEvent,
 };
-use tenure_core::{CandidateId, Epoch};
+use tenure_core::{CandidateId, Epoch, Instant};
 use tokio::sync::{oneshot, watch};
 use tracing::{Span, error, info, warn};
 
@@ -17,6 +17,7 @@ use super::strategy_io::{StrategyInput, StrategyIo};
 use crate::candidate::RunError;
 use crate::clock::Clock;
 use crate::config::{Config, OnOverrun};
+use crate::metrics::Recorder;
 use crate::random::OsRandom;
 use crate::term::TermState;
 use crate::term_guard::TermGuard;
@@ -26,6 +27,7 @@ use crate::trace;
 pub(super) struct CandidateRunner<S: StrategyIo> {
     config: Arc<Config>,
     clock: Clock,
+    metrics: Arc<Recorder>,
     io: S,
     /// The handle for the terms that begin. It is weak because the driver does not keep its
     /// candidates alive.
@@ -40,6 +42,10 @@ pub(super) struct CandidateRunner<S: StrategyIo> {
     /// Publishes the term to the other parts of the library.
     publish_term: watch::Sender<Option<Arc<TermState>>>,
     last_leader: Option<(CandidateId, Epoch)>,
+    /// The time at which the task was asked to stop, until it has stopped.
+    cancelled_at: Option<Instant>,
+    /// The time of the last turn, if a term was running after it: it needs a turn at each tick.
+    last_turn: Option<Instant>,
     /// Whether a handle to the candidate exists.
     wanted: bool,
 }
@@ -62,6 +68,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
         Self {
             config: handle.config.clone(),
             clock: handle.clock.clone(),
+            metrics: handle.metrics.clone(),
             io,
             handle: Arc::downgrade(handle),
             campaigner: None,
@@ -71,6 +78,8 @@ impl<S: StrategyIo> CandidateRunner<S> {
             end: None,
             publish_term,
             last_leader: None,
+            cancelled_at: None,
+            last_turn: None,
             wanted: true,
         }
     }
@@ -90,6 +99,9 @@ impl<S: StrategyIo> CandidateRunner<S> {
 
     fn task_ended(&mut self, end: TaskEnd) {
         let now = self.clock.now();
+        if let Some(cancelled_at) = self.cancelled_at.take() {
+            self.metrics.stopped(now.since(cancelled_at));
+        }
         if let Some(end) = &mut self.end {
             end.record_stop(now);
         }
@@ -105,6 +117,15 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 Standing::Idle | Standing::Campaigning | Standing::Ending => None,
             };
             term.update(valid_until, self.io.machine().stop_by());
+            self.metrics.set_deadline(valid_until);
+        }
+    }
+
+    /// Counts a suspension of this process since the last turn.
+    fn count_suspension(&mut self) {
+        let last = self.last_turn.take();
+        if last.is_some_and(|last| self.clock.now().since(last) >= SUSPENSION) {
+            self.metrics.suspended();
         }
     }
 
@@ -128,6 +149,9 @@ impl<S: StrategyIo> CandidateRunner<S> {
         match (event, &self.term) {
             (TermEvent::Began(epoch), _) => self.begin(epoch),
             (TermEvent::AtRisk(at_risk), Some(term)) => {
+                if at_risk {
+                    self.metrics.at_risk();
+                }
                 term.at_risk.send_replace(at_risk);
                 if self.end.is_none() {
                     self.at_risk = match at_risk {
@@ -144,6 +168,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 info!(%election, %candidate, epoch = term.epoch.get(), %reason,
                     trace_id = end.trace_id(), "stopping");
                 self.end = Some(end);
+                self.cancelled_at = Some(self.clock.now());
                 term.cancel(reason);
             }
             (TermEvent::Abort, Some(term)) => {
@@ -160,6 +185,9 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 let trace_id = end.as_ref().and_then(TermEnd::trace_id);
                 info!(%election, %candidate, epoch = epoch.get(), %reason, trace_id,
                     "leadership lost");
+                self.metrics.set_deadline(None);
+                self.metrics.ended(reason);
+                self.cancelled_at = None;
                 if let Some(term) = self.term.take() {
                     term.update(None, None);
                     term.ended.send_replace(Some(reason));
@@ -191,6 +219,29 @@ impl<S: StrategyIo> CandidateRunner<S> {
         }
     }
 
+    /// Executes the machine's effects, and handles its term events.
+    fn handle_outputs(&mut self) {
+        loop {
+            while let Some(event) = self.io.poll_term_event(self.clock.now()) {
+                self.handle_term_event(event);
+                self.publish();
+            }
+            if !self.is_idle() {
+                return;
+            }
+            if self.campaigner.is_none() {
+                for done in self.settlers.drain(..) {
+                    // The caller may have dropped the receiver.
+                    let _ = done.send(());
+                }
+                return;
+            }
+            // A campaign was requested now, or while the last term was still ending.
+            let now = self.clock.now();
+            self.io.machine().campaign(now, &mut OsRandom);
+        }
+    }
+
     fn begin(&mut self, epoch: Epoch) {
         let (election, candidate) = (&self.config.election, &self.config.candidate);
         let campaign = set_span(&mut self.io, Span::none());
@@ -199,6 +250,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
         let traceparent = trace::traceparent(&span);
         let trace_id = traceparent.as_deref().and_then(trace::trace_id);
         info!(%election, %candidate, epoch = epoch.get(), trace_id, "leadership gained");
+        self.metrics.began(epoch);
         self.last_leader = None;
         let (config, clock) = (self.config.clone(), self.clock.clone());
         let handle = self.handle.clone();
@@ -227,6 +279,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
         let span = self.end.as_ref().and_then(|end| end.span.id());
         error!(parent: span, %election, %candidate, epoch = term.epoch.get(),
             "the task is still running after it was aborted; others may lead soon");
+        self.metrics.overrun();
         match &self.config.on_overrun {
             OnOverrun::Report => {}
             OnOverrun::Exit => {
@@ -246,26 +299,11 @@ impl<S: StrategyIo> CandidateRunner<S> {
 
 impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
     fn execute(&mut self) {
+        self.count_suspension();
         self.publish();
-        loop {
-            while let Some(event) = self.io.poll_term_event(self.clock.now()) {
-                self.handle_term_event(event);
-                self.publish();
-            }
-            if !self.is_idle() {
-                return;
-            }
-            if self.campaigner.is_none() {
-                for done in self.settlers.drain(..) {
-                    // The caller may have dropped the receiver.
-                    let _ = done.send(());
-                }
-                return;
-            }
-            // A campaign was requested now, or while the last term was still ending.
-            let now = self.clock.now();
-            self.io.machine().campaign(now, &mut OsRandom);
-        }
+        self.handle_outputs();
+        let is_running = self.io.machine().stop_by().is_some();
+        self.last_turn = is_running.then(|| self.clock.now());
     }
 
     fn handle_command(&mut self, command: Command) {

@@ -11,7 +11,7 @@ use tenure_azure::server::ServedAccount;
 use crate::settings::access::AccessSettings;
 use crate::settings::metrics::MetricsSettings;
 use crate::settings::serve::{self, StoreSettings};
-use crate::settings::{audit, azure, limits, tls, with_any_election};
+use crate::settings::{audit, azure, limits, status, tls, with_any_election};
 
 /// A key with its value.
 #[derive(Clone, Debug)]
@@ -56,6 +56,7 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
     let servers: Vec<String> = config.servers().iter().map(ToString::to_string).collect();
     let ca_file = settings.text("ca_file")?.filter(|file| !file.is_empty());
     let on_overrun = settings.text("on_overrun")?.unwrap_or("report");
+    let status_listen = status::address(settings)?;
     let require_fencing = settings.flag("require_fencing")?.unwrap_or_default();
     let values = [
         ("election", json!(election)),
@@ -74,6 +75,10 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
         ),
         ("lock_delay", duration(config.lock_delay)),
         ("on_overrun", on_overrun.into()),
+        (
+            "status_listen",
+            status_listen.map(|it| it.to_string()).into(),
+        ),
         ("strategy", config.strategy.name().into()),
         ("require_fencing", require_fencing.into()),
     ];
