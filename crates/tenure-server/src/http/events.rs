@@ -15,7 +15,7 @@ use super::leases;
 use super::origin::check_page;
 use super::path::Lease;
 use super::problem::ProblemResponse;
-use super::query::{PollQuery, malformed, number, values};
+use super::query::{PollQuery, flag, malformed, number, values};
 use crate::Store;
 use crate::access::{Access, Caller, Right, Role, Target};
 use crate::events::Topic;
@@ -37,6 +37,15 @@ pub(super) async fn of_lease(
     request: Request,
 ) -> Result<Response, ProblemResponse> {
     Ok(stream(&store, caller, Topic::Lease(key), &request)?)
+}
+
+/// Streams the events of all leases that the caller may read.
+pub(super) async fn of_all(
+    State(store): State<Store>,
+    caller: Caller,
+    request: Request,
+) -> Result<Response, ProblemResponse> {
+    Ok(stream(&store, caller, Topic::All, &request)?)
 }
 
 /// Returns the lease named `events`, or streams the events of the namespace: both have the same
@@ -111,14 +120,7 @@ fn stream(
 ) -> Result<Response, Problem> {
     check_page(request.headers())?;
     let [renewed] = values(request.uri(), ["renewed"])?;
-    let renewed = match renewed.as_deref() {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(text) => {
-            let detail = format!("renewed is {text:?} and must be true or false");
-            return Err(malformed(detail));
-        }
-    };
+    let renewed = flag("renewed", renewed.as_deref())?;
     let watcher = store.watch(topic, renewed, last_event_id(request.headers())?)?;
     let events = stream::unfold((watcher, caller), |(mut watcher, caller)| async {
         let item = loop {

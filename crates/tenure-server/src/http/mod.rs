@@ -17,7 +17,9 @@ mod events;
 mod health;
 mod identity;
 mod leases;
+mod overview;
 mod renewals;
+mod session;
 
 mod body;
 mod path;

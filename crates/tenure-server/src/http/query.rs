@@ -5,16 +5,23 @@ use std::time::Duration;
 use axum::extract::{FromRequestParts, Query};
 use axum::http::Uri;
 use axum::http::request::Parts;
+use serde::Deserialize;
+use serde::de::value::{Error as ValueError, StrDeserializer};
 use tenure_core::Name;
+use tenure_core::lease::State;
 use tenure_core::name::NameError;
 use tenure_core::wire::{Code, Number, Problem, check_wait};
 
 use super::path::name;
 use super::problem::ProblemResponse;
+use crate::store::OverviewFilter;
 
 /// The maximum number of leases on one page of a list: some hundred kilobytes.
 const MAX_LIMIT: u64 = 1_000;
 const DEFAULT_LIMIT: u64 = 100;
+
+/// The maximum number of rows of an overview: some 60 KB.
+const MAX_ROWS: u64 = 200;
 
 /// The query of a route without parameters: it must be empty.
 pub(super) struct NoQuery;
@@ -30,6 +37,39 @@ pub(super) struct ListQuery {
     pub(super) prefix: String,
     pub(super) limit: usize,
     pub(super) after: Option<Name>,
+}
+
+/// The query of an overview.
+pub(super) struct OverviewQuery(pub(super) OverviewFilter);
+
+impl<S: Send + Sync> FromRequestParts<S> for OverviewQuery {
+    type Rejection = ProblemResponse;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
+        let fields = ["q", "namespace", "state", "look", "limit"];
+        let [text, namespace, state, look, limit] = values(&parts.uri, fields)?;
+        let namespace = namespace.map(|text| name("namespace", &text));
+        let limit = match limit {
+            Some(text) => number("limit", &text)?.within("limit", 1, MAX_ROWS)?,
+            None => MAX_ROWS,
+        };
+        Ok(Self(OverviewFilter {
+            text: text.unwrap_or_default().to_ascii_lowercase(),
+            namespace: namespace.transpose()?,
+            state: state.map(|text| lease_state(&text)).transpose()?,
+            needs_look: flag("look", look.as_deref())?,
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+        }))
+    }
+}
+
+/// Parses the name of a state as in an answer.
+fn lease_state(text: &str) -> Result<State, Problem> {
+    State::deserialize(StrDeserializer::<ValueError>::new(text)).map_err(|_| {
+        malformed(format!(
+            "state is {text:?} and must be available, leased, breaking, broken or expired"
+        ))
+    })
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
@@ -101,6 +141,18 @@ pub(super) fn values<const N: usize>(
         }
     }
     Ok(values)
+}
+
+/// Parses `true` or `false`; an absent value means `false`.
+pub(super) fn flag(field: &str, text: Option<&str>) -> Result<bool, Problem> {
+    match text {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(text) => {
+            let detail = format!("{field} is {text:?} and must be true or false");
+            Err(malformed(detail))
+        }
+    }
 }
 
 /// Parses a whole number as in a body, so that both accept the same texts.

@@ -12,7 +12,7 @@ use tenure_core::wire::{Code, Problem};
 use super::authorize::{Gate, TargetOf};
 use super::leases::operation;
 use super::problem::ProblemResponse;
-use super::{events, health, identity, leases, renewals};
+use super::{events, health, identity, leases, overview, renewals, session};
 use crate::Store;
 use crate::access::{Access, Right, Role};
 use crate::audit::Audit;
@@ -34,7 +34,7 @@ const CANDIDATE: Right = Right::Role(Role::Candidate);
 const OPERATOR: Right = Right::Role(Role::Operator);
 
 /// All routes. A route without a right does not compile.
-pub(crate) static ROUTES: [Route; 19] = [
+pub(crate) static ROUTES: [Route; 25] = [
     Route {
         method: Method::GET,
         path: "/livez",
@@ -71,6 +71,16 @@ pub(crate) static ROUTES: [Route; 19] = [
         description: "the caller's principal and its grants",
         handler: || get(identity::whoami),
     },
+    SESSION,
+    Route {
+        method: Method::POST,
+        path: "/v1/session/code",
+        right: Right::OwnCredential,
+        target: TargetOf::Store,
+        label: "session_code",
+        description: "a one-time code for a session",
+        handler: || post(session::create_code),
+    },
     Route {
         method: Method::GET,
         path: "/v1/access",
@@ -79,6 +89,33 @@ pub(crate) static ROUTES: [Route; 19] = [
         label: "access",
         description: "all principals, and when their tokens were last used",
         handler: || get(identity::principals),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/overview",
+        right: READ,
+        target: TargetOf::Anywhere,
+        label: "overview",
+        description: "the leases of all namespaces, those that need a look first",
+        handler: || get(overview::overview),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/events",
+        right: READ,
+        target: TargetOf::Anywhere,
+        label: "all_events",
+        description: "the events of all namespaces",
+        handler: || get(events::of_all),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/namespaces",
+        right: READ,
+        target: TargetOf::Anywhere,
+        label: "namespaces",
+        description: "the namespaces, and the number of leases in each of them",
+        handler: || get(overview::namespaces),
     },
     Route {
         method: Method::GET,
@@ -133,6 +170,15 @@ pub(crate) static ROUTES: [Route; 19] = [
         label: "history",
         description: "the terms of a lease",
         handler: || get(leases::history),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/namespaces/{namespace}/leases/{lease}/waiters",
+        right: READ,
+        target: TargetOf::Lease,
+        label: "waiters",
+        description: "the candidates that wait for a lease",
+        handler: || get(overview::waiters),
     },
     Route {
         method: Method::POST,
@@ -200,6 +246,17 @@ pub(crate) static ROUTES: [Route; 19] = [
     },
 ];
 
+/// The route that makes a session. The guard passes a request without a credential to it.
+const SESSION: Route = Route {
+    method: Method::POST,
+    path: "/v1/session",
+    right: Right::CodeOrOwnCredential,
+    target: TargetOf::Store,
+    label: "session",
+    description: "a session, from a one-time code or from another credential",
+    handler: || post(session::create),
+};
+
 /// The route of a renewal. The fast path checks the same right.
 pub(super) const RENEW: Route = Route {
     method: Method::POST,
@@ -242,6 +299,10 @@ impl Route {
         match self.right {
             Right::Open => "nothing".into(),
             Right::Credential => "any credential".into(),
+            Right::OwnCredential => "any credential but a session".into(),
+            Right::CodeOrOwnCredential => {
+                "a one-time code, or any credential but a session".into()
+            }
             Right::Role(role) => role.to_string(),
             Right::Either(one, other) => format!("{one} or {other}"),
         }
@@ -296,6 +357,11 @@ pub(super) fn is_open(head: &Parts) -> bool {
         && ROUTES
             .iter()
             .any(|route| route.right == Right::Open && route.path == path)
+}
+
+/// Returns whether the request may have its credential in its body: a one-time code.
+pub(super) fn may_have_code(head: &Parts) -> bool {
+    head.method == SESSION.method && head.uri.path() == SESSION.path
 }
 
 /// Returns whether a native request is answered on a connection over the limit: renewals and checks

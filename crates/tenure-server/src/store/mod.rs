@@ -12,11 +12,13 @@
 mod foreign;
 mod history;
 mod operate;
+mod overview;
 mod poll;
 mod wait;
 mod watch;
 
 mod observe;
+mod pauses;
 mod permit;
 mod transaction;
 
@@ -46,11 +48,14 @@ use crate::scans::Scans;
 use crate::table;
 use crate::timer::Timer;
 
+use overview::Overviews;
+use pauses::Pauses;
 use subscribers::Subscribers;
 use threads::Threads;
 use wait::OutcomeSender;
 
 pub use foreign::{AccessEffect, LeaseSnapshot};
+pub(crate) use overview::OverviewFilter;
 pub(crate) use watch::WatchItem;
 
 /// A lease store. Clones are handles to the same store; dropping the last one closes it.
@@ -87,6 +92,9 @@ struct Inner {
     /// The number of acquires that have waited since the start, from which the next one gets its
     /// number.
     waited: AtomicU64,
+    overviews: Overviews,
+    /// The pauses of candidates that wait by repeated requests.
+    pauses: Pauses,
     /// The number of watchers.
     watching: Arc<AtomicUsize>,
     /// Limits the number of requests that resume at once after a change for which many waited.
@@ -157,6 +165,8 @@ impl Store {
             term_history: engine.as_ref().map(|engine| engine.log.terms()),
             waiting: Arc::default(),
             waited: AtomicU64::new(0),
+            overviews: Overviews::default(),
+            pauses: Pauses::default(),
             watching: Arc::default(),
             turns: Semaphore::new(half_of_the_processors()),
             ended: OnceLock::new(),

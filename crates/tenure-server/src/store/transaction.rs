@@ -352,16 +352,10 @@ impl<'a> LeaseTransaction<'a> {
     /// that term. If the term continues, it has only the reason for its coming end.
     fn term_to_record(
         &self,
-        running: Option<Running>,
+        ended: Option<(TermEnd, Instant)>,
         reason: Option<Box<str>>,
     ) -> Option<TermRecord> {
-        let ended = running?.ended(self.record(), self.now).map(|(end, at)| {
-            let ago = millis(self.now.since(at));
-            (
-                end,
-                UnixMillis::new(clock::wall().get().saturating_sub(ago)),
-            )
-        });
+        let ended = ended.map(|(end, at)| (end, clock::before(self.now.since(at))));
         match ended.is_some() || reason.is_some() {
             true => self.term_record(ended, reason),
             false => None,
@@ -395,7 +389,14 @@ impl<'a> LeaseTransaction<'a> {
             Cause::Requested(_, reason) => reason.clone(),
             Cause::Lapsed(_) | Cause::Deleted => None,
         };
-        let mut term = self.term_to_record(running, reason);
+        let ended = running.and_then(|running| running.ended(self.record(), self.now));
+        if let Some((_, at)) = ended {
+            self.entry.recent.end(at);
+        }
+        if matches!(cause, Cause::Requested(Change::Granted(_), _)) {
+            self.entry.recent.begin(self.now);
+        }
+        let mut term = running.and_then(|_| self.term_to_record(ended, reason));
         if self.inner.term_history.is_none()
             && let Some(term) = term.take()
         {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tenure_core::Instant;
 use tenure_core::lease::{LeaseId, Operation, Owner, Rejection, RequestNumber, Rules, Waiting};
 use tenure_core::wire::{Code, LeaseView, Problem, Queued};
 use tokio::sync::oneshot;
@@ -22,7 +23,19 @@ use crate::model::LeaseKey;
 pub(super) type Outcome = Result<LeaseView, Problem>;
 
 /// The channel to which the outcome of a waiting request is sent, once the outcome is durable.
-pub(super) type OutcomeSender = oneshot::Sender<Box<Outcome>>;
+#[derive(Debug)]
+pub(super) struct OutcomeSender {
+    sender: oneshot::Sender<Box<Outcome>>,
+    /// The time since which the candidate has waited.
+    pub(super) since: Instant,
+}
+
+impl OutcomeSender {
+    /// Sends the outcome. Returns it if the request was abandoned.
+    pub(super) fn send(self, outcome: Box<Outcome>) -> Result<(), Box<Outcome>> {
+        self.sender.send(outcome)
+    }
+}
 
 /// The outcome of an attempt to acquire.
 enum Attempt {
@@ -98,7 +111,9 @@ impl Store {
     ) -> Result<Attempt, Problem> {
         let inner = &self.inner;
         let lease_id = queued.request.lease_id;
-        let most = if transaction.waiting().is_waiting(lease_id, owner) {
+        let earlier = transaction.waiting().waiter(lease_id, owner);
+        let since = earlier.map(|earlier| earlier.reply_to.since);
+        let most = if since.is_some() {
             // The request takes the position in the queue of an earlier request with this lease id,
             // which gives back its own permit.
             usize::MAX
@@ -112,7 +127,10 @@ impl Store {
         };
         let permit = inner.wait_permit(most)?;
         let number = inner.waited.fetch_add(1, Ordering::Relaxed);
-        let (reply_to, outcome) = oneshot::channel();
+        let (sender, outcome) = oneshot::channel();
+        let (now, pauses) = (transaction.now, &inner.pauses);
+        let since = since.unwrap_or_else(|| pauses.end(key, lease_id, now).unwrap_or(now));
+        let reply_to = OutcomeSender { sender, since };
         let waiting = Waiting {
             number,
             request: queued.request.clone(),
@@ -191,6 +209,12 @@ impl Waiter {
         let mut shard = self.inner.table.lock(&self.key);
         let entry = shard.get_mut(&self.key);
         let left = entry.and_then(|entry| entry.lease.leave(self.lease_id, self.number));
+        if let Some(left) = &left {
+            let (since, now) = (left.reply_to.since, self.inner.clock.now());
+            self.inner
+                .pauses
+                .begin(&self.key, self.lease_id, since, now);
+        }
         self.inner.tidy(&mut shard, &self.key);
         left.is_some()
     }

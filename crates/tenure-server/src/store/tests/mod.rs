@@ -5,6 +5,7 @@ mod deletion;
 mod endings;
 mod full_disk;
 mod given_up;
+mod overview;
 mod watching;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
