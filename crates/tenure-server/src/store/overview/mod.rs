@@ -190,7 +190,7 @@ impl Store {
 
     /// Returns a snapshot of a namespace (`None`: of all namespaces) that is at most a second old,
     /// or the last one while walks rest.
-    async fn snapshot_of(&self, namespace: Option<Box<str>>) -> Result<Arc<Snapshot>, Problem> {
+    pub(super) async fn snapshot_of(&self, namespace: Option<Box<str>>) -> Result<Arc<Snapshot>, Problem> {
         let (inner, overviews) = (&self.inner, &self.inner.overviews);
         if let Some(snapshot) = overviews.usable(namespace.as_deref(), inner.clock.now()) {
             return Ok(snapshot);
