@@ -36,7 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// The only external crates that the pure core may use: none of them has a clock, a socket or a
 /// runtime.
-const CORE_USES: &[&str] = &["libm", "serde", "thiserror", "uuid"];
+const CORE_USES: &[&str] = &["libm", "schemars", "serde", "thiserror", "uuid"];
 
 fn normal_dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let metadata = MetadataCommand::new()

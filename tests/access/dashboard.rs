@@ -35,7 +35,11 @@ fn the_address_of_the_dashboard_signs_its_reader_in_once() {
     let (page, code) = url.trim().split_once("#code=").expect("a code");
     assert_eq!(page, place.url() + "/");
     let (status, session) = redeem(&place, code);
-    assert_eq!((status, &session["principal"]), (200, &json!("ada")), "{session}");
+    assert_eq!(
+        (status, &session["principal"]),
+        (200, &json!("ada")),
+        "{session}"
+    );
     assert_eq!(redeem(&place, code).0, 401);
 
     let printed = place.succeed(&["dashboard", "--json"]);

@@ -1,7 +1,7 @@
 //! Tests of candidates that another authority vouches for.
 
 #[path = "../../crates/tenure-server/tests/common/signer.rs"]
-mod signer;
+pub(crate) mod signer;
 
 use std::fs;
 use std::fs::OpenOptions;

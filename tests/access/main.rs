@@ -1,12 +1,13 @@
 //! Tests of access control with real processes: starts that a store refuses, the first minute,
 //! tokens that are rotated and revoked during a term, files that change while the store runs,
-//! secrets that must not appear, keys of peers, and candidates that the store never accepts.
+//! secrets that must not appear, metrics, keys of peers, and candidates that the store never accepts.
 
 mod certificates;
 mod commands;
 mod dashboard;
 mod first_minute;
 mod json_web_tokens;
+mod metrics;
 mod never_let_in;
 mod peers;
 mod reloads;

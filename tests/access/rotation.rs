@@ -114,6 +114,10 @@ fn a_revoked_leader_ends_at_its_renew_deadline_and_not_before() {
         let ((next, led_at), (revoked, remaining, reason, ended)) =
             tokio::join!(campaign, revocation);
         assert_eq!(reason, EndReason::RenewDeadline);
+        let metrics = first.metrics();
+        assert!(metrics.auth_failures > 0, "{metrics:?}");
+        assert_eq!(metrics.renewals.no_answer, 0, "the store has answered");
+        assert!(metrics.renewals.refused > 0, "{metrics:?}");
         // A renewal may have been in progress, which only makes the term longer.
         let early = (revoked + remaining).saturating_duration_since(ended);
         assert!(

@@ -197,12 +197,30 @@ async fn send_all(place: &Place) -> Vec<String> {
         (&as_session, "GET", "/v1/whoami", Value::Null, 200),
         (&as_session, "GET", "/v1/overview", Value::Null, 200),
         (&as_session, "GET", "/v1/nowhere", Value::Null, 404),
-        (&format!("{as_session}x"), "GET", "/v1/whoami", Value::Null, 401),
+        (
+            &format!("{as_session}x"),
+            "GET",
+            "/v1/whoami",
+            Value::Null,
+            401,
+        ),
     ] {
         let status = requests.send(as_whom, method, path, body).await;
         assert_eq!(status, expected, "{method} {path}");
     }
     vec![code, session, other]
+}
+
+/// Returns the metrics, which contain the names of leases and of routes.
+fn metrics_of(place: &Place) -> String {
+    let requests = Requests::new(place);
+    let request = requests.client.get(format!("{}/metrics", requests.url));
+    let request = request.bearer_auth(place.token_in("home/tenure/config.toml"));
+    let metrics = async { request.send().await.expect("an answer").text().await };
+    let runtime = Runtime::new().expect("a runtime");
+    let metrics = runtime.block_on(metrics).expect("text");
+    assert!(metrics.contains("lease=\"canary\""), "{metrics}");
+    metrics
 }
 
 #[test]
@@ -220,7 +238,7 @@ fn no_secret_is_in_a_log_an_audit_line_or_an_argument() {
     let runtime = Runtime::new().expect("a runtime");
     secrets.0.extend(runtime.block_on(send_all(&place)));
 
-    let mut outputs = Vec::new();
+    let mut outputs = vec![("the metrics".to_owned(), metrics_of(&place))];
     for arguments in [
         &["list"][..],
         &["list", "--config", &bundle],

@@ -7,6 +7,7 @@ mod disk;
 mod ends;
 mod freezes;
 mod kills;
+mod page;
 mod rolling;
 mod three;
 mod unguarded;

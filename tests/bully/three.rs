@@ -71,7 +71,7 @@ impl Group {
         command
     }
 
-    fn address(&self, node: u32) -> String {
+    pub(super) fn address(&self, node: u32) -> String {
         let mut peers = self.peers.split(',');
         let peer = peers.find_map(|peer| peer.strip_prefix(&format!("{node}=http://")));
         peer.unwrap().to_owned()

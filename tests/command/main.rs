@@ -6,6 +6,7 @@ mod clock;
 mod damage;
 mod files;
 mod list;
+mod logs;
 mod permissions;
 mod restart;
 mod serve;
@@ -22,6 +23,17 @@ use tenure_tests::wait_for;
 
 /// Sends a request to a store; returns the status and the body.
 fn ask(address: SocketAddr, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    ask_with(address, method, path, "", body)
+}
+
+/// Like [`ask`], with more lines in the head.
+fn ask_with(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    head: &str,
+    body: &Value,
+) -> (u16, Value) {
     let mut stream = TcpStream::connect(address).unwrap();
     let patience = Some(Duration::from_secs(30));
     stream.set_read_timeout(patience).unwrap();
@@ -33,7 +45,7 @@ fn ask(address: SocketAddr, method: &str, path: &str, body: &Value) -> (u16, Val
     write!(
         stream,
         "{method} /v1/namespaces/{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+         content-type: application/json\r\n{head}content-length: {}\r\n\r\n{body}",
         body.len()
     )
     .unwrap();

@@ -89,12 +89,17 @@ fn a_store_whose_log_is_not_read_continues_and_reports_dropped_lines() {
     let (_, dropped) = dropped_line.split_once("dropped=").unwrap();
     let dropped: usize = dropped.parse().unwrap();
     let said = store.stderr();
-    let of_terms = said.lines().filter(|line| line.contains("lease=\"job\""));
+    let of_terms = said
+        .lines()
+        .filter(|line| line.contains("election=tests/job"));
     assert_eq!(of_terms.count() + dropped, 2 * 600, "{dropped_line}");
 
     acquire(address, "tests/later", "first");
     wait_for("the next line", || {
-        store.stderr().contains("lease=\"later\"").then_some(())
+        store
+            .stderr()
+            .contains("election=tests/later")
+            .then_some(())
     });
 }
 

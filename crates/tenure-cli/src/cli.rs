@@ -92,6 +92,15 @@ impl Command {
         )
     }
 
+    /// The name of this service in traces; `None` for a command that has none.
+    pub(crate) const fn service(&self) -> Option<&'static str> {
+        match self {
+            Self::Serve(_) => Some("tenure-store"),
+            Self::Run(_) => Some("tenure-run"),
+            _ => None,
+        }
+    }
+
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Serve(command) => command.run()?,

@@ -27,6 +27,7 @@ pub(crate) fn period(
     flag: &str,
 ) -> anyhow::Result<Duration> {
     let lease = &view.lease;
+    let election = format!("{}/{lease}", view.namespace);
     if view.duration_ms == Some(DurationMs::Infinite) {
         let Some(asked) = asked else {
             return Err(exit::bad_configuration(format!(
@@ -34,7 +35,7 @@ pub(crate) fn period(
                  term for any time; set that time with {flag}"
             )));
         };
-        warn!(%lease, "this lease is infinite: its holder need not renew it, and if it does not notice the \
+        warn!(%election, "this lease is infinite: its holder need not renew it, and if it does not notice the \
             end of its term in time, it still acts when another candidate leads");
         return Ok(asked);
     }
@@ -44,7 +45,7 @@ pub(crate) fn period(
     let period = asked.unwrap_or(safe);
     if period < safe {
         let (period, safe) = (format_duration(period), format_duration(safe));
-        warn!(%lease, "after {period} another candidate may lead while the holder still acts: the holder \
+        warn!(%election, "after {period} another candidate may lead while the holder still acts: the holder \
             notices with its next renewal, and not at all while it can't reach the store; from {flag} {safe} \
             on, the duration of the lease, the holder has certainly stopped");
     }

@@ -36,7 +36,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let result = logging::start(cli.log_format).and_then(|()| {
+    let result = logging::start(cli.log_format, cli.command.service()).and_then(|()| {
         if cli.command.reads_settings() {
             unknown_env::warn();
         }
@@ -49,6 +49,6 @@ fn main() -> ExitCode {
         logging::print(format_args!("tenure: {error:#}"));
         ExitCode::from(exit::code_of(&error))
     });
-    logging::flush(logging::FLUSH_TIMEOUT);
+    logging::stop();
     code
 }

@@ -14,6 +14,7 @@ const OTHERS: &[&str] = &[
     "TENURE_EPOCH",
     "TENURE_SEED",
     "TENURE_SEEDS",
+    "TENURE_API_PYTHON",
     "TENURE_AZURITE",
     "TENURE_AZURE_NODE",
     "TENURE_AZURE_PYTHON",

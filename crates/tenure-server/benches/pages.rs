@@ -73,7 +73,10 @@ fn main() {
 }
 
 /// Runs clients on a thread of their own until they end, or until `stop`.
-fn load(stop: &Arc<AtomicBool>, clients: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+fn load(
+    stop: &Arc<AtomicBool>,
+    clients: impl Future<Output = ()> + Send + 'static,
+) -> JoinHandle<()> {
     let stop = Arc::clone(stop);
     thread::spawn(move || {
         let runtime = Builder::new_current_thread().enable_all().build();

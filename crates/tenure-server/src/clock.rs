@@ -11,7 +11,7 @@ use tenure_core::{Instant, UnixMillis};
 const LAST: u64 = 253_402_300_799_999;
 
 /// The store's clock. Its origin is the start of the store.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     origin: StdInstant,
 }

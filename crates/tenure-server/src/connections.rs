@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::extract::Request;
 use futures_util::FutureExt;
@@ -24,9 +25,13 @@ use tokio::time::timeout;
 use crate::access::PresentedCertificate;
 use crate::head_deadline::{ConnectionState, HeadDeadline, TimedStream};
 use crate::http::{HttpService, Source};
+use crate::metrics::{ConnectionPlace, ConnectionRefusal};
 use crate::overflow::Overflow;
 use crate::per_address::PerAddress;
 use crate::tls::Tls;
+
+/// The maximum number of connections to the listener for metrics.
+const METRICS_CONNECTIONS: usize = 16;
 
 /// Serves connections, up to the limit and some over it.
 #[derive(Debug)]
@@ -59,12 +64,24 @@ impl Connections {
         }
     }
 
+    /// Serves the listener for metrics. Its connections have their own limit, so that scrapes work
+    /// while the store has too many connections.
+    pub(crate) fn for_metrics(http: HttpService) -> Self {
+        Self {
+            permits: Arc::new(Semaphore::new(METRICS_CONNECTIONS)),
+            overflow: Overflow::new(0),
+            per_address: PerAddress::new(0),
+            ..Self::new(http, None)
+        }
+    }
+
     /// Serves a connection until its end. When the store stops, the connection ends after the
     /// running request.
     pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream, client: SocketAddr) {
         if self.prepare(&stream).is_err() {
             return;
         }
+        let metrics = &self.http.scrape.connections;
         // A trusted proxy has the connections of many clients, and the client of a connection is
         // not known before its requests. The proxy must limit the connections of each client.
         let is_proxy = self.http.is_trusted_proxy(client.ip());
@@ -82,9 +99,13 @@ impl Connections {
             None => match self.overflow.enter() {
                 Some(permit) => Some(permit),
                 // The overflow is full too, so the connection is closed without an answer.
-                None => return,
+                None => return metrics.refused.add(ConnectionRefusal::Full),
             },
         };
+        let _counted = metrics.open(match over {
+            Some(_) => ConnectionPlace::Standing,
+            None => ConnectionPlace::Seat,
+        });
         let client = Some(client.ip());
         let source = Source {
             client,
@@ -111,7 +132,12 @@ impl Connections {
         };
         let acceptor = tls.acceptor(self.http.client_authorities().as_ref());
         let handshake = timeout(store.limits().request_time, acceptor.accept(stream));
-        if let Some(Ok(Ok(stream))) = store.stopping().run_until_cancelled(handshake).await {
+        let handshake = store.stopping().run_until_cancelled(handshake).await;
+        if let Some(Ok(Err(_)) | Err(_)) = handshake {
+            let failed = &self.http.scrape.connections.failed_handshakes;
+            failed.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(Ok(Ok(stream))) = handshake {
             let certificate = stream.get_ref().1.peer_certificates();
             let source = Source {
                 certificate: certificate.map(PresentedCertificate::new),

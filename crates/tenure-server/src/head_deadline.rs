@@ -235,7 +235,7 @@ mod tests {
         timeout(within, late).await.is_ok()
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_head_has_its_time_from_the_accept_or_from_its_first_byte() {
         let state = Arc::new(ConnectionState::default());
         let mut deadline = HeadDeadline::new(Arc::clone(&state), TIME);
@@ -274,7 +274,7 @@ mod tests {
         assert!(start.elapsed() < TIME * 20, "dripping bytes gain no time");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_silent_new_connection_is_late() {
         let mut deadline = HeadDeadline::new(Arc::default(), TIME);
         assert!(is_late(&mut deadline, TIME * 100).await);

@@ -43,6 +43,8 @@ mod server;
 mod tls;
 
 mod http;
+mod ui;
+
 mod store;
 mod table;
 
@@ -58,6 +60,7 @@ pub mod access;
 pub mod audit;
 
 mod clock;
+mod metrics;
 mod panics;
 mod pem;
 mod random;
@@ -68,7 +71,8 @@ pub use clock::WrongClock;
 pub use config::{LimitError, LimitSetting, Limits, StoreConfig};
 pub use engine::{BackupError, Contents, Document, Existing, OpenError, RestoreError, Restored};
 pub use engine::{backup, forget_restore, restore, restore_note};
-pub use http::{Protocol, Route, is_native, router, routes};
+pub use http::{Protocol, Route, is_native, router, routes, set_remote_parent};
+pub use metrics::{MetricsConfig, MetricsConfigError};
 pub use model::LeaseKey;
 pub use server::{ServeError, Server};
 pub use store::{AccessEffect, LeaseSnapshot, Store};

@@ -15,7 +15,8 @@ use crate::Store;
 use crate::access::{Access, TrustedProxies};
 use crate::audit::Audit;
 use crate::connections::Connections;
-use crate::http::{HttpService, Protocol};
+use crate::http::{HttpService, Protocol, ServiceConfig};
+use crate::metrics::MetricsConfig;
 use crate::tls::Tls;
 
 /// The time that running requests have after the shutdown began.
@@ -30,6 +31,36 @@ const BACKLOG: i32 = 4096;
 /// descriptor left.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
+/// Listens on this address.
+fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    // The standard library sets this option, too: a restart must not wait for the connections of
+    // the previous run.
+    #[cfg(unix)]
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// Serves the connections of the listener for metrics. When this future is dropped, its connections
+/// end.
+async fn accept(listener: &TcpListener, server: &Arc<Connections>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, client)) => {
+                    connections.spawn(Arc::clone(server).serve(stream, client));
+                }
+                Err(_) => sleep(ACCEPT_RETRY).await,
+            },
+        }
+    }
+}
+
 /// A store behind a TCP listener.
 #[derive(Debug)]
 pub struct Server {
@@ -39,6 +70,8 @@ pub struct Server {
     proxies: TrustedProxies,
     protocol: Option<Arc<dyn Protocol>>,
     tls: Option<Tls>,
+    metrics: MetricsConfig,
+    metrics_listener: Option<std::net::TcpListener>,
     listener: std::net::TcpListener,
 }
 
@@ -65,23 +98,16 @@ impl Server {
     ///
     /// The address is in use, or does not belong to this machine.
     pub fn bind(store: Store, address: SocketAddr) -> io::Result<Self> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-        // The standard library sets this option, too: a restart must not wait for the connections
-        // of the previous run.
-        #[cfg(unix)]
-        socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        socket.set_nonblocking(true)?;
-        let listener = std::net::TcpListener::from(socket);
         Ok(Self {
+            listener: listen(address)?,
             store,
             access: Access::anonymous_at([]),
             audit: Audit::none(),
             proxies: TrustedProxies::default(),
             protocol: None,
             tls: None,
-            listener,
+            metrics: MetricsConfig::default(),
+            metrics_listener: None,
         })
     }
 
@@ -125,6 +151,37 @@ impl Server {
         self
     }
 
+    /// Sets which metrics the route `/metrics` shows. The overview shows a lease that it expects to
+    /// be held, and that is not, as one that needs a look.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: MetricsConfig) -> Self {
+        self.store.expect_leaders(metrics.expected());
+        self.metrics = metrics;
+        self
+    }
+
+    /// Also serves `/metrics` and the probes on this address, without TLS, and nothing else. On a
+    /// loopback address a scrape needs no credential; beyond, it needs the same credential as
+    /// `/metrics` of the server.
+    ///
+    /// # Errors
+    ///
+    /// The address is in use, or does not belong to this machine.
+    pub fn with_metrics_listener(mut self, address: SocketAddr) -> io::Result<Self> {
+        self.metrics_listener = Some(listen(address)?);
+        Ok(self)
+    }
+
+    /// Returns the address of the listener for metrics, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// The operating system does not know the address.
+    pub fn metrics_addr(&self) -> io::Result<Option<SocketAddr>> {
+        let listener = self.metrics_listener.as_ref();
+        listener.map(std::net::TcpListener::local_addr).transpose()
+    }
+
     /// Returns the address that clients connect to.
     ///
     /// # Errors
@@ -154,11 +211,33 @@ impl Server {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason).into());
         }
         let (store, listener) = (self.store, TcpListener::from_std(self.listener)?);
+        let metrics_listener = self.metrics_listener.map(TcpListener::from_std);
+        let metrics_listener = metrics_listener.transpose()?;
         store.record_changes(&self.audit);
-        let http = HttpService::new(store.clone(), self.access, self.audit, self.protocol)
-            .with_trusted_proxies(self.proxies);
-        let server = Arc::new(Connections::new(http, self.tls));
+        let http = HttpService::new(ServiceConfig {
+            store: store.clone(),
+            access: self.access.clone(),
+            audit: self.audit,
+            proxies: self.proxies,
+            protocol: self.protocol,
+            tls: self.tls.clone(),
+            metrics: self.metrics,
+        });
         let mut connections = JoinSet::new();
+        if let Some(listener) = metrics_listener {
+            let is_local = listener.local_addr()?.ip().is_loopback();
+            let access = match is_local {
+                true => Access::anonymous_at([]),
+                false => self.access,
+            };
+            let server = Arc::new(Connections::for_metrics(http.for_metrics(access)));
+            let stopping = store.stopping().clone();
+            connections.spawn(async move {
+                let accept = accept(&listener, &server);
+                stopping.run_until_cancelled(accept).await;
+            });
+        }
+        let server = Arc::new(Connections::new(http, self.tls));
         tokio::pin!(shutdown);
         let failed = loop {
             tokio::select! {

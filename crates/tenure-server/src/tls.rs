@@ -4,14 +4,17 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::access::ClientAuthorities;
+use crate::metrics::ReloadStatus;
 use crate::pem;
 
 /// The certificate of a [`Server`](crate::Server), and its key. Clones are handles to the same one.
@@ -21,12 +24,15 @@ pub struct Tls(Arc<Files>);
 struct Files {
     certificate: PathBuf,
     key: PathBuf,
+    reload: ReloadStatus,
     loaded: Mutex<Loaded>,
 }
 
 /// The content of the files, and the configuration for new connections.
 struct Loaded {
     pem: Pem,
+    /// The earliest end of the certificates in the chain.
+    expires: Option<SystemTime>,
     config: Arc<ServerConfig>,
     /// The configuration that asks clients for certificates of these authorities.
     for_clients: Option<(Arc<ClientAuthorities>, Arc<ServerConfig>)>,
@@ -71,6 +77,7 @@ impl Tls {
         Ok(Self(Arc::new(Files {
             certificate,
             key,
+            reload: ReloadStatus::read_now(),
             loaded,
         })))
     }
@@ -84,13 +91,28 @@ impl Tls {
     ///
     /// [`TlsError`]: the server continues with the old certificate.
     pub fn reload(&self) -> Result<bool, TlsError> {
-        let read = Loaded::read(&self.0.certificate, &self.0.key)?;
+        let read = Loaded::read(&self.0.certificate, &self.0.key);
+        if read.is_err() || self.0.reload.has_failed() {
+            self.0.reload.record(read.is_ok());
+        }
+        let read = read?;
         let mut loaded = self.loaded();
         let has_changed = read.pem != loaded.pem;
         if has_changed {
             *loaded = read;
+            self.0.reload.record(true);
         }
         Ok(has_changed)
+    }
+
+    /// Returns the outcome of the last reload.
+    pub(crate) fn reload_status(&self) -> ReloadStatus {
+        self.0.reload.clone()
+    }
+
+    /// Returns the earliest end of the certificates in the chain.
+    pub(crate) fn expires(&self) -> Option<SystemTime> {
+        self.loaded().expires
     }
 
     /// Returns the acceptor for the handshakes of new connections, with the current certificate. It
@@ -136,6 +158,7 @@ impl Loaded {
         };
         let chain = pem.chain().map_err(of_certificate)?;
         let secret = pem.secret().map_err(of_key)?;
+        let expires = chain.iter().filter_map(|one| end_of(one)).min();
         let config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
             .with_safe_default_protocol_versions()
             .map(|builder| builder.with_no_client_auth())
@@ -153,6 +176,7 @@ impl Loaded {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self {
             pem,
+            expires,
             config: Arc::new(config),
             for_clients: None,
         })
@@ -180,6 +204,13 @@ impl Loaded {
         self.for_clients = Some((Arc::clone(clients), Arc::clone(&config)));
         config
     }
+}
+
+/// Returns the end of a certificate.
+fn end_of(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    let end = u64::try_from(parsed.validity().not_after.timestamp()).ok()?;
+    UNIX_EPOCH.checked_add(Duration::from_secs(end))
 }
 
 impl Pem {

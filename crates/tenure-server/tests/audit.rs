@@ -94,7 +94,11 @@ impl Audited {
         let request = request
             .bearer_auth(token.reveal())
             .header("x-forwarded-for", from)
-            .header("x-request-id", format!("{name}:{lease}{verb}"));
+            .header("x-request-id", format!("{name}:{lease}{verb}"))
+            .header(
+                "traceparent",
+                format!("00-{}-00f067aa0ba902b7-01", trace_of(name)),
+            );
         let request = match method {
             Method::POST => request.json(&body),
             _ => request,
@@ -133,6 +137,12 @@ impl Audited {
         let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
         lines.collect()
     }
+}
+
+/// The trace of all requests of this principal.
+fn trace_of(name: &str) -> String {
+    let hex: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("{hex:0>32}")
 }
 
 /// The part of an act that a test knows: kind, outcome, principal and election.
@@ -224,6 +234,21 @@ async fn a_hundred_acts_of_all_kinds_have_one_line_each_with_the_right_principal
     let fields = documented();
     for line in &lines {
         check(line, &fields);
+        // A grant belongs to the request that waited for it, and an expiry to no request.
+        let trace = line.get("trace_id").and_then(Value::as_str);
+        match (line["kind"].as_str().unwrap(), line.get("principal")) {
+            (_, Some(principal)) => {
+                let trace_of = trace_of(principal.as_str().unwrap());
+                assert_eq!(trace, Some(&*trace_of), "{line:?}");
+            }
+            ("broken", None) => assert!(
+                OPERATORS
+                    .map(trace_of)
+                    .map(Some)
+                    .contains(&trace.map(Into::into))
+            ),
+            (_, None) => assert_eq!(trace, None, "{line:?}"),
+        }
     }
     let sorted = |mut acts: Vec<[Option<String>; 4]>| {
         acts.sort();

@@ -4,9 +4,13 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Answer, Api, Running, SOON, answer, assert_ok, assert_refused, id, in_memory, minute};
+use common::{
+    Answer, Api, Running, SOON, answer, assert_ok, assert_refused, id, in_memory, minute, served,
+};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tenure_server::access::Access;
+use tenure_server::{MetricsConfig, Server, Store, StoreConfig};
 use tokio::time::{Instant, sleep};
 
 /// Acquires `namespace/lease` for this holder.
@@ -64,7 +68,10 @@ async fn with_leases() -> Running {
     acquire(api, "ns/released", 3, json!({})).await;
     assert_ok(&api.release("released", 3).await);
     acquire(api, "ns/z-broken", 4, json!({})).await;
-    assert_ok(&api.post("z-broken", "break", json!({"break_period_ms": 0})).await);
+    assert_ok(
+        &api.post("z-broken", "break", json!({"break_period_ms": 0}))
+            .await,
+    );
     acquire(api, "ns/z-breaking", 5, json!({"holder": "Worker-9"})).await;
     assert_ok(&api.post("z-breaking", "break", json!({})).await);
     acquire(api, "ns-2/a", 6, json!({})).await;
@@ -94,12 +101,25 @@ async fn an_overview_has_a_row_for_each_lease_and_those_that_need_a_look_first()
 
     let held = row(&seen, "held");
     let view = api.get("held").await.1;
-    for field in ["namespace", "lease", "state", "holder", "epoch", "duration_ms", "granted_at"] {
+    for field in [
+        "namespace",
+        "lease",
+        "state",
+        "holder",
+        "epoch",
+        "duration_ms",
+        "granted_at",
+    ] {
         assert_eq!(held[field], view[field], "{field}");
     }
     let left = held["remaining_ms"].as_u64().unwrap();
     assert!((3_500_000..=3_600_000).contains(&left), "{left}");
-    let rest = [&held["ended_at"], &held["waiters"], &held["recent_terms"], &held["look"]];
+    let rest = [
+        &held["ended_at"],
+        &held["waiters"],
+        &held["recent_terms"],
+        &held["look"],
+    ];
     assert_eq!(rest, [&Value::Null, &json!(0), &json!(1), &json!([])]);
     assert!(held.get("owner").is_none(), "{held}");
 
@@ -111,7 +131,10 @@ async fn an_overview_has_a_row_for_each_lease_and_those_that_need_a_look_first()
         for field in ["holder", "duration_ms", "remaining_ms", "granted_at"] {
             assert_eq!(free[field], Value::Null, "{free}");
         }
-        assert!(free["ended_at"].is_string() && free["epoch"].is_u64(), "{free}");
+        assert!(
+            free["ended_at"].is_string() && free["epoch"].is_u64(),
+            "{free}"
+        );
     }
     assert_eq!(row(&seen, "z-breaking")["look"], json!(["breaking"]));
 }
@@ -133,8 +156,15 @@ async fn an_overview_is_filtered_and_its_counts_are_not() {
     ] {
         let seen = overview(&running.api, query, |_| true).await;
         assert_eq!(names(&seen), expected, "{query}");
-        assert_eq!((&seen["leases"], &seen["needs_look"]), (&json!(6), &json!(1)));
-        let matching = if query == "?limit=2" { 6 } else { expected.len() };
+        assert_eq!(
+            (&seen["leases"], &seen["needs_look"]),
+            (&json!(6), &json!(1))
+        );
+        let matching = if query == "?limit=2" {
+            6
+        } else {
+            expected.len()
+        };
         assert_eq!(seen["matching"], json!(matching), "{query}");
     }
     for (query, status, code) in [
@@ -157,13 +187,16 @@ async fn an_overview_soon_shows_a_change() {
     let running = in_memory();
     let api = &running.api;
     overview(api, "", |seen| seen["leases"] == 0).await;
-    acquire(api, "ns/job", 1, json!({"duration_ms": 1_000})).await;
+    acquire(api, "ns/job", 1, json!({"duration_ms": 4_000})).await;
     let has = |field: &'static str, value: Value| {
         move |seen: &Value| seen["elections"][0][field] == value
     };
     overview(api, "", has("state", json!("leased"))).await;
     let late = overview(api, "", has("look", json!(["renewal_late"]))).await;
-    assert!(late["elections"][0]["remaining_ms"].as_u64().unwrap() < 334, "{late}");
+    assert!(
+        late["elections"][0]["remaining_ms"].as_u64().unwrap() < 1_334,
+        "{late}"
+    );
     overview(api, "", has("state", json!("expired"))).await;
     assert_eq!(api.delete("job").await.0, 204);
     overview(api, "", |seen| seen["leases"] == 0).await;
@@ -213,4 +246,21 @@ async fn waiters_are_listed_in_the_order_in_which_they_are_granted_the_lease() {
     let missing = get(api, "/v1/namespaces/ns/leases/none/waiters").await;
     assert_refused(&missing, 404, "unknown_lease");
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn a_lease_that_the_metrics_expect_needs_a_look_until_it_is_held() {
+    let store = Store::open(StoreConfig::memory()).unwrap();
+    let metrics = MetricsConfig::default().with_expected(["ns/job"]).unwrap();
+    let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let running = served(
+        server
+            .with_access(Access::anonymous())
+            .with_metrics(metrics),
+    );
+    let api = &running.api;
+    let seen = overview(api, "", |seen| seen["leases"] == 1).await;
+    assert_eq!(seen["elections"][0]["look"], json!(["expected"]), "{seen}");
+    acquire(api, "ns/job", 1, json!({})).await;
+    overview(api, "", |seen| seen["needs_look"] == 0).await;
 }

@@ -18,6 +18,7 @@ use crate::config::{Config, TermHook};
 use crate::guarantee::Guarantee;
 use crate::health::HealthCheck;
 use crate::leadership::Leadership;
+use crate::metrics::Metrics;
 use crate::observe::{Observer, Source};
 use crate::runtime::{Command, DriverHandle, TermCommand};
 use crate::task::TaskResult;
@@ -79,6 +80,8 @@ pub enum RunError {
 
 impl Candidate {
     pub(crate) fn new(driver: Arc<DriverHandle>, source: Source) -> Self {
+        #[cfg(feature = "metrics")]
+        crate::metrics::publish(driver.metrics.clone(), driver.terms.clone());
         Self {
             driver,
             source,
@@ -211,7 +214,8 @@ impl Candidate {
     /// [`RunError`] if the lease service refuses this candidate.
     pub async fn campaign(&self) -> Result<LeadershipGuard, RunError> {
         let competing = self.competing.clone().lock_owned().await;
-        let term = self.win().await?;
+        let mut term = self.win().await?;
+        term.end_begin();
         Ok(LeadershipGuard { term, competing })
     }
 
@@ -236,6 +240,24 @@ impl Candidate {
         let term = self.driver.terms.borrow().clone()?;
         let leadership = Leadership { term };
         leadership.is_valid().then_some(leadership)
+    }
+
+    /// Returns the metrics of this candidate at this moment. The call is cheap, and never delays a
+    /// renewal.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn example(candidate: &tenure::Candidate) {
+    /// let metrics = candidate.metrics();
+    /// if metrics.renewals.no_answer > 0 {
+    ///     eprintln!("{} renewals had no answer", metrics.renewals.no_answer);
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.driver.metrics.snapshot(&self.driver.terms)
     }
 
     /// Watches the election from now on. [`Observer::from_config`] watches an election from another
@@ -333,8 +355,8 @@ async fn run_health_checks(leadership: Leadership, check: HealthCheck, clock: Cl
             }
         }
     };
-    tracing::warn!(election = %leadership.election(), epoch = %leadership.epoch(), error = failure,
-        "the health check has failed");
+    tracing::warn!(election = %leadership.election(), candidate = %leadership.candidate(),
+        epoch = leadership.epoch().get(), error = failure, "the health check has failed");
     leadership.end(EndReason::Unhealthy);
 }
 

@@ -8,6 +8,7 @@ use crate::candidate::Candidate;
 use crate::clock::Clock;
 use crate::config::{Config, Strategy};
 use crate::http::{HttpClientError, HttpClients};
+use crate::metrics::Recorder;
 use crate::observe::Source;
 use crate::runtime::{Driver, LeaseStrategy};
 
@@ -173,11 +174,12 @@ impl CandidateRuntime {
         tracing::info!(election = %config.election, candidate = %config.candidate,
             strategy = config.strategy.name(), timings = %config.timings, "candidate");
         let config = Arc::new(config);
-        let io = LeaseStrategy::new(config.clone(), backend);
+        let metrics = Arc::new(Recorder::new(config.clone(), self.driver.clock.clone()));
+        let io = LeaseStrategy::new(config.clone(), backend, metrics.clone());
         let source = Source {
             lease: Some(observed),
             peers: None,
         };
-        Candidate::new(self.driver.join(config, io), source)
+        Candidate::new(self.driver.join(config, metrics, io), source)
     }
 }

@@ -42,6 +42,14 @@ impl Leadership {
         &self.term.config.candidate
     }
 
+    /// Returns the W3C trace context of the beginning of the term, as the value of a header
+    /// `traceparent`. The task can link its spans to it. `None` unless the application has set
+    /// [hooks](crate::trace::set_hooks) to its tracing system.
+    #[must_use]
+    pub fn context(&self) -> Option<&str> {
+        self.term.traceparent.as_deref()
+    }
+
     /// Returns whether this process leads *now*. The method compares two numbers and sends no
     /// request. Call it before every unit of work, because an earlier result may be outdated after
     /// a pause.

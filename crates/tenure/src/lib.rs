@@ -56,8 +56,10 @@
 //!   [`Leadership::report_progress`]) or a [`HealthCheck`] ends the term.
 //! - **Watching an election**: [`observe`].
 //! - **Ended terms**: [`Config::with_term_hook`].
+//! - **Metrics**: [`Candidate::metrics`], and the feature `metrics` for exporters ([`metrics`]).
 //! - **Testing**: [`testing`] has a store in memory and a clock that the test moves.
 //! - **The store's API for tools**: [`store`].
+//! - **Traces** that span a candidate and the store: [`trace`].
 //!
 //! # Logging
 //!
@@ -67,7 +69,7 @@
 //!
 //! # Features
 //!
-//! All features are enabled by default. `default-features = false` provides only a candidate for
+//! All features but `metrics` are enabled by default. `default-features = false` provides only a candidate for
 //! leases over plain http, without the need for a C compiler.
 //!
 //! | feature | adds |
@@ -77,6 +79,7 @@
 //! | `peers` | the strategies `bully` and `both`; members listen by axum |
 //! | `azure` | the strategy `azure-blob` |
 //! | `router` | `Candidate::router`: HTTP routes that show the leader, by axum |
+//! | `metrics` | publishes the [`Metrics`] of candidates through the facade of the crate `metrics` |
 //! | `tower` | `fence::FenceLayer`: rejects stale requests in front of an HTTP service |
 //!
 //! # Platforms
@@ -103,6 +106,7 @@ mod task;
 pub mod backend;
 pub mod config;
 pub mod fence;
+pub mod metrics;
 pub mod observe;
 #[cfg(feature = "peers")]
 pub mod peers;
@@ -110,6 +114,7 @@ pub mod peers;
 pub mod router;
 pub mod store;
 pub mod testing;
+pub mod trace;
 
 mod client_certificate;
 mod clock;
@@ -125,8 +130,12 @@ mod term_guard;
 #[cfg(feature = "peers")]
 mod peer_member;
 #[cfg(feature = "peers")]
+mod peer_page;
+#[cfg(feature = "peers")]
 mod peer_transport;
 
+#[doc(inline)]
+pub use self::metrics::Metrics;
 pub use candidate::{Candidate, LeadershipGuard, RunError, TermSummary};
 pub use candidate_runtime::{CandidateRuntime, StartError};
 pub use client_certificate::{ClientCertificate, ClientCertificateError};
@@ -160,4 +169,5 @@ pub mod __cli {
     pub use crate::config::settings::{
         EXAMPLE, Scope, Settings, is_secret, nearest, secret_variables, variables,
     };
+    pub use crate::metrics::{MetricFamily, MetricSample, MetricValue};
 }

@@ -11,10 +11,13 @@ use tenure_core::lease::candidate::LeaseCandidate;
 use crate::candidate::Candidate;
 use crate::candidate_runtime::{Backends, CandidateRuntime, StartError};
 use crate::config::{Bully, BullyError, Config};
+use crate::metrics::Recorder;
 use crate::observe::Source;
+use crate::peer_page;
 use crate::peer_transport::{
-    Fingerprint, LeaderMetadata, Mac, PeerServer, PeerTransport, Setup, StateFile,
+    Fingerprint, LeaderMetadata, ListenError, Mac, PeerServer, PeerTransport, Setup, StateFile,
 };
+use crate::peers::PeersClient;
 use crate::random::OsRandom;
 use crate::runtime::LeaseChannel;
 use crate::runtime::peers::{Parts, PeerMachine, Peers};
@@ -48,14 +51,16 @@ impl CandidateRuntime {
     ) -> Candidate {
         let config = Arc::new(config);
         let (own, observed) = backends.unzip();
-        let lease = own.map(|backend| LeaseChannel::new(config.clone(), backend));
         let clock = self.driver.clock.clone();
-        let (peers, observed_peers) = Peers::new(&config, clock, parts, lease);
+        let metrics = Recorder::new(config.clone(), clock.clone());
+        let metrics = Arc::new(metrics.with_member(parts.transport.endpoint()));
+        let lease = own.map(|backend| LeaseChannel::new(config.clone(), backend, metrics.clone()));
+        let (peers, observed_peers) = Peers::new(&config, clock, parts, lease, metrics.clone());
         let source = Source {
             lease: observed,
             peers: Some(observed_peers),
         };
-        Candidate::new(self.driver.join(config, peers), source)
+        Candidate::new(self.driver.join(config, metrics, peers), source)
     }
 
     /// Creates the parts of a member, and its configuration. The member starts to listen.
@@ -101,6 +106,8 @@ impl CandidateRuntime {
         }
         node.handle_message(started.at, PeerInput::Persisted, &mut OsRandom);
         let incarnation = Incarnation(record.incarnation);
+        let client = PeersClient::new(cluster.clone(), bully.peers.clone());
+        let client = client.map_err(ListenError::from)?;
         let setup = Setup {
             cluster: cluster.clone(),
             me,
@@ -110,6 +117,7 @@ impl CandidateRuntime {
             message_lifetime: timings.message_lifetime(),
             mac: Mac::new(bully.key.as_ref()).into(),
             listen: bully.listening_address(),
+            page: peer_page::router(client, cluster, me),
             clock: clock.clone(),
         };
         // The tasks of the peer server run on the thread of the candidates.

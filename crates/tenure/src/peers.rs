@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use reqwest::Client;
+use serde::Serialize;
 use tenure_core::{Epoch, Name, NodeId};
 use tokio::sync::watch;
 
@@ -18,8 +19,9 @@ use crate::http::{self, HttpClientError, innermost_cause};
 use crate::observe::Observed;
 use crate::peer_transport::{MAX_ANSWER_BYTES, PeerProblem};
 use crate::root_certificates::RootCertificates;
+use crate::store::Endpoint;
 
-/// The time that one member may take to answer.
+/// The time that one member may take to answer, unless [`PeersClient::with_timeout`] sets another.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A client for the members of one group.
@@ -28,6 +30,7 @@ pub struct PeersClient {
     http: Client,
     cluster: Name,
     peers: Vec<Peer>,
+    timeout: Duration,
 }
 
 /// A member and its answer.
@@ -69,14 +72,21 @@ impl PeersClient {
         peers: impl IntoIterator<Item = Peer>,
     ) -> Result<Self, HttpClientError> {
         let peers: Vec<Peer> = peers.into_iter().collect();
-        let client = http::plain_client().timeout(TIMEOUT);
+        let client = http::plain_client();
         let uses_tls = http::uses_tls(peers.iter().map(|peer| &peer.url));
         let http = http::build(client, &RootCertificates::system(), uses_tls)?;
         Ok(Self {
             http,
             cluster,
             peers,
+            timeout: TIMEOUT,
         })
+    }
+
+    /// Sets the time that one member may take to answer. The default is 3 seconds.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// Asks all members at once.
@@ -92,7 +102,7 @@ impl PeersClient {
 
     async fn ask(&self, peer: &Peer) -> Result<PeerView, AskError> {
         let unreachable = |error: reqwest::Error| {
-            let in_time = format!("no answer within {TIMEOUT:?}");
+            let in_time = format!("no answer within {:?}", self.timeout);
             let is_late = error.is_timeout();
             AskError::Unreachable(if is_late {
                 in_time
@@ -102,7 +112,8 @@ impl PeersClient {
         };
         let path = format!("/v1/peers/{}/status", self.cluster);
         let url = http::url_below(&peer.url, &path);
-        let response = self.http.get(url).send().await.map_err(unreachable)?;
+        let request = self.http.get(url).timeout(self.timeout);
+        let response = request.send().await.map_err(unreachable)?;
         let status = response.status();
         let body = http::read_body(response, MAX_ANSWER_BYTES).await;
         let body = body.map_err(unreachable)?.unwrap_or_default();
@@ -136,6 +147,54 @@ pub fn agreement(asked: &[Asked]) -> Option<(NodeId, Epoch)> {
     let quorum = views().any(|view| view.status.quorum.is_some());
     let enough = !quorum || views().count() > asked.len() / 2;
     (enough && views().all(agrees)).then_some(led_by)
+}
+
+/// The answers of all members as JSON, for tools and pages.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct GroupView {
+    /// The leader on which the members [agree](agreement).
+    pub leader: Option<NodeId>,
+    /// Its epoch.
+    pub epoch: Option<Epoch>,
+    /// The members, in the order of the configuration.
+    pub members: Vec<MemberView>,
+}
+
+/// The answer of one member as JSON.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct MemberView {
+    /// The member.
+    pub node: NodeId,
+    /// Its priority.
+    pub priority: u32,
+    /// Its address, without a password.
+    pub url: String,
+    /// Its status, if it has answered.
+    pub view: Option<PeerView>,
+    /// The reason why it has not answered.
+    pub error: Option<String>,
+}
+
+impl GroupView {
+    /// Creates the view from the answers of all members.
+    #[must_use]
+    pub fn of(asked: &[Asked]) -> Self {
+        let (leader, epoch) = agreement(asked).unzip();
+        let members = asked.iter().map(|Asked { peer, view }| MemberView {
+            node: peer.node,
+            priority: peer.priority,
+            url: Endpoint::shown(peer.url()),
+            view: view.as_ref().ok().cloned(),
+            error: view.as_ref().err().map(ToString::to_string),
+        });
+        Self {
+            leader,
+            epoch,
+            members: members.collect(),
+        }
+    }
 }
 
 /// The interval at which an observer asks all members.

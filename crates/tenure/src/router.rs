@@ -253,7 +253,7 @@ mod tests {
         for (left, leads) in [(3_600, true), (0, false)] {
             let config = view(None, Observed::NoLeader).config;
             let epoch = Epoch::new(9).unwrap();
-            let term = TermState::new(epoch, config, clock.clone(), Weak::new());
+            let term = TermState::new(epoch, None, config, clock.clone(), Weak::new());
             term.update(Some(clock.now() + Duration::from_secs(left)), None);
             let own = view(Some(term), led_by("worker-1")).own();
             assert_eq!(own.map(|leader| leader.epoch), leads.then_some(9));

@@ -19,6 +19,8 @@ use crate::runtime::{Command, DriverHandle, TermCommand};
 #[derive(Debug)]
 pub(crate) struct TermState {
     pub(crate) epoch: Epoch,
+    /// The `traceparent` of the beginning of the term.
+    pub(crate) traceparent: Option<String>,
     pub(crate) config: Arc<Config>,
     clock: Clock,
     /// For commands. The term does not keep its candidate alive.
@@ -44,12 +46,14 @@ pub(crate) struct TermState {
 impl TermState {
     pub(crate) fn new(
         epoch: Epoch,
+        traceparent: Option<String>,
         config: Arc<Config>,
         clock: Clock,
         driver: Weak<DriverHandle>,
     ) -> Self {
         Self {
             epoch,
+            traceparent,
             config,
             progress: AtomicU64::new(clock.now().as_nanos()),
             clock,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use tenure_core::lease::candidate::TaskEnd;
+use tracing::Span;
 
 use crate::leadership::Leadership;
 use crate::runtime::{DriverHandle, TermCommand};
@@ -23,15 +24,23 @@ pub(crate) struct TermGuard {
     /// The handle keeps the candidate alive as long as its term is in use.
     _driver: Arc<DriverHandle>,
     end: TaskEnd,
+    /// The span of the beginning of the term, until the term is in use.
+    begin: Span,
 }
 
 impl TermGuard {
-    pub(crate) const fn new(term: Arc<TermState>, driver: Arc<DriverHandle>) -> Self {
+    pub(crate) const fn new(term: Arc<TermState>, driver: Arc<DriverHandle>, begin: Span) -> Self {
         Self {
             leadership: Leadership { term },
             _driver: driver,
             end: TaskEnd::Aborted,
+            begin,
         }
+    }
+
+    /// Ends the span of the beginning of the term: the term is in use from now on.
+    pub(crate) fn end_begin(&mut self) {
+        self.begin = Span::none();
     }
 }
 
@@ -49,6 +58,7 @@ pub(crate) async fn run_task(
     task: impl Future<Output: TaskResult>,
     mut guard: TermGuard,
 ) -> Result<(), String> {
+    guard.end_begin();
     let term = guard.leadership.term.clone();
     // A panic is resumed below, so no code reads the state that the panic may have left
     // inconsistent.
@@ -69,8 +79,8 @@ pub(crate) async fn run_task(
     guard.end = match &result {
         Ok(()) => TaskEnd::Returned,
         Err(error) => {
-            let (election, epoch) = (&term.config.election, term.epoch);
-            tracing::warn!(%election, %epoch, error, "the task has failed");
+            let (election, candidate) = (&term.config.election, &term.config.candidate);
+            tracing::warn!(%election, %candidate, epoch = term.epoch.get(), error, "the task has failed");
             TaskEnd::Failed
         }
     };

@@ -95,6 +95,10 @@ impl Azure {
 }
 
 impl Protocol for Azure {
+    fn label(&self) -> &'static str {
+        "azure"
+    }
+
     fn is_renewal(&self, head: &Parts) -> bool {
         calls::is_renewal(head)
     }

@@ -86,7 +86,11 @@ fn open(url: &str) -> anyhow::Result<()> {
     let html = format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={url}\">");
     secret_file::write(&path, &html)?;
     let browser = env::var("BROWSER").ok().filter(|name| !name.is_empty());
-    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let opener = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        "xdg-open"
+    };
     let browser = browser.as_deref().unwrap_or(opener);
     let started = Command::new(browser)
         .arg(&path)

@@ -47,10 +47,10 @@ impl Handover {
         };
         let view = block_on(client.hand_over(name, &request))?;
         if view.holder.as_deref() == Some(self.to.as_str()) {
-            warn!(lease = %name, candidate = %self.to,
+            warn!(election = %name, candidate = %self.to,
                 "this candidate holds the lease now: its own term ends, and it must compete again");
         } else if view.waiters == 0 {
-            warn!(lease = %name, candidate = %self.to,
+            warn!(election = %name, candidate = %self.to,
                 "no candidate waits for this lease now: until this candidate competes or its time is over, \
                  there is no leader");
         }

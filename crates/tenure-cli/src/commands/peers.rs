@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::Table;
-use serde_json::{Value, json};
 use tenure::__cli::{Scope, Settings};
 use tenure::config::ConfigError;
-use tenure::peers::{Asked, ElectionId, PeerView, PeersClient, agreement};
+use tenure::peers::{Asked, ElectionId, GroupView, PeerView, PeersClient, agreement};
 
 use crate::exit::{self, UNREACHABLE};
 use crate::output::{self, or_dash};
@@ -46,11 +45,7 @@ impl Peers {
         let asked = runtime::current_thread()?.block_on(client.ask_all());
         let leader = agreement(&asked);
         if self.json {
-            output::json(&json!({
-                "leader": leader.map(|(leader, _)| leader),
-                "epoch": leader.map(|(_, epoch)| epoch),
-                "members": asked.iter().map(object).collect::<Vec<_>>(),
-            }))?;
+            output::json(&GroupView::of(&asked))?;
         } else {
             output::print_table(&table(&asked))?;
         }
@@ -70,18 +65,6 @@ impl Peers {
         settings.set_flag("bully.peers", &self.peers);
         Ok(settings)
     }
-}
-
-fn object(asked: &Asked) -> Value {
-    let peer = &asked.peer;
-    let (view, error) = match &asked.view {
-        Ok(view) => (json!(view), Value::Null),
-        Err(error) => (Value::Null, error.to_string().into()),
-    };
-    json!({
-        "node": peer.node, "priority": peer.priority, "url": peer.url(),
-        "view": view, "error": error,
-    })
 }
 
 fn table(asked: &[Asked]) -> Table {

@@ -136,7 +136,7 @@ impl Watcher {
         if let (Watched::Lease(lease), true, true) =
             (&self.watched, leases.is_empty(), self.known.is_empty())
         {
-            info!(%lease, "no candidate has ever competed for this lease; waiting");
+            info!(election = %lease, "no candidate has ever competed for this lease; waiting");
         }
         let mut before = std::mem::take(&mut self.known);
         let mut changes = Vec::new();

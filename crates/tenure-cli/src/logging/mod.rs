@@ -1,19 +1,24 @@
-//! Log lines and messages on stderr.
+//! Log lines and messages on stderr, and the export of traces.
 
 mod nonblocking_stderr;
+#[cfg(feature = "otel")]
+mod otel;
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing::warn;
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, filter_fn};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, Registry, fmt, registry};
 
 use crate::exit;
 use nonblocking_stderr::LineWriter;
 
-pub(crate) use nonblocking_stderr::flush;
+pub(crate) use nonblocking_stderr::{dropped_lines, flush};
 
 /// How long the end of this process waits for a reader of stderr. A reader that reads needs
 /// microseconds.
@@ -30,21 +35,77 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Starts logging. Levels come from `TENURE_LOG`, in the syntax of tracing's `EnvFilter`; the
-/// default is INFO.
-pub(crate) fn start(format: LogFormat) -> anyhow::Result<()> {
+/// Starts logging, and the export of traces for the service of this name, if there is one. Levels
+/// come from `TENURE_LOG`, in the syntax of tracing's `EnvFilter`; the default is INFO.
+pub(crate) fn start(format: LogFormat, service: Option<&'static str>) -> anyhow::Result<()> {
     let filter = filter()?;
     // NO_COLOR and TERM=dumb apply to log lines as to all other output.
     let coloured = AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| LineWriter)
-        .with_target(false);
-    match format {
-        LogFormat::Text => builder.with_ansi(coloured).init(),
-        LogFormat::Json => builder.json().flatten_event(true).init(),
+    let lines = fmt::layer().with_writer(|| LineWriter).with_target(false);
+    let lines = match format {
+        LogFormat::Text => lines.with_ansi(coloured).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let level = filter.max_level_hint().unwrap_or(LevelFilter::TRACE);
+    // Lines have all their fields themselves, so they need no spans, and a span that is not
+    // exported costs nothing.
+    let lines = lines.with_filter(filter.and(filter_fn(|metadata| metadata.is_event())));
+    let (spans, failure) = match service.map(|service| spans(service, level)) {
+        Some(Ok(layer)) => (layer, None),
+        Some(Err(error)) => (None, Some(error)),
+        None => (None, None),
+    };
+    registry()
+        .with(
+            [Some(lines.boxed()), spans]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>(),
+        )
+        .init();
+    if let Some(error) = failure {
+        // Elections do not depend on traces.
+        warn!(error = format!("{error:#}"), "no traces are exported");
     }
     Ok(())
+}
+
+/// A consumer of spans and events.
+type Layer = Box<dyn tracing_subscriber::Layer<Registry> + Send + Sync>;
+
+/// Returns the layer that exports spans, if a collector is configured. The level of spans is INFO,
+/// or that of log lines if more is logged.
+#[cfg(feature = "otel")]
+fn spans(service: &'static str, level: LevelFilter) -> anyhow::Result<Option<Layer>> {
+    let level = level.max(LevelFilter::INFO);
+    let is_own = move |metadata: &tracing::Metadata<'_>| {
+        *metadata.level() <= level && metadata.target().starts_with("tenure")
+    };
+    let layer = otel::start(service)?.map(|tracer| {
+        tracing_opentelemetry::layer()
+            .with_tracer(tracer)
+            .with_location(false)
+            .with_threads(false)
+            .with_target(false)
+            .with_tracked_inactivity(false)
+            .with_filter(filter_fn(is_own).with_max_level_hint(level))
+            .boxed()
+    });
+    Ok(layer)
+}
+
+#[cfg(not(feature = "otel"))]
+#[allow(clippy::unnecessary_wraps)]
+const fn spans(_: &'static str, _: LevelFilter) -> anyhow::Result<Option<Layer>> {
+    Ok(None)
+}
+
+/// Exports the last spans and prints the last lines. Waits for the collector and for the reader of
+/// stderr, for [`FLUSH_TIMEOUT`] each at most.
+pub(crate) fn stop() {
+    #[cfg(feature = "otel")]
+    otel::stop(FLUSH_TIMEOUT);
+    flush(FLUSH_TIMEOUT);
 }
 
 /// Prints a line that is not a log event, after all earlier log lines.

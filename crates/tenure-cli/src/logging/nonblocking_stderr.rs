@@ -5,6 +5,7 @@
 //! dropped and counted, and a warning reports their number when the reader continues.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ static BUFFER: Mutex<Buffer> = Mutex::new(Buffer {
 });
 static CHANGED: Condvar = Condvar::new();
 
+/// Lines dropped since the start.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
 /// It is locked while a line is copied, and never while one is written to stderr.
 struct Buffer {
     lines: Vec<u8>,
@@ -43,6 +47,7 @@ pub(super) fn write_line(line: &[u8]) {
     let mut buffer = buffer();
     if buffer.lines.len() + line.len() > BUFFER_BYTES {
         buffer.dropped += 1;
+        DROPPED.fetch_add(1, Ordering::Relaxed);
         return;
     }
     // The thread checks the buffer before it sleeps, and the first line of the buffer wakes it.
@@ -57,6 +62,11 @@ pub(super) fn write_line(line: &[u8]) {
     if is_asleep {
         CHANGED.notify_all();
     }
+}
+
+/// Returns the number of lines that were dropped since the start.
+pub(crate) fn dropped_lines() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
 }
 
 /// Waits until all lines are written, for at most this time.

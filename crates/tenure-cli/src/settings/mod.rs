@@ -8,7 +8,9 @@ pub(crate) mod audit;
 pub(crate) mod azure;
 pub(crate) mod contexts;
 pub(crate) mod limits;
+pub(crate) mod metrics;
 pub(crate) mod serve;
+pub(crate) mod status;
 pub(crate) mod tls;
 
 pub(crate) use contexts::ClientArgs;

@@ -27,7 +27,7 @@ pub(crate) struct StoreSettings {
 
 impl StoreSettings {
     pub(crate) fn new(settings: &Settings) -> Result<Self, ConfigError> {
-        let listen = settings.with("serve.listen", resolve)?;
+        let listen = settings.with("serve.listen", |text| resolve(text, DEFAULT_LISTEN))?;
         let mut limits = Limits::default();
         limits::read(settings, "serve", limits.settings())?;
         Ok(Self {
@@ -39,11 +39,12 @@ impl StoreSettings {
     }
 }
 
-fn resolve(text: &str) -> Result<SocketAddr, String> {
+/// Parses an address. The error shows this example of a valid one.
+pub(super) fn resolve(text: &str, example: &str) -> Result<SocketAddr, String> {
     text.to_socket_addrs()
         .map_err(|error| error.to_string())
         .and_then(|mut addresses| addresses.next().ok_or_else(|| "no address".into()))
-        .map_err(|error| format!("{error}; write an address and a port, such as 127.0.0.1:7400"))
+        .map_err(|error| format!("{error}; write an address and a port, such as {example}"))
 }
 
 fn data_dir(settings: &Settings) -> Result<Option<PathBuf>, ConfigError> {

@@ -49,11 +49,25 @@ pub enum EndReason {
     Suspended,
 }
 
-/// The shortest pause that counts as a suspension if the term ended in it: five missed ticks in a
-/// row.
-const SUSPENSION: Duration = TICK_INTERVAL.saturating_mul(5);
+/// The shortest pause of a leader's process that counts as a suspension: five missed ticks in a row.
+pub const SUSPENSION: Duration = TICK_INTERVAL.saturating_mul(5);
 
 impl EndReason {
+    /// All reasons, in the order of their definition.
+    pub const ALL: [Self; 11] = [
+        Self::Resigned,
+        Self::TaskReturned,
+        Self::TaskFailed,
+        Self::TaskPanicked,
+        Self::RenewDeadline,
+        Self::HandedOver,
+        Self::Unhealthy,
+        Self::Broken,
+        Self::Superseded,
+        Self::ShutDown,
+        Self::Suspended,
+    ];
+
     /// Returns the reason for the end of a term that was not renewed in time. The last tick was
     /// `gap` ago.
     pub(crate) fn of_lapse(gap: Duration) -> Self {
@@ -93,5 +107,30 @@ impl EndReason {
 impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_reasons_is_complete() {
+        // A new reason does not compile here until it has a number, and then it must be in the list.
+        let number = |reason| match reason {
+            EndReason::Resigned => 0,
+            EndReason::TaskReturned => 1,
+            EndReason::TaskFailed => 2,
+            EndReason::TaskPanicked => 3,
+            EndReason::RenewDeadline => 4,
+            EndReason::HandedOver => 5,
+            EndReason::Unhealthy => 6,
+            EndReason::Broken => 7,
+            EndReason::Superseded => 8,
+            EndReason::ShutDown => 9,
+            EndReason::Suspended => 10,
+        };
+        let numbers = EndReason::ALL.map(number);
+        assert!(numbers.into_iter().eq(0..EndReason::ALL.len()));
     }
 }

@@ -8,7 +8,7 @@ pub mod joint;
 
 use crate::{Epoch, Instant, Random};
 
-pub use end_reason::{EndReason, TaskEnd};
+pub use end_reason::{EndReason, SUSPENSION, TaskEnd};
 pub use output::{CampaignFailure, Output, TermEvent};
 
 pub(crate) use output::Outputs;

@@ -26,8 +26,6 @@ pub struct Record {
     /// The grant of the current term, or of the last one.
     pub(super) grant: Option<Grant>,
     pub(super) metadata: Option<Box<Metadata>>,
-    /// The end of the lock delay. There is no grant before it.
-    pub(super) barred_until: Option<Instant>,
     pub(super) reserved: Option<Box<Reservation>>,
     /// Ids of ended terms, oldest first.
     pub(super) retired: Vec<(LeaseId, Instant)>,
@@ -36,6 +34,9 @@ pub struct Record {
 }
 
 /// The state of a lease at the last settle. The public [`State`] follows from it and `now`.
+///
+/// After a term that ended by time there is no grant before the end of the lock delay,
+/// `barred_until`. Without a lock delay it is the origin of the clock, so equal states stay equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     #[default]
@@ -47,17 +48,41 @@ pub(super) enum Phase {
     Breaking {
         until: Instant,
     },
-    Broken,
-    Expired,
+    Broken {
+        barred_until: Instant,
+    },
+    Expired {
+        barred_until: Instant,
+    },
 }
 
 impl Phase {
+    /// Returns the phase after the term of this grant ended by time, at `ended_at`.
+    pub(super) fn lapsed(lapse: Lapse, grant: Option<&Grant>, ended_at: Instant) -> Self {
+        let barred_until = match grant.map(|grant| grant.lock_delay) {
+            Some(delay) if !delay.is_zero() => ended_at + delay,
+            _ => Instant::default(),
+        };
+        match lapse {
+            Lapse::Expired => Self::Expired { barred_until },
+            Lapse::Broken => Self::Broken { barred_until },
+        }
+    }
+
+    /// Returns the end of the lock delay, if there may be one.
+    pub(super) const fn barred_until(self) -> Option<Instant> {
+        match self {
+            Self::Broken { barred_until } | Self::Expired { barred_until } => Some(barred_until),
+            Self::Available | Self::Leased { .. } | Self::Breaking { .. } => None,
+        }
+    }
+
     /// Returns the end of the term, if it has not ended yet and is not infinite.
     pub(super) const fn end(self) -> Option<Instant> {
         match self {
             Self::Leased { expires } => expires,
             Self::Breaking { until } => Some(until),
-            Self::Available | Self::Broken | Self::Expired => None,
+            Self::Available | Self::Broken { .. } | Self::Expired { .. } => None,
         }
     }
 }
@@ -104,6 +129,7 @@ pub struct Reservation {
 
 /// The state of a lease at a given instant, as clients see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// The lease is free: it was never granted, or it was released.
@@ -195,8 +221,8 @@ impl Record {
             Phase::Leased { .. } => State::Leased,
             Phase::Breaking { .. } if is_over => State::Broken,
             Phase::Breaking { .. } => State::Breaking,
-            Phase::Broken => State::Broken,
-            Phase::Expired => State::Expired,
+            Phase::Broken { .. } => State::Broken,
+            Phase::Expired { .. } => State::Expired,
         }
     }
 
@@ -239,13 +265,20 @@ impl Record {
         self.grant.as_ref()
     }
 
+    /// Returns whether the lease was handed over and waits for its next holder at `now`.
+    #[must_use]
+    pub fn is_reserved(&self, now: Instant) -> bool {
+        let reserved = self.reserved.as_ref();
+        reserved.is_some_and(|reservation| now < reservation.until)
+    }
+
     /// Returns the next instant after `now` at which time alone may allow a grant: the end of the
     /// term, of the lock delay, or of a reservation. The waiting queue must be polled then.
     #[must_use]
     pub fn next_lapse(&self, now: Instant) -> Option<Instant> {
         let end = self.phase.end();
         let reserved = self.reserved.as_ref().map(|reservation| reservation.until);
-        [end, self.barred_until, reserved]
+        [end, self.phase.barred_until(), reserved]
             .into_iter()
             .flatten()
             .filter(|&instant| instant > now)
@@ -279,13 +312,7 @@ impl Record {
 
     /// Ends the term as expired or broken, as of `ended_at`.
     pub(super) fn end(&mut self, ended_at: Instant, lapse: Lapse, now: Instant) {
-        self.phase = match lapse {
-            Lapse::Expired => Phase::Expired,
-            Lapse::Broken => Phase::Broken,
-        };
-        let lock_delay = self.grant.as_ref().map(|grant| grant.lock_delay);
-        let lock_delay = lock_delay.filter(|lock_delay| !lock_delay.is_zero());
-        self.barred_until = lock_delay.map(|lock_delay| ended_at + lock_delay);
+        self.phase = Phase::lapsed(lapse, self.grant.as_ref(), ended_at);
         self.retire_current(now);
     }
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::record::Phase;
-use super::{Grant, LeaseId, Metadata, Record, Reservation};
+use super::{Grant, Lapse, LeaseId, Metadata, Record, Reservation};
 use crate::{CandidateId, Instant};
 
 /// A record without instants. A reading of a monotonic clock has no meaning after a restart, so the
@@ -47,8 +47,8 @@ impl Record {
                 Phase::Available => StoredState::Available,
                 Phase::Leased { .. } => StoredState::Leased,
                 Phase::Breaking { until } => StoredState::Breaking(until.since(now)),
-                Phase::Broken => StoredState::Broken,
-                Phase::Expired => StoredState::Expired,
+                Phase::Broken { .. } => StoredState::Broken,
+                Phase::Expired { .. } => StoredState::Expired,
             },
             grant: self.grant.clone(),
             metadata: self.metadata.as_deref().cloned().unwrap_or_default(),
@@ -70,21 +70,18 @@ impl Record {
     #[must_use]
     pub fn restore(stored: Stored, now: Instant) -> Self {
         let grant = stored.grant.as_ref();
-        let has_ended = matches!(stored.state, StoredState::Broken | StoredState::Expired);
-        let lock_delay = grant.map(|grant| grant.lock_delay);
-        let lock_delay = lock_delay.filter(|delay| has_ended && !delay.is_zero());
+        let lapsed = |lapse| Phase::lapsed(lapse, grant, now);
         let expires = grant.and_then(|grant| grant.duration.end(now));
         Self {
             phase: match stored.state {
                 StoredState::Available => Phase::Available,
                 StoredState::Leased => Phase::Leased { expires },
                 StoredState::Breaking(left) => Phase::Breaking { until: now + left },
-                StoredState::Broken => Phase::Broken,
-                StoredState::Expired => Phase::Expired,
+                StoredState::Broken => lapsed(Lapse::Broken),
+                StoredState::Expired => lapsed(Lapse::Expired),
             },
             grant: stored.grant,
             metadata: (!stored.metadata.is_empty()).then(|| stored.metadata.into()),
-            barred_until: lock_delay.map(|delay| now + delay),
             reserved: stored.reserved.map(|(to, within)| {
                 let until = now + within;
                 Reservation { to, until }.into()

@@ -10,6 +10,7 @@ use crate::Instant;
 
 /// The way in which a term ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TermEnd {
     /// The holder released the lease.
@@ -40,7 +41,7 @@ impl Record {
     pub const fn running(&self) -> Option<Running> {
         match self.phase {
             Phase::Leased { .. } | Phase::Breaking { .. } => Some(Running(self.phase)),
-            Phase::Available | Phase::Broken | Phase::Expired => None,
+            Phase::Available | Phase::Broken { .. } | Phase::Expired { .. } => None,
         }
     }
 }
@@ -56,8 +57,8 @@ impl Running {
             // A grant clears the reservation, so this one was made in this term: by the holder's
             // hand-over, or by an operator's switch-over that broke the lease.
             _ if after.reserved.is_some() => TermEnd::HandedOver,
-            (_, Phase::Breaking { .. }) | (Phase::Broken, _) => TermEnd::Broken,
-            (Phase::Expired, _) => TermEnd::Expired,
+            (_, Phase::Breaking { .. }) | (Phase::Broken { .. }, _) => TermEnd::Broken,
+            (Phase::Expired { .. }, _) => TermEnd::Expired,
             (Phase::Available, _) => TermEnd::Released,
         };
         let over = self.0.end();

@@ -7,9 +7,12 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
 use super::LeaseView;
+#[cfg(feature = "schema")]
+use crate::{CandidateId, Epoch};
 
 /// The kind of an event, which is also the event's name in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventKind {
@@ -53,6 +56,7 @@ impl fmt::Display for EventKind {
 
 /// The data of every event except `reset`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct LeaseEvent {
     /// The lease right after the event, with the remaining time at that moment and without a lease
@@ -81,11 +85,14 @@ impl LeaseEvent {
 
 /// A term that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PastTerm {
     /// The epoch of the term.
+    #[cfg_attr(feature = "schema", schemars(with = "Epoch"))]
     pub epoch: u64,
     /// The holder of the lease.
+    #[cfg_attr(feature = "schema", schemars(with = "CandidateId"))]
     pub holder: String,
 }
 
@@ -102,6 +109,7 @@ impl PastTerm {
 
 /// The data of a `reset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reset {
     /// The store's revision. The stream contains all events after it.
     pub revision: u64,

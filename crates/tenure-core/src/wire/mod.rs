@@ -10,6 +10,8 @@ mod object;
 mod overview;
 mod problem;
 mod request;
+#[cfg(feature = "schema")]
+mod schema;
 mod session;
 mod view;
 

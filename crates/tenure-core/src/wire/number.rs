@@ -81,7 +81,7 @@ pub enum DurationMs {
     Infinite,
 }
 
-const INFINITE: &str = "infinite";
+pub(super) const INFINITE: &str = "infinite";
 
 impl From<LeaseDuration> for DurationMs {
     fn from(duration: LeaseDuration) -> Self {
@@ -132,10 +132,11 @@ impl Visitor<'_> for DurationVisitor {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<DurationMs, E> {
-        // JSON readers return integers that exceed 64 bits as floating point. The conversion
-        // saturates.
-        if value.abs() >= 9.0e18 {
-            Ok(DurationMs::Fixed(Number(value as i128)))
+        // JSON readers return integers that exceed 64 bits as floating point, and some clients write
+        // each number so (`15000.0`). The conversion saturates.
+        let whole = value as i128;
+        if value.abs() >= 9.0e18 || whole as f64 == value {
+            Ok(DurationMs::Fixed(Number(whole)))
         } else {
             Err(E::custom(format_args!("{value} is not a whole number")))
         }

@@ -8,16 +8,20 @@ use serde::{Deserialize, Serialize};
 
 use super::DurationMs;
 use crate::lease::State;
+#[cfg(feature = "schema")]
+use crate::{CandidateId, Epoch, Name};
 
 /// The leases of a store that the caller may read, with those that need a look first.
 ///
 /// The numbers cover all leases that the caller may read. In a store with very many leases they
 /// cover one namespace, which the request must name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Overview {
     /// The wall clock of the store at the answer (RFC 3339); null if it is outside the range of the
     /// calendar.
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
     pub at: Option<String>,
     /// The age of the rows at the answer. Remaining times and waiting times are as of then.
     pub age_ms: u64,
@@ -38,6 +42,7 @@ pub struct Overview {
 
 /// The number of leases in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct StateCounts {
     /// Leases that are free, because they were never granted or were released.
@@ -68,30 +73,37 @@ impl StateCounts {
 
 /// One lease in an overview. Fields that do not apply to its state are null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct OverviewRow {
     /// The namespace of the lease.
+    #[cfg_attr(feature = "schema", schemars(with = "Name"))]
     pub namespace: String,
     /// The name of the lease in its namespace.
+    #[cfg_attr(feature = "schema", schemars(with = "Name"))]
     pub lease: String,
     /// The state of the lease.
     pub state: State,
     /// The holder.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<CandidateId>"))]
     pub holder: Option<String>,
     /// The principal that acquired the lease; absent if the store had no access control at that
     /// time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// The epoch of the current term, or of the last one; null if the lease was never granted.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Epoch>"))]
     pub epoch: Option<u64>,
     /// The duration without a renewal.
     pub duration_ms: Option<DurationMs>,
     /// The time until the lease expires; null also for an infinite lease.
     pub remaining_ms: Option<u64>,
     /// The beginning of the holder's term (RFC 3339), for display.
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
     pub granted_at: Option<String>,
     /// The end of the last term (RFC 3339), if the lease has no holder; null also if the term ended
     /// before the start of the store.
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
     pub ended_at: Option<String>,
     /// The number of acquires that wait for the lease.
     pub waiters: u64,
@@ -125,6 +137,7 @@ impl OverviewRow {
 
 /// A reason why a person should look at a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LookReason {
@@ -144,6 +157,7 @@ pub enum LookReason {
 
 /// The namespaces in which the caller may read leases, ordered by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct NamespaceList {
     /// The namespaces.
@@ -160,9 +174,11 @@ impl NamespaceList {
 
 /// One namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct NamespaceView {
     /// The name of the namespace.
+    #[cfg_attr(feature = "schema", schemars(with = "Name"))]
     pub namespace: String,
     /// The number of its leases that the caller may read.
     pub leases: u64,
@@ -181,6 +197,7 @@ impl NamespaceView {
 
 /// The acquires that wait for a lease, in the order in which the lease is granted to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct WaiterList {
     /// The first waiters. The view of the lease has the number of all waiters.
@@ -197,11 +214,13 @@ impl WaiterList {
 
 /// A candidate that waits for a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct WaiterView {
     /// The position in the waiting queue; the first waiter has 1.
     pub position: u64,
     /// The candidate.
+    #[cfg_attr(feature = "schema", schemars(with = "CandidateId"))]
     pub holder: String,
     /// The principal that sent the acquire; absent if the store has no access control.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -210,6 +229,7 @@ pub struct WaiterView {
     pub priority: u32,
     /// The time since which the candidate has waited without a longer pause between its requests
     /// (RFC 3339).
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
     pub waiting_since: Option<String>,
     /// The time for which the candidate has waited.
     pub waiting_ms: u64,

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::lease::Rejection;
 use crate::time::millis;
+#[cfg(feature = "schema")]
+use crate::{CandidateId, Epoch};
 
 /// Declares the codes, each with its status, its name in JSON, and a title.
 macro_rules! codes {
@@ -28,6 +30,9 @@ macro_rules! codes {
         }
 
         impl Code {
+            /// All codes that this version knows.
+            pub const ALL: &'static [Self] = &[$(Self::$code,)*];
+
             /// Returns the HTTP status of this code.
             #[must_use]
             pub const fn status(self) -> u16 {
@@ -124,6 +129,7 @@ impl Code {
 
 /// An error response: RFC 9457 problem details with a stable `code`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Problem {
     /// A URI that names the kind of problem.
     #[serde(rename = "type")]
@@ -135,12 +141,15 @@ pub struct Problem {
     /// The details of this occurrence, with the values.
     pub detail: String,
     /// The stable name.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub code: Code,
     /// With `lease_held`: the holder of the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<CandidateId>"))]
     pub holder: Option<String>,
     /// With `lease_held`: the holder's epoch. With `stale_epoch`: the greatest epoch seen so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Epoch>"))]
     pub epoch: Option<u64>,
     /// The remaining time of the lease, the break, the lock delay or the reservation.
     #[serde(default, skip_serializing_if = "Option::is_none")]

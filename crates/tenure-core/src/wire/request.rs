@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::{Code, DurationMs, LeaseView, Number, Problem, object};
 use crate::lease::{Acquire, LeaseDuration, Metadata, Operation, Priority, Rules};
 use crate::time::millis;
+#[cfg(feature = "schema")]
+use crate::{CandidateId, lease::LeaseId};
 use crate::{Epoch, Random};
 
 /// The priority of an acquire without one. It is in the middle, so that others can go before and
@@ -32,20 +34,25 @@ pub const MAX_REASON_BYTES: usize = 512;
 
 /// The body of `acquire`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AcquireRequest {
     /// The candidate id.
+    #[cfg_attr(feature = "schema", schemars(with = "CandidateId"))]
     pub holder: String,
     /// The time until the lease expires without a renewal.
     pub duration_ms: DurationMs,
     /// The lease id of the new holder. Without it the store chooses an id, and a retry is not safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<LeaseId>"))]
     pub lease_id: Option<String>,
     /// The longest time to wait if the lease cannot be granted at once; default 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = millis(MAX_WAIT))))]
     pub wait_ms: Option<Number>,
     /// The priority among the waiters. Lower numbers go first; default 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = Priority::MAX), extend("default" = DEFAULT_PRIORITY)))]
     pub priority: Option<Number>,
     /// The metadata of the holder.
     #[serde(
@@ -53,13 +60,16 @@ pub struct AcquireRequest {
         skip_serializing_if = "Metadata::is_empty",
         deserialize_with = "object::texts_or_null"
     )]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<BTreeMap<String, String>>", extend("x-max-bytes" = MAX_METADATA_BYTES)))]
     pub metadata: BTreeMap<String, String>,
     /// The lock delay: the time after this term's expiry or break in which the store grants the
     /// lease to nobody; default 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = millis(Rules::NATIVE.max_duration))))]
     pub lock_delay_ms: Option<Number>,
     /// The least epoch of the grant. If it is set, the store ignores its clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = Epoch::MAX.get())))]
     pub min_epoch: Option<Number>,
 }
 
@@ -107,9 +117,11 @@ impl AcquireRequest {
 
 /// The body of `renew`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RenewRequest {
     /// The lease id that holds the lease.
+    #[cfg_attr(feature = "schema", schemars(with = "LeaseId"))]
     pub lease_id: String,
     /// A new duration. Without it the duration stays the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,25 +147,29 @@ pub const MAX_RENEWALS: usize = 1_000;
 
 /// The body of a namespace's `renew`, which contains renewals of several leases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RenewManyRequest {
-    /// The renewals, at most [`MAX_RENEWALS`].
+    /// The renewals.
     #[serde(deserialize_with = "object::objects")]
+    #[cfg_attr(feature = "schema", schemars(length(max = MAX_RENEWALS)))]
     pub leases: Vec<RenewOne>,
 }
 
 /// One of several renewals. The duration stays the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RenewOne {
-    /// The lease's name.
+    /// The lease's name. A wrong one is refused in the result of this renewal.
     pub lease: String,
-    /// The lease id that holds the lease.
+    /// The lease id that holds the lease. A wrong one is refused in the result of this renewal.
     pub lease_id: String,
 }
 
 /// The response to [`RenewManyRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RenewManyReply {
     /// The results, in the order of the request.
     pub results: Vec<RenewResult>,
@@ -161,6 +177,7 @@ pub struct RenewManyReply {
 
 /// The result of one of several renewals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum RenewResult {
     /// The lease was renewed.
@@ -171,11 +188,14 @@ pub enum RenewResult {
 
 /// The body of `change`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ChangeRequest {
     /// The lease id that holds the lease.
+    #[cfg_attr(feature = "schema", schemars(with = "LeaseId"))]
     pub lease_id: String,
     /// The lease id that holds the lease afterwards.
+    #[cfg_attr(feature = "schema", schemars(with = "LeaseId"))]
     pub proposed_lease_id: String,
 }
 
@@ -195,12 +215,15 @@ impl ChangeRequest {
 
 /// The body of `release`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseRequest {
     /// The lease id that holds the lease.
+    #[cfg_attr(feature = "schema", schemars(with = "LeaseId"))]
     pub lease_id: String,
     /// The reason, for the store's log and the lease's history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = MAX_REASON_BYTES), extend("x-max-bytes" = MAX_REASON_BYTES)))]
     pub reason: Option<String>,
 }
 
@@ -218,15 +241,18 @@ impl ReleaseRequest {
 
 /// The body of `break`, which may be absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BreakRequest {
     /// The longest time that the lease lasts from now. Without it, a fixed lease lasts until its
     /// expiry. If the break shortens the lease, the holder may still be active when the store
     /// grants the lease to another candidate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = millis(Rules::NATIVE.max_break_period))))]
     pub break_period_ms: Option<Number>,
     /// The reason, for the store's log and the lease's history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = MAX_REASON_BYTES), extend("x-max-bytes" = MAX_REASON_BYTES)))]
     pub reason: Option<String>,
 }
 
@@ -246,18 +272,23 @@ impl BreakRequest {
 
 /// The body of `handover`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HandOverRequest {
     /// The lease id that holds the lease. Without it, this is the request of an operator: the
     /// holder notices it as a break, and has `within_ms` to stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<LeaseId>"))]
     pub lease_id: Option<String>,
     /// The only candidate that may be granted the lease.
+    #[cfg_attr(feature = "schema", schemars(with = "CandidateId"))]
     pub to: String,
     /// The time in which only this candidate may acquire the lease.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = millis(Rules::NATIVE.max_break_period))))]
     pub within_ms: Number,
     /// The reason, for the store's log, the lease's history and the audit log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = MAX_REASON_BYTES), extend("x-max-bytes" = MAX_REASON_BYTES)))]
     pub reason: Option<String>,
 }
 
@@ -284,12 +315,15 @@ impl HandOverRequest {
 
 /// The body of `PUT metadata`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MetadataRequest {
     /// The lease id that holds the lease.
+    #[cfg_attr(feature = "schema", schemars(with = "LeaseId"))]
     pub lease_id: String,
     /// The new metadata of the holder, which replaces the old metadata.
     #[serde(deserialize_with = "object::texts")]
+    #[cfg_attr(feature = "schema", schemars(extend("x-max-bytes" = MAX_METADATA_BYTES)))]
     pub metadata: BTreeMap<String, String>,
 }
 
@@ -308,9 +342,11 @@ impl MetadataRequest {
 
 /// The body of `verify`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct VerifyRequest {
     /// The epoch to verify.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = Epoch::MAX.get())))]
     pub epoch: Number,
 }
 
@@ -327,10 +363,12 @@ impl VerifyRequest {
 
 /// The response to `verify`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerifyReply {
     /// Whether the epoch holds the lease now.
     pub current: bool,
     /// The epoch that holds the lease now, if it is held.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Epoch>"))]
     pub epoch: Option<u64>,
 }
 

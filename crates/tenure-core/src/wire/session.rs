@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The body of a request for a session. Without a code, the credential of the request counts.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SessionRequest {
@@ -17,6 +18,7 @@ pub struct SessionRequest {
 
 /// A session: a credential for some hours, with the rights of the principal that asked for it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SessionReply {
     /// The credential, for the header `Authorization: Bearer`.
@@ -24,16 +26,19 @@ pub struct SessionReply {
     /// The name of the principal.
     pub principal: String,
     /// The end of the session (RFC 3339).
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
     pub expires_at: String,
 }
 
 /// A code that can be exchanged for a session once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SessionCode {
     /// The code.
     pub code: String,
     /// The time from which on the code is refused (RFC 3339).
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
     pub expires_at: String,
 }
 
@@ -95,6 +100,9 @@ mod tests {
         let reply = SessionReply::new(secret(), "ada".into(), "then".into());
         let code = SessionCode::new(secret(), "then".into());
         let shown = alloc::format!("{request:?} {reply:?} {code:?}");
-        assert!(!shown.contains("canary") && shown.contains("ada"), "{shown}");
+        assert!(
+            !shown.contains("canary") && shown.contains("ada"),
+            "{shown}"
+        );
     }
 }

@@ -72,6 +72,7 @@ fn the_limits_themselves_are_allowed() {
         r#"{"holder": "a", "duration_ms": 1000, "wait_ms": 300000, "priority": 4294967295}"#,
         r#"{"holder": "a", "duration_ms": 86400000, "lock_delay_ms": 86400000, "priority": 0}"#,
         r#"{"holder": "a", "duration_ms": 1000, "min_epoch": 9007199254740991}"#,
+        r#"{"holder": "a", "duration_ms": 1000.0, "wait_ms": 3e5, "priority": -0.0}"#,
     ] {
         assert!(acquire(json).is_ok(), "{json}");
     }

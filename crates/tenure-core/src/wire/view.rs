@@ -10,30 +10,38 @@ use super::DurationMs;
 use crate::Instant;
 use crate::lease::{LeaseDuration, LeaseId, Record, State, TermEnd};
 use crate::time::millis;
+#[cfg(feature = "schema")]
+use crate::{CandidateId, Epoch, Name};
 
 /// One lease, as the store reports it. Fields that do not apply to its state are null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct LeaseView {
     /// The namespace of the lease.
+    #[cfg_attr(feature = "schema", schemars(with = "Name"))]
     pub namespace: String,
     /// The name of the lease in its namespace.
+    #[cfg_attr(feature = "schema", schemars(with = "Name"))]
     pub lease: String,
     /// The state of the lease.
     pub state: State,
     /// The holder.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<CandidateId>"))]
     pub holder: Option<String>,
     /// The principal that acquired the lease; absent if the store had no access control at that
     /// time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// The holder's epoch: the fencing token.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Epoch>"))]
     pub epoch: Option<u64>,
     /// The duration without a renewal.
     pub duration_ms: Option<DurationMs>,
     /// The time until the lease expires; null also for an infinite lease.
     pub remaining_ms: Option<u64>,
     /// The beginning of the holder's term (RFC 3339), for display.
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
     pub granted_at: Option<String>,
     /// The metadata of the holder.
     pub metadata: Option<BTreeMap<String, String>>,
@@ -43,6 +51,7 @@ pub struct LeaseView {
     pub revision: u64,
     /// The lease id, only in responses to the holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<LeaseId>"))]
     pub lease_id: Option<String>,
 }
 
@@ -95,6 +104,7 @@ impl LeaseView {
 
 /// A part of the leases of a namespace, ordered by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeaseList {
     /// The leases.
     pub leases: Vec<LeaseView>,
@@ -104,6 +114,7 @@ pub struct LeaseList {
 
 /// The terms of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct History {
     /// The terms, newest first.
     pub terms: Vec<TermView>,
@@ -111,19 +122,24 @@ pub struct History {
 
 /// One term of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct TermView {
     /// The term's number.
+    #[cfg_attr(feature = "schema", schemars(with = "Epoch"))]
     pub epoch: u64,
     /// The holder of the lease.
+    #[cfg_attr(feature = "schema", schemars(with = "CandidateId"))]
     pub holder: String,
     /// The principal that acquired the lease; absent if the store had no access control at that
     /// time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// The beginning of the term (RFC 3339); null if it is outside the range of the calendar.
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
     pub began_at: Option<String>,
     /// The end of the term (RFC 3339); null if it has not ended.
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
     pub ended_at: Option<String>,
     /// The way in which the term ended; null if it has not ended.
     pub end: Option<TermEnd>,

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use tenure_core::wire::Problem;
 
-use super::failures::Failures;
+use super::failures::{AuthFailure, Failures};
 use super::file::AccessFile;
 use super::jwt::{Issuer, KeySource};
 use super::table::Table;
@@ -58,7 +58,7 @@ impl BearerTokens {
         let Tokens { table, failures } = &*self.0;
         match table.find_jwt(token, client, failures, SystemTime::now()) {
             Ok(_) => Ok(()),
-            Err(_) => Err(failures.refusal(client, Instant::now())),
+            Err(_) => Err(failures.refusal(AuthFailure::Unknown, client, Instant::now())),
         }
     }
 }

@@ -107,7 +107,7 @@ mod tests {
                 name: Arc::clone(&name),
                 grants: Box::default(),
             }),
-            owner: Owner::new(Arc::clone(&name)),
+            owner: Owner::new(&*name),
             proof: Proof::Identity(
                 Identity {
                     text: name,

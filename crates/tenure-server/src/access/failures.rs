@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tenure_core::wire::{Code, Problem};
 
 use super::secret::SecretHash;
+use crate::metrics::{CounterSet, Label};
 
 /// The number of failures that an address may have at the same time: people mistype, and a fleet
 /// restarts with an old token.
@@ -30,9 +31,50 @@ const REFUSED_TIME: Duration = Duration::from_secs(30);
 /// The maximum number of tokens that are known to be wrong.
 const MAX_REFUSED: usize = 4096;
 
+/// The reason why a credential was refused. The answer does not contain it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AuthFailure {
+    /// The request has no credential.
+    Missing,
+    /// The header has no bearer token, or there are several such headers.
+    Malformed,
+    /// No principal has the credential, or no known key signed it.
+    Unknown,
+    /// The credential has expired.
+    Expired,
+    /// The access file denies the identity.
+    Denied,
+    /// Too many wrong credentials came from the address.
+    Limited,
+}
+
+impl Label for AuthFailure {
+    const ALL: &'static [Self] = &[
+        Self::Missing,
+        Self::Malformed,
+        Self::Unknown,
+        Self::Expired,
+        Self::Denied,
+        Self::Limited,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Malformed => "malformed",
+            Self::Unknown => "unknown",
+            Self::Expired => "expired",
+            Self::Denied => "denied",
+            Self::Limited => "limited",
+        }
+    }
+}
+
 /// The failures of the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
+    /// All failures since the start, by their reasons.
+    pub(super) counts: CounterSet<AuthFailure>,
     by_network: Mutex<HashMap<Network, Failed>>,
     /// The tokens with wrong signatures, and the times when they are checked again.
     refused: Mutex<HashMap<SecretHash, Instant>>,
@@ -66,10 +108,17 @@ impl Failures {
     /// Counts a wrong credential of this address, and returns the answer to it. The text is the
     /// same for a missing, unknown, wrong, expired or revoked credential, so that the answer
     /// reveals nothing.
-    pub(crate) fn refusal(&self, address: Option<IpAddr>, now: Instant) -> Problem {
+    pub(crate) fn refusal(
+        &self,
+        reason: AuthFailure,
+        address: Option<IpAddr>,
+        now: Instant,
+    ) -> Problem {
         if address.is_none_or(|address| self.admit(address, now)) {
+            self.counts.add(reason);
             return unauthenticated();
         }
+        self.counts.add(AuthFailure::Limited);
         let detail = "too many wrong credentials came from this address; valid ones are accepted";
         Problem::new(Code::OverLimit, detail)
     }

@@ -15,6 +15,7 @@ mod bearer_tokens;
 mod caller;
 mod certificates;
 mod checked;
+mod exposed;
 mod failures;
 mod file;
 mod jwt;
@@ -36,7 +37,7 @@ use tenure_core::wire::{Code, Problem};
 use tokio::sync::{Notify, watch};
 
 use self::caller::Admission;
-use self::failures::{Failures, unauthenticated};
+use self::failures::{AuthFailure, Failures, unauthenticated};
 use self::jwt::JwtRefusal;
 use self::session::Sessions;
 use self::source::{AccessSource, Version};
@@ -56,6 +57,7 @@ pub(crate) use self::rights::{Right, Target};
 pub use self::secret::{Secret, SecretError, SecretHash, SecretId};
 pub(crate) use self::session::Issued;
 pub use self::source::{is_guarded, mark_guarded};
+use crate::metrics::ReloadStatus;
 
 /// The rules for access to a store. Clones are handles to the same rules.
 #[derive(Clone, Debug)]
@@ -81,6 +83,8 @@ struct Guarded {
     /// The channel that notifies waiting requests when the table changes.
     changes: watch::Sender<()>,
     failures: Failures,
+    /// The last reload of the file.
+    reload: ReloadStatus,
     /// The notification that new keys of authorities are needed.
     keys_wanted: Notify,
     sessions: Sessions,
@@ -133,6 +137,7 @@ impl Access {
             versions: Mutex::new(versions),
             changes: watch::Sender::new(()),
             failures: Failures::default(),
+            reload: ReloadStatus::read_now(),
             keys_wanted: Notify::new(),
             sessions: Sessions::new(),
         };
@@ -152,7 +157,14 @@ impl Access {
     pub fn reload(&self) -> Result<bool, AccessError> {
         match &*self.0 {
             Mode::Open { .. } => Ok(false),
-            Mode::Guarded(guarded) => guarded.reload(),
+            Mode::Guarded(guarded) => {
+                let reloaded = guarded.reload();
+                // The file is not read if it has not changed, and then its status does not change.
+                if !matches!(reloaded, Ok(false)) {
+                    guarded.reload.record(reloaded.is_ok());
+                }
+                reloaded
+            }
         }
     }
 
@@ -189,6 +201,14 @@ impl Access {
                 }
                 Ok(has_changed)
             }
+        }
+    }
+
+    /// Notes that the keys of one of the [issuers](Access::issuers) could not be fetched, for the
+    /// metrics.
+    pub fn note_failed_fetch(&self, issuer: &Issuer) {
+        if let Mode::Guarded(guarded) = &*self.0 {
+            guarded.table().note_failed_fetch(issuer);
         }
     }
 
@@ -245,10 +265,12 @@ impl Access {
         };
         // A request without a credential does not guess one, so it is not counted.
         if !headers.contains_key(AUTHORIZATION) {
+            guarded.failures.counts.add(AuthFailure::Missing);
             return Err(unauthenticated());
         }
-        let caller = bearer(headers).and_then(|token| guarded.find(token, client));
-        caller.ok_or_else(|| guarded.failures.refusal(client, Instant::now()))
+        let token = bearer(headers).ok_or(AuthFailure::Malformed);
+        let caller = token.and_then(|token| guarded.find(token, client));
+        caller.map_err(|reason| guarded.failures.refusal(reason, client, Instant::now()))
     }
 
     /// Returns the sender of a request without the header `Authorization`, identified by the
@@ -269,7 +291,7 @@ impl Access {
         let caller = guarded
             .table()
             .find_certificate(certificate, SystemTime::now());
-        caller.ok_or_else(|| guarded.failures.refusal(client, Instant::now()))
+        caller.map_err(|reason| guarded.failures.refusal(reason, client, Instant::now()))
     }
 
     /// Checks a right again by the rules that are in force now, for requests that took time since
@@ -358,7 +380,12 @@ impl Access {
         let admission = guarded.sessions.use_code(code, Instant::now());
         let caller =
             admission.and_then(|admission| guarded.table().refresh(&admission, SystemTime::now()));
-        caller.ok_or_else(|| guarded.failures.refusal(client, Instant::now()))
+        let refusal = || {
+            guarded
+                .failures
+                .refusal(AuthFailure::Unknown, client, Instant::now())
+        };
+        caller.ok_or_else(refusal)
     }
 
     fn admitted<'a>(
@@ -388,23 +415,28 @@ impl Access {
 
 impl Guarded {
     /// Returns the caller with this credential, if the credential is valid now.
-    fn find(&self, token: &str, client: Option<IpAddr>) -> Option<Caller> {
+    fn find(&self, token: &str, client: Option<IpAddr>) -> Result<Caller, AuthFailure> {
         let (table, now) = (self.table(), SystemTime::now());
         if let Some(text) = token.strip_prefix(session::START) {
-            let session = self.sessions.find(text, now)?.into();
-            return table.find_session(&session, now).map(Caller::Admitted);
+            let session = self.sessions.find(text, now)?;
+            let admission = table.find_session(&session.into(), now);
+            let caller = admission.map(Caller::Admitted);
+            return caller.ok_or(AuthFailure::Unknown);
         }
         if !token.contains('.') {
             return table.find(token, now);
         }
-        match table.find_jwt(token, client, &self.failures, now) {
-            Ok(caller) => Some(caller),
-            Err(JwtRefusal::UnknownKey) => {
-                self.keys_wanted.notify_one();
-                None
-            }
-            Err(JwtRefusal::Invalid) => None,
-        }
+        table
+            .find_jwt(token, client, &self.failures, now)
+            .map_err(|refusal| match refusal {
+                JwtRefusal::UnknownKey => {
+                    self.keys_wanted.notify_one();
+                    AuthFailure::Unknown
+                }
+                JwtRefusal::Invalid => AuthFailure::Unknown,
+                JwtRefusal::Expired => AuthFailure::Expired,
+                JwtRefusal::Denied => AuthFailure::Denied,
+            })
     }
 
     fn table(&self) -> Arc<Table> {

@@ -210,10 +210,7 @@ pub(crate) fn is_allowed(grants: &[AccessGrant], right: Right, target: Target<'_
         grants.any(|grant| grant.role.includes(role) && grant.scope.covers(target))
     };
     match right {
-        Right::Open
-        | Right::Credential
-        | Right::OwnCredential
-        | Right::CodeOrOwnCredential => true,
+        Right::Open | Right::Credential | Right::OwnCredential | Right::CodeOrOwnCredential => true,
         Right::Role(role) => has(role),
         Right::Either(one, other) => has(one) || has(other),
     }

@@ -18,6 +18,7 @@ use tenure_core::Name;
 use tenure_core::wire::{Code, Problem};
 
 use super::caller::{Admission, Proof};
+use super::failures::AuthFailure;
 use super::jwt::Identity;
 use super::secret::{SecretHash, SecretId, random_secret};
 
@@ -87,9 +88,7 @@ impl Session {
         let of_identity = |identity: &Identity| identity.namespace.as_ref().map(Name::to_string);
         let origin = match &admission.proof {
             Proof::Token(id) => Origin::Token(id.to_string()),
-            Proof::Identity(identity, key) => {
-                Origin::Jwt(of_identity(identity), key.fingerprint())
-            }
+            Proof::Identity(identity, key) => Origin::Jwt(of_identity(identity), key.fingerprint()),
             Proof::Certificate(verified) => Origin::Certificate(
                 of_identity(&verified.identity),
                 verified.authorities.fingerprint(),
@@ -159,12 +158,19 @@ impl Sessions {
 
     /// Returns the session with this text, if this process has issued it and it has not ended.
     /// `text` is without [`START`].
-    pub(super) fn find(&self, text: &str, now: SystemTime) -> Option<Session> {
+    pub(super) fn find(&self, text: &str, now: SystemTime) -> Result<Session, AuthFailure> {
+        let session = self.verified(text).ok_or(AuthFailure::Unknown)?;
+        match now < session.expires() {
+            true => Ok(session),
+            false => Err(AuthFailure::Expired),
+        }
+    }
+
+    fn verified(&self, text: &str) -> Option<Session> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let (claims, mac) = bytes.split_at_checked(bytes.len().checked_sub(MAC_LEN)?)?;
         hmac::verify(&self.key, claims, mac).ok()?;
-        let session: Session = serde_json::from_slice(claims).ok()?;
-        (now < session.expires()).then_some(session)
+        serde_json::from_slice(claims).ok()
     }
 
     /// Issues a code that its reader can exchange for a session with the rights of this caller.
@@ -229,11 +235,13 @@ mod tests {
                 name: Arc::clone(&name),
                 grants: Box::default(),
             }),
-            owner: Owner::new(name),
+            owner: Owner::new(&*name),
             proof: Proof::Token("k3v9x2aq".parse().unwrap()),
             expires,
         })
     }
+
+    const UNKNOWN: Result<Session, AuthFailure> = Err(AuthFailure::Unknown);
 
     /// Returns a time in whole seconds, as sessions have it.
     fn now() -> SystemTime {
@@ -250,8 +258,8 @@ mod tests {
         let found = found.unwrap();
         assert_eq!(found.principal, "ada");
         assert_eq!(found.secret_id().unwrap().as_str(), "k3v9x2aq");
-        assert_eq!(sessions.find(text, now() + LIFE), None);
-        assert_eq!(Sessions::new().find(text, now()), None);
+        assert_eq!(sessions.find(text, now() + LIFE), Err(AuthFailure::Expired));
+        assert_eq!(Sessions::new().find(text, now()), UNKNOWN);
     }
 
     #[test]
@@ -270,13 +278,13 @@ mod tests {
             let mut bytes = bytes.clone();
             bytes[changed] ^= 1;
             let text = URL_SAFE_NO_PAD.encode(bytes);
-            assert_eq!(sessions.find(&text, now()), None, "{changed}");
+            assert_eq!(sessions.find(&text, now()), UNKNOWN, "{changed}");
         }
         for len in 0..bytes.len() {
             let text = URL_SAFE_NO_PAD.encode(&bytes[..len]);
-            assert_eq!(sessions.find(&text, now()), None, "{len}");
+            assert_eq!(sessions.find(&text, now()), UNKNOWN, "{len}");
         }
-        assert_eq!(sessions.find("%", now()), None);
+        assert_eq!(sessions.find("%", now()), UNKNOWN);
     }
 
     #[test]
@@ -308,6 +316,9 @@ mod tests {
     fn no_debug_text_has_a_key_a_session_or_a_code() {
         let sessions = Sessions::new();
         let issued = sessions.issue(&admission(None), now()).unwrap();
-        assert_eq!(format!("{sessions:?} {issued:?}"), "Sessions(..) Issued(..)");
+        assert_eq!(
+            format!("{sessions:?} {issued:?}"),
+            "Sessions(..) Issued(..)"
+        );
     }
 }

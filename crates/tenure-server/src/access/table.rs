@@ -11,7 +11,7 @@ use tenure_core::lease::Owner;
 use super::caller::{Admission, Caller, Proof};
 use super::certificates::{ClientAuthorities, PresentedCertificate, VerifiedCertificate};
 use super::checked::CheckedTokens;
-use super::failures::Failures;
+use super::failures::{AuthFailure, Failures};
 use super::file::{AccessFile, NamespaceRule};
 use super::jwt::{Authority, Identity, Issuer, JwtRefusal, Key};
 use super::rights::{AccessGrant, AccessScope, Principal};
@@ -58,7 +58,7 @@ impl Table {
             listed.secrets.iter().map(|secret| {
                 let admission = Admission {
                     principal: Arc::clone(&listed.principal),
-                    owner: Owner::new(Arc::clone(&listed.principal.name)),
+                    owner: Owner::new(&*listed.principal.name),
                     proof: Proof::Token(secret.id),
                     expires: secret.expires,
                 };
@@ -114,16 +114,19 @@ impl Table {
     }
 
     /// Returns the caller with this token, if the token is valid now.
-    pub(super) fn find(&self, presented: &str, now: SystemTime) -> Option<Caller> {
+    pub(super) fn find(&self, presented: &str, now: SystemTime) -> Result<Caller, AuthFailure> {
         let known = SecretId::of_token(presented).and_then(|id| self.tokens.get(&id));
         // The comparison takes as long for an unknown id as for a known one.
         let hash = known.map_or(&SecretHash::NONE, |token| &token.hash);
         if !SecretHash::of(presented).matches(hash) {
-            return None;
+            return Err(AuthFailure::Unknown);
         }
-        let token = known.filter(|token| token.admission.is_current(now))?;
+        let token = known.ok_or(AuthFailure::Unknown)?;
+        if !token.admission.is_current(now) {
+            return Err(AuthFailure::Expired);
+        }
         token.note_use(now);
-        Some(Caller::Admitted(Arc::clone(&token.admission)))
+        Ok(Caller::Admitted(Arc::clone(&token.admission)))
     }
 
     /// Returns the caller with this session, if the credential from which the session was made is
@@ -198,7 +201,7 @@ impl Table {
         &self,
         presented: &PresentedCertificate,
         now: SystemTime,
-    ) -> Option<Caller> {
+    ) -> Result<Caller, AuthFailure> {
         let admission = presented.admission(self.generation, |chain, before| {
             if let Some(before) = before {
                 return self.current(before, now);
@@ -206,8 +209,11 @@ impl Table {
             let verified = self.certificates.as_ref()?.verify(chain, now)?;
             self.certified(&verified.into())
         });
-        let admission = admission.filter(|admission| admission.is_current(now))?;
-        Some(Caller::Admitted(admission))
+        let admission = admission.ok_or(AuthFailure::Unknown)?;
+        match admission.is_current(now) {
+            true => Ok(Caller::Admitted(admission)),
+            false => Err(AuthFailure::Expired),
+        }
     }
 
     /// Returns the rights of the identity in a certificate.
@@ -242,7 +248,7 @@ impl Table {
             return Err(JwtRefusal::Invalid);
         }
         let found = self.check(token, hash.clone(), now);
-        if matches!(found, Err(JwtRefusal::Invalid)) {
+        if found.is_err() && !matches!(found, Err(JwtRefusal::UnknownKey)) {
             failures.note_refused(hash, instant);
         }
         found
@@ -257,14 +263,15 @@ impl Table {
                     let identity = verified.identity;
                     let proof = Proof::Identity(identity.clone(), Arc::clone(&verified.key));
                     let admission = self.admission(&identity, verified.expires, proof);
-                    let admission = Arc::new(admission.ok_or(JwtRefusal::Invalid)?);
+                    let admission = Arc::new(admission.ok_or(JwtRefusal::Denied)?);
                     let checked = (Arc::clone(&admission), verified.key);
                     self.checked
                         .insert(hash, checked, |key| authority.has(key), now);
                     return Ok(Caller::Admitted(admission));
                 }
-                Err(JwtRefusal::UnknownKey) => refusal = JwtRefusal::UnknownKey,
+                // The other authorities have not issued the token.
                 Err(JwtRefusal::Invalid) => {}
+                Err(other) => refusal = other,
             }
         }
         Err(refusal)
@@ -307,7 +314,7 @@ impl Table {
             grants: grants.collect(),
         };
         Some(Admission {
-            owner: Owner::new(Arc::clone(&principal.name)),
+            owner: Owner::new(&*principal.name),
             principal: Arc::new(principal),
             proof,
             expires: Some(expires),
@@ -328,6 +335,26 @@ impl Table {
         let has_changed = authority.replace(key_set, claim)?;
         self.checked.retain(|key| self.has_key(key));
         Ok(has_changed)
+    }
+
+    pub(super) fn note_failed_fetch(&self, issuer: &Issuer) {
+        let mut authorities = self.authorities.iter();
+        if let Some(authority) = authorities.find(|authority| authority.issuer == *issuer) {
+            authority.fetch.record(false);
+        }
+    }
+
+    pub(super) fn authorities(&self) -> &[Authority] {
+        &self.authorities
+    }
+
+    /// Returns the ends of the tokens in the file that are still valid.
+    pub(super) fn ends(&self, now: SystemTime) -> impl Iterator<Item = SystemTime> {
+        let ends = self
+            .tokens
+            .values()
+            .filter_map(|token| token.admission.expires);
+        ends.filter(move |end| *end > now)
     }
 
     pub(super) const fn file(&self) -> &Arc<AccessFile> {

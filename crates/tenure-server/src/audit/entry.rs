@@ -4,10 +4,11 @@ use std::net::IpAddr;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Serialize, Serializer};
+use tenure_core::lease::Owner;
 use tenure_core::wire::{EventKind, LeaseView};
 
 use crate::access::Caller;
-use crate::model::LeaseChange;
+use crate::model::{LeaseChange, TraceId};
 
 /// The kind of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -61,6 +62,8 @@ pub struct AuditEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     election: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     epoch: Option<u64>,
@@ -90,6 +93,7 @@ impl AuditEntry {
             secret: None,
             address: None,
             request: None,
+            trace_id: None,
             election: None,
             epoch: None,
             holder: None,
@@ -119,6 +123,13 @@ impl AuditEntry {
 
     pub(crate) fn of_request(self, request: Option<String>) -> Self {
         Self { request, ..self }
+    }
+
+    pub(crate) fn of_trace(self, trace: Option<TraceId>) -> Self {
+        Self {
+            trace_id: trace.map(|trace| trace.to_string()),
+            ..self
+        }
     }
 
     pub(crate) fn of_caller(self, caller: &Caller) -> Self {
@@ -152,24 +163,24 @@ impl AuditEntry {
 
     /// Returns the entry for the grant or the end of a term; `None` for other changes.
     pub(crate) fn of_change(change: &LeaseChange) -> Option<Self> {
-        let (kind, is_by_owner) = match change.cause.kind() {
-            EventKind::Granted => (AuditKind::Granted, true),
-            EventKind::Released => (AuditKind::Released, true),
-            EventKind::Expired => (AuditKind::Expired, false),
-            EventKind::Broken => (AuditKind::Broken, false),
+        let kind = match change.cause.kind() {
+            EventKind::Granted => AuditKind::Granted,
+            EventKind::Released => AuditKind::Released,
+            EventKind::Expired => AuditKind::Expired,
+            EventKind::Broken => AuditKind::Broken,
             _ => return None,
         };
-        let grant = change.stored()?.grant.as_ref()?;
-        let owner = grant.owner.as_ref().map(|owner| owner.as_str().to_owned());
+        let grant = change.grant()?;
+        let name = |owner: &Owner| owner.as_str().to_owned();
         Some(Self {
-            principal: owner.clone().filter(|_| is_by_owner),
+            principal: change.principal().map(name),
             election: Some(change.key.as_str().into()),
             epoch: Some(grant.epoch.get()),
             holder: Some(grant.holder.as_str().into()),
-            owner,
+            owner: grant.owner.as_ref().map(name),
             revision: Some(change.revision),
             reason: change.cause.reason().map(Into::into),
-            ..Self::new(kind, "done")
+            ..Self::new(kind, "done").of_trace(change.trace)
         })
     }
 }

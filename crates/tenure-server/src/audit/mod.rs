@@ -31,6 +31,7 @@ use tracing::error;
 use self::log::Log;
 use self::refusals::Refusals;
 use self::writer::Writer;
+use crate::metrics::{Exposition, Sample};
 use crate::model::LeaseChange;
 
 pub use self::entry::{AuditEntry, AuditKind};
@@ -105,7 +106,8 @@ struct Shared {
 struct State {
     /// `true` if the last line could not be written.
     is_failing: AtomicBool,
-    /// The number of lines that were lost since the start.
+    /// The numbers of lines that were written and that were lost since the start.
+    written: AtomicU64,
     lost: AtomicU64,
     /// The number of queued lines about changes.
     changes: AtomicUsize,
@@ -233,6 +235,22 @@ impl Audit {
                 .of_request(Some(request()));
             self.record(entry.with_count(count));
         }
+    }
+
+    /// Adds the numbers of lines.
+    pub(crate) fn expose(&self, out: &mut Exposition) {
+        let state = self.0.as_ref().map(|shared| &shared.state);
+        let written = state.map_or(0, |state| state.written.load(Ordering::Relaxed));
+        out.counter(
+            "tenure_audit_lines_total",
+            "Lines that were written to the audit log.",
+            [Sample::count(written)],
+        );
+        out.counter(
+            "tenure_audit_lost_total",
+            "Lines of the audit log that were lost because they could not be written.",
+            [Sample::count(self.lost())],
+        );
     }
 
     /// Returns the number of lines lost since the start.

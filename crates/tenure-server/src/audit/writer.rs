@@ -86,6 +86,9 @@ impl Writer {
         let lost = self.state.lost.load(Ordering::Relaxed);
         let unreported = lost - self.reported;
         let appended = self.log.append(entry, unreported);
+        if appended.is_ok() {
+            self.state.written.fetch_add(1, Ordering::Relaxed);
+        }
         if appended.is_err() {
             self.state.lost.fetch_add(1, Ordering::Relaxed);
         } else if unreported > 0 {

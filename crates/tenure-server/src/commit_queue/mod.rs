@@ -204,6 +204,11 @@ impl CommitQueue {
         callback(Ok(()));
     }
 
+    /// Returns the number of change sets that wait for a commit.
+    pub(crate) fn queued(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Blocks until there is a batch to commit, or until nothing was queued for `at_most`.
     ///
     /// After a large batch it waits a little for the next one to fill: see [`GroupCommit`]. The

@@ -1,7 +1,5 @@
 use std::sync::mpsc;
 
-use tenure_core::lease::Record;
-
 use super::*;
 use crate::model::{Cause, Content, Deleted};
 
@@ -37,13 +35,12 @@ fn set() -> ChangeSet {
         content: Content::Deleted(Deleted::default()),
         term: None,
         cause: Cause::Deleted,
+        grant_path: None,
         waiters: 0,
         remaining_ms: None,
+        trace: None,
     };
-    let before = LeaseVersion {
-        record: Record::default(),
-        revision: 0,
-    };
+    let before = LeaseVersion::default();
     ChangeSet {
         before,
         changes: vec![change],

@@ -29,6 +29,9 @@ pub use embedded::{backup, forget_restore, restore, restore_note};
 pub use error::OpenError;
 pub(crate) use log::{AppendError, Load, Log, Progress, TermHistory};
 
+/// The files in a data directory whose sizes depend on the number of leases.
+pub(crate) const FILES: [&str; 2] = ["leases.db", "leases.db-wal"];
+
 /// Appends changes to a log.
 pub(crate) struct Engine {
     pub(crate) log: Box<dyn Log>,

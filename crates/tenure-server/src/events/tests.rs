@@ -30,8 +30,10 @@ fn change(lease: &str, revision: u64, metadata: usize) -> LeaseChange {
         content: Content::Lease(record.store(now).into()),
         term: None,
         cause: Cause::Requested(Change::Granted(Epoch::new(1).unwrap()), None),
+        grant_path: None,
         waiters: 2,
         remaining_ms: Some(15_000),
+        trace: None,
     }
 }
 

@@ -11,7 +11,7 @@ use super::request_id::RequestId;
 use crate::Store;
 use crate::access::{Access, Caller};
 use crate::audit::{Audit, AuditEntry, AuditKind};
-use crate::model::LeaseKey;
+use crate::model::{LeaseKey, TraceId};
 
 /// The address of the client that sent a request, if it is known.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,7 @@ impl Auditor {
             .of_caller(&self.caller)
             .of_address(self.address)
             .of_request(self.request_id())
+            .of_trace(TraceId::current())
             .of_election(key.as_str())
             .with_reason(reason);
         let entry = match &before {

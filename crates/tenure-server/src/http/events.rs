@@ -15,7 +15,7 @@ use super::leases;
 use super::origin::check_page;
 use super::path::Lease;
 use super::problem::ProblemResponse;
-use super::query::{PollQuery, flag, malformed, number, values};
+use super::query::{PollQuery, STREAM, flag, malformed, number, values};
 use crate::Store;
 use crate::access::{Access, Caller, Right, Role, Target};
 use crate::events::Topic;
@@ -25,7 +25,10 @@ use crate::store::WatchItem;
 /// clients.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-const EVENT_STREAM: &str = "text/event-stream";
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
+
+/// The header that resumes a stream.
+pub(super) const LAST_EVENT_ID: &str = "Last-Event-ID";
 
 const READ: Right = Right::Role(Role::Read);
 
@@ -90,7 +93,7 @@ fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
-    const NAME: &str = "Last-Event-ID";
+    const NAME: &str = LAST_EVENT_ID;
     let mut values = headers.get_all(NAME).iter();
     let Some(value) = values.next() else {
         return Ok(None);
@@ -119,7 +122,7 @@ fn stream(
     request: &Request,
 ) -> Result<Response, Problem> {
     check_page(request.headers())?;
-    let [renewed] = values(request.uri(), ["renewed"])?;
+    let [renewed] = values(request.uri(), &STREAM)?;
     let renewed = flag("renewed", renewed.as_deref())?;
     let watcher = store.watch(topic, renewed, last_event_id(request.headers())?)?;
     let events = stream::unfold((watcher, caller), |(mut watcher, caller)| async {

@@ -5,38 +5,47 @@ use std::time::SystemTime;
 use axum::Json;
 use axum::extract::Extension;
 use chrono::{DateTime, SecondsFormat, Utc};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::query::NoQuery;
 use crate::access::{Access, AccessGrant, Caller, ListedSecret, SecretId};
 
 /// The caller, as identified by the store.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct WhoAmI {
     /// The name of the principal; null without access control.
     principal: Option<String>,
     /// The kind of the credential: `token`, `jwt`, `certificate` or `session`; `anyone` without
     /// access control.
     kind: &'static str,
+    /// The id of the token; null for other credentials.
     secret: Option<String>,
+    /// The time from which on the credential is refused.
+    #[schemars(extend("format" = "date-time"))]
     expires: Option<String>,
     grants: Vec<GrantView>,
 }
 
-#[derive(Serialize)]
+/// A role for some leases.
+#[derive(Serialize, JsonSchema)]
 struct GrantView {
     role: &'static str,
+    /// A namespace, or `*` for all.
     namespace: String,
+    /// The beginning of the names of the leases; absent for all leases.
     #[serde(skip_serializing_if = "String::is_empty")]
     prefix: String,
 }
 
-#[derive(Serialize)]
+/// All principals of the access file.
+#[derive(Serialize, JsonSchema)]
 pub(super) struct AccessView {
     principals: Vec<PrincipalView>,
 }
 
-#[derive(Serialize)]
+/// A principal with its rights and tokens.
+#[derive(Serialize, JsonSchema)]
 struct PrincipalView {
     name: String,
     grants: Vec<GrantView>,
@@ -44,11 +53,15 @@ struct PrincipalView {
 }
 
 /// A token without its hash.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct SecretView {
     id: String,
+    #[schemars(extend("format" = "date-time"))]
     created: Option<String>,
+    #[schemars(extend("format" = "date-time"))]
     expires: Option<String>,
+    /// The last use since the start of the store.
+    #[schemars(extend("format" = "date-time"))]
     last_used: Option<String>,
 }
 

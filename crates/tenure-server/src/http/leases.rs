@@ -10,8 +10,8 @@ use axum::http::{StatusCode, Uri};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use tenure_core::lease::{Operation, Rules};
 use tenure_core::wire::{
-    AcquireRequest, BreakRequest, ChangeRequest, Code, HandOverRequest, History, LeaseList, LeaseView,
-    MetadataRequest, Problem, ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest,
+    AcquireRequest, BreakRequest, ChangeRequest, Code, HandOverRequest, History, LeaseList,
+    LeaseView, MetadataRequest, Problem, ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest,
     check_metadata,
 };
 
@@ -23,6 +23,7 @@ use super::query::{ListQuery, NoQuery, PollQuery};
 use crate::Store;
 use crate::access::{Access, Caller, Right, Role, Target};
 use crate::audit::AuditKind;
+use crate::model::TraceId;
 use crate::random::OsRandom;
 use crate::table::LeaseKey;
 
@@ -123,7 +124,7 @@ where
 async fn to_the_end<T: Send + 'static>(
     change: impl Future<Output = Result<T, ProblemResponse>> + Send + 'static,
 ) -> Result<T, ProblemResponse> {
-    match tokio::spawn(change).await {
+    match tokio::spawn(TraceId::scope(TraceId::current(), change)).await {
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),

@@ -17,7 +17,10 @@ mod events;
 mod health;
 mod identity;
 mod leases;
+mod metrics;
+mod openapi;
 mod overview;
+mod page;
 mod renewals;
 mod session;
 
@@ -33,16 +36,16 @@ use axum::extract::Request;
 
 pub use self::protocol::Protocol;
 pub use self::routes::{Route, is_native, routes};
-pub(crate) use self::service::{HttpService, Source};
+pub use self::service::set_remote_parent;
+pub(crate) use self::service::{HttpService, ServiceConfig, Source};
 use crate::Store;
 use crate::access::Access;
-use crate::audit::Audit;
 
 /// Returns the store's HTTP API as a router, for another server or for tests. Such a server must
 /// set timeouts for slow clients; [`Server`](crate::Server) does. The router does not know the
 /// addresses of clients, so it does not limit wrong credentials.
 pub fn router(store: Store, access: Access) -> Router {
-    let service = Arc::new(HttpService::new(store, access, Audit::none(), None));
+    let service = Arc::new(HttpService::new(ServiceConfig::new(store, access)));
     Router::new().fallback(move |request: Request| {
         let service = Arc::clone(&service);
         async move { service.serve_request(&Source::default(), request).await }

@@ -9,7 +9,10 @@ use tenure_core::wire::Problem;
 /// long.
 const RETRY_AFTER_SECONDS: &str = "1";
 
-/// A problem as a response.
+/// The media type of problems (RFC 9457).
+pub(super) const MEDIA_TYPE: &str = "application/problem+json";
+
+/// A problem as a response. The response has its code as an extension.
 pub(crate) struct ProblemResponse(pub(super) Problem);
 
 impl From<Problem> for ProblemResponse {
@@ -24,8 +27,10 @@ impl IntoResponse for ProblemResponse {
         let status =
             StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&problem).unwrap_or_default();
-        let json = HeaderValue::from_static("application/problem+json");
+        let json = HeaderValue::from_static(MEDIA_TYPE);
         let mut response = (status, [(CONTENT_TYPE, json)], body).into_response();
+        // The service counts refusals by their codes.
+        response.extensions_mut().insert(problem.code);
         if problem.status == 401 {
             // RFC 9110, section 11.6.1 requires the scheme in the answer.
             let scheme = HeaderValue::from_static("Bearer");

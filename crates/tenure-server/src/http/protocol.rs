@@ -17,6 +17,9 @@ use tenure_core::wire::Problem;
 /// requests; [`BearerTokens`](crate::access::BearerTokens) checks tokens for it. Any crate may
 /// implement this trait for another protocol.
 pub trait Protocol: fmt::Debug + Send + Sync + 'static {
+    /// Returns the value of the label `route` of the protocol's requests in metrics.
+    fn label(&self) -> &'static str;
+
     /// Returns whether the request renews a lease. On a connection over the limit all other
     /// requests are refused.
     fn is_renewal(&self, head: &Parts) -> bool;

@@ -5,15 +5,18 @@ use std::time::Duration;
 use axum::extract::{FromRequestParts, Query};
 use axum::http::Uri;
 use axum::http::request::Parts;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 use tenure_core::Name;
 use tenure_core::lease::State;
-use tenure_core::name::NameError;
-use tenure_core::wire::{Code, Number, Problem, check_wait};
+use tenure_core::name::{MAX_NAME_LEN, NameError};
+use tenure_core::time::millis;
+use tenure_core::wire::{Code, MAX_WAIT, Number, Problem, check_wait};
 
 use super::path::name;
 use super::problem::ProblemResponse;
+use super::routes::description::Parameter;
 use crate::store::OverviewFilter;
 
 /// The maximum number of leases on one page of a list: some hundred kilobytes.
@@ -22,6 +25,89 @@ const DEFAULT_LIMIT: u64 = 100;
 
 /// The maximum number of rows of an overview: some 60 KB.
 const MAX_ROWS: u64 = 200;
+/// The parameters of a list.
+pub(super) const LIST: [Parameter; 3] = [
+    Parameter {
+        name: "prefix",
+        description: "The beginning of the names of the leases.",
+        schema: || {
+            let pattern = "^[A-Za-z0-9._-]*$";
+            json_schema!({"type": "string", "pattern": pattern, "maxLength": MAX_NAME_LEN})
+        },
+    },
+    Parameter {
+        name: "limit",
+        description: "The maximum number of leases in the answer.",
+        schema: || whole_number(1, MAX_LIMIT, Some(DEFAULT_LIMIT)),
+    },
+    Parameter {
+        name: "after",
+        description: "The name after which the list begins: `next` of the previous answer.",
+        schema: || Name::json_schema(&mut SchemaGenerator::default()),
+    },
+];
+
+/// The parameters of a long poll.
+pub(super) const POLL: [Parameter; 2] = [
+    Parameter {
+        name: "after",
+        description: "The request waits until the revision of the lease is greater than this one.",
+        schema: || whole_number(0, u64::MAX, None),
+    },
+    Parameter {
+        name: "wait_ms",
+        description: "The longest time to wait.",
+        schema: || whole_number(0, millis(MAX_WAIT), Some(0)),
+    },
+];
+
+/// The parameters of an overview.
+pub(super) const OVERVIEW: [Parameter; 5] = [
+    Parameter {
+        name: "q",
+        description: "A part of the name of the lease (`namespace/lease`) or of its holder, in \
+                      capitals or not.",
+        schema: || json_schema!({"type": "string"}),
+    },
+    Parameter {
+        name: "namespace",
+        description: "The namespace of the leases.",
+        schema: || Name::json_schema(&mut SchemaGenerator::default()),
+    },
+    Parameter {
+        name: "state",
+        description: "The state of the leases.",
+        schema: || json_schema!({"type": "string", "enum": STATES}),
+    },
+    Parameter {
+        name: "look",
+        description: "Whether to return only leases that need a look.",
+        schema: || json_schema!({"type": "boolean", "default": false}),
+    },
+    Parameter {
+        name: "limit",
+        description: "The maximum number of rows.",
+        schema: || whole_number(1, MAX_ROWS, Some(MAX_ROWS)),
+    },
+];
+
+/// The names of the states of a lease.
+const STATES: [&str; 5] = ["available", "leased", "breaking", "broken", "expired"];
+
+/// The parameters of a stream.
+pub(super) const STREAM: [Parameter; 1] = [Parameter {
+    name: "renewed",
+    description: "Whether the stream contains renewals.",
+    schema: || json_schema!({"type": "boolean", "default": false}),
+}];
+
+fn whole_number(least: u64, most: u64, default: Option<u64>) -> Schema {
+    let mut schema = json_schema!({"type": "integer", "minimum": least, "maximum": most});
+    if let Some(default) = default {
+        schema.insert("default".into(), default.into());
+    }
+    schema
+}
 
 /// The query of a route without parameters: it must be empty.
 pub(super) struct NoQuery;
@@ -46,8 +132,7 @@ impl<S: Send + Sync> FromRequestParts<S> for OverviewQuery {
     type Rejection = ProblemResponse;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
-        let fields = ["q", "namespace", "state", "look", "limit"];
-        let [text, namespace, state, look, limit] = values(&parts.uri, fields)?;
+        let [text, namespace, state, look, limit] = values(&parts.uri, &OVERVIEW)?;
         let namespace = namespace.map(|text| name("namespace", &text));
         let limit = match limit {
             Some(text) => number("limit", &text)?.within("limit", 1, MAX_ROWS)?,
@@ -66,9 +151,8 @@ impl<S: Send + Sync> FromRequestParts<S> for OverviewQuery {
 /// Parses the name of a state as in an answer.
 fn lease_state(text: &str) -> Result<State, Problem> {
     State::deserialize(StrDeserializer::<ValueError>::new(text)).map_err(|_| {
-        malformed(format!(
-            "state is {text:?} and must be available, leased, breaking, broken or expired"
-        ))
+        let states = STATES.join(", ");
+        malformed(format!("state is {text:?} and must be one of {states}"))
     })
 }
 
@@ -76,14 +160,14 @@ impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
     type Rejection = ProblemResponse;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
-        let [] = values(&parts.uri, [])?;
+        let [] = values(&parts.uri, &[])?;
         Ok(Self)
     }
 }
 
 impl PollQuery {
     pub(super) fn of(uri: &Uri) -> Result<Self, Problem> {
-        let [after, wait_ms] = values(uri, ["after", "wait_ms"])?;
+        let [after, wait_ms] = values(uri, &POLL)?;
         let after = after.map(|text| number("after", &text)?.within("after", 0, u64::MAX));
         let wait_ms = wait_ms.map(|text| number("wait_ms", &text));
         Ok(Self {
@@ -95,7 +179,7 @@ impl PollQuery {
 
 impl ListQuery {
     pub(super) fn of(uri: &Uri) -> Result<Self, Problem> {
-        let [prefix, limit, after] = values(uri, ["prefix", "limit", "after"])?;
+        let [prefix, limit, after] = values(uri, &LIST)?;
         let limit = match limit {
             Some(text) => number("limit", &text)?.within("limit", 1, MAX_LIMIT)?,
             None => DEFAULT_LIMIT,
@@ -114,10 +198,10 @@ impl ListQuery {
     }
 }
 
-/// Returns the values of these fields, in this order. Other fields are refused.
+/// Returns the values of these parameters, in this order. Other parameters are refused.
 pub(super) fn values<const N: usize>(
     uri: &Uri,
-    fields: [&str; N],
+    parameters: &[Parameter; N],
 ) -> Result<[Option<String>; N], Problem> {
     if uri.query().is_none() {
         return Ok([const { None }; N]);
@@ -126,10 +210,13 @@ pub(super) fn values<const N: usize>(
         .map_err(|error| malformed(format!("query: {}", error.body_text())))?;
     let mut values = [const { None }; N];
     for (field, value) in pairs {
-        let Some(index) = fields.iter().position(|known| *known == field) else {
+        let Some(index) = parameters.iter().position(|known| known.name == field) else {
             let known = match N {
                 0 => "this route has no query".to_owned(),
-                _ => format!("known are {}", fields.join(", ")),
+                _ => format!(
+                    "known are {}",
+                    parameters.each_ref().map(|it| it.name).join(", ")
+                ),
             };
             let detail = format!("unknown query parameter {field:?}: {known}");
             return Err(Problem::new(Code::UnknownField, detail));

@@ -1,5 +1,7 @@
 //! Many renewals in one request.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Extension, Request, State};
 use tenure_core::Name;
@@ -10,6 +12,7 @@ use tenure_core::wire::{
 };
 
 use super::body::read;
+use super::metrics::Scrape;
 use super::path::{Namespace, name};
 use super::problem::ProblemResponse;
 use super::query::NoQuery;
@@ -26,6 +29,7 @@ const MAX_BYTES: usize = 256 * 1024;
 pub(super) async fn renew(
     State(store): State<Store>,
     Extension(access): Extension<Access>,
+    Extension(scrape): Extension<Arc<Scrape>>,
     caller: Caller,
     Namespace(namespace): Namespace,
     _: NoQuery,
@@ -47,7 +51,10 @@ pub(super) async fn renew(
     let results = store.renew_many_as(caller.owner(), &renewals).await;
     let results = results.into_iter().map(|result| match result {
         Ok(view) => RenewResult::View(view.into()),
-        Err(problem) => RenewResult::Problem(problem.into()),
+        Err(problem) => {
+            scrape.refusals.add(problem.code);
+            RenewResult::Problem(problem.into())
+        }
     });
     Ok(Json(RenewManyReply {
         results: results.collect(),

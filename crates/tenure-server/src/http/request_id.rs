@@ -7,15 +7,17 @@ use std::sync::OnceLock;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 
-/// The header of an answer that contains the id.
-const ANSWERED: HeaderName = HeaderName::from_static("tenure-request-id");
+/// The name of the header of an answer that contains the id.
+pub(super) const ANSWER_HEADER: &str = "tenure-request-id";
+
+const ANSWERED: HeaderName = HeaderName::from_static(ANSWER_HEADER);
 
 /// The header of a request that contains an id, as proxies set it. The store uses that id, so that
 /// one id stands for the request in all logs.
 const GIVEN: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The maximum length of an id from a request: enough for a UUID or a trace id.
-const MAX_LEN: usize = 64;
+pub(super) const MAX_LEN: usize = 64;
 
 /// The id of a request, which is visible ASCII.
 #[derive(Clone, Debug)]
@@ -45,9 +47,14 @@ impl LazyRequestId {
         })
     }
 
+    /// Returns the id if it was used.
+    pub(super) fn used(&self) -> Option<&RequestId> {
+        self.id.get()
+    }
+
     /// Adds the id to the answer if the id was used, or if the answer is a refusal.
     pub(super) fn answer(&self, response: &mut Response) {
-        if self.id.get().is_some() || !response.status().is_success() {
+        if self.used().is_some() || !response.status().is_success() {
             let RequestId(id) = self.id().clone();
             response.headers_mut().insert(ANSWERED, id);
         }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use tenure_core::Epoch;
-use tenure_core::lease::{LeaseId, Record, Stored};
+use tenure_core::lease::{Grant, LeaseId, Owner, Record, Stored};
+use tenure_core::wire::EventKind;
 
-use super::{Cause, LeaseKey, TermRecord};
+use super::{Cause, GrantPath, LeaseKey, TermRecord, TraceId};
 
 /// One change of a lease: the whole lease as of a revision, and the cause of the change.
 #[derive(Clone, Debug)]
@@ -18,10 +19,14 @@ pub(crate) struct LeaseChange {
     /// has none.
     pub(crate) term: Option<Box<TermRecord>>,
     pub(crate) cause: Cause,
+    /// The way to the grant, if the change is one. The engine does not store it.
+    pub(crate) grant_path: Option<GrantPath>,
     /// The number of acquires that waited. The engine does not store it.
     pub(crate) waiters: u64,
     /// The remaining time of the lease. The engine does not store it.
     pub(crate) remaining_ms: Option<u64>,
+    /// The trace of the request that made the change. The engine does not store it.
+    pub(crate) trace: Option<TraceId>,
 }
 
 impl LeaseChange {
@@ -30,6 +35,19 @@ impl LeaseChange {
         match &self.content {
             Content::Lease(stored) => Some(stored),
             Content::Deleted(_) => None,
+        }
+    }
+
+    /// Returns the grant of the term that runs after the change, or of the last term.
+    pub(crate) fn grant(&self) -> Option<&Grant> {
+        self.stored()?.grant.as_ref()
+    }
+
+    /// Returns the principal that began the term, or ended its own term.
+    pub(crate) fn principal(&self) -> Option<&Owner> {
+        match self.cause.kind() {
+            EventKind::Granted | EventKind::Released => self.grant()?.owner.as_ref(),
+            _ => None,
         }
     }
 }
@@ -79,6 +97,8 @@ pub(crate) struct ChangeSet {
 pub(crate) struct LeaseVersion {
     pub(crate) record: Record,
     pub(crate) revision: u64,
+    /// The number of terms since the start of the store.
+    pub(crate) terms: u64,
 }
 
 impl ChangeSet {

@@ -4,13 +4,17 @@
 
 mod cause;
 mod change;
+mod grant_path;
 mod key;
 mod term;
+mod trace;
 
 pub(crate) use cause::Cause;
 pub(crate) use change::{ChangeSet, Content, Deleted, DocumentChange, LeaseChange, LeaseVersion};
+pub(crate) use grant_path::GrantPath;
 pub use key::LeaseKey;
 pub(crate) use term::TermRecord;
+pub(crate) use trace::{TraceContext, TraceId};
 
 /// The maximum number of deleted leases whose lease ids the store remembers; it forgets the oldest
 /// first. Each takes some 500 bytes of memory and 100 bytes on disk. A program that creates and

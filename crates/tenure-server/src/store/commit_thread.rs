@@ -1,6 +1,7 @@
 //! The commit thread: commits queued changes, and undoes changes that can't be committed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tracing::{error, warn};
@@ -28,7 +29,7 @@ impl Inner {
                     idle_after = Some(IDLE_AFTER);
                     self.commit(sets, &mut engine)
                 }
-                Work::Idle => engine.log.checkpoint(Load::Idle).map(|progress| {
+                Work::Idle => self.checkpoint(&mut engine, Load::Idle).map(|progress| {
                     idle_after = match progress {
                         Progress::More => Some(Duration::ZERO),
                         Progress::Done => None,
@@ -56,14 +57,22 @@ impl Inner {
         let began = Instant::now();
         match engine.commit(&sets) {
             Ok(()) => {
-                let sets = self.commit_queue.publish(sets, began.elapsed());
+                let took = began.elapsed();
+                let sets = self.commit_queue.publish(sets, took);
+                let changes = sets
+                    .iter()
+                    .map(|set| set.changes.len() + set.documents.len());
+                self.metrics.commit(took, changes.sum());
                 self.forget_deleted(&sets);
                 self.commit_queue.announce(sets);
-                engine.log.checkpoint(Load::Busy).map(|_| ())
+                self.checkpoint(engine, Load::Busy).map(|_| ())
             }
             Err(error) => {
                 let failure = match &error {
-                    AppendError::DiskFull(_) => CommitFailure::DiskFull,
+                    AppendError::DiskFull(_) => {
+                        self.metrics.is_disk_full.store(true, Ordering::Relaxed);
+                        CommitFailure::DiskFull
+                    }
                     AppendError::Busy(_) => CommitFailure::Busy,
                     AppendError::NotOwner(_) | AppendError::Unknown(_) => CommitFailure::Failed,
                 };
@@ -75,6 +84,14 @@ impl Inner {
                 Ok(())
             }
         }
+    }
+
+    /// Brings the tables closer to the end of the log.
+    fn checkpoint(&self, engine: &mut Engine, load: Load) -> Result<Progress, AppendError> {
+        let began = Instant::now();
+        let progress = engine.log.checkpoint(load)?;
+        self.metrics.checkpoint(began.elapsed());
+        Ok(progress)
     }
 
     /// Ends the store for good. No undone change is tried again.
@@ -120,8 +137,7 @@ impl Inner {
             let Some(entry) = shard.get_mut(&key) else {
                 continue;
             };
-            entry.lease.restore(before.record);
-            entry.revision = before.revision;
+            entry.restore(before);
             if let Some(interest) = &entry.interest {
                 interest.send_replace(entry.revision);
             }

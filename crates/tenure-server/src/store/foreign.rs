@@ -19,6 +19,7 @@ use super::Store;
 use super::observe::{IfMissing, undone};
 use super::transaction::LeaseTransaction;
 use crate::engine::Document;
+use crate::metrics::RenewalKind;
 use crate::model::{ChangeSet, DocumentChange, LeaseKey};
 
 /// The state of a lease at one moment.
@@ -70,6 +71,9 @@ impl Store {
             Ok((applied.change, last_epoch(transaction.record())))
         };
         let seen = self.execute(key, if_missing, request).await?;
+        if matches!(seen.value, Some(Ok((Change::Renewed(_), _)))) {
+            self.inner.metrics.renewed(RenewalKind::One);
+        }
         Ok(seen.value.unwrap_or_else(|| {
             // A lease that was never acquired is available.
             let mut nothing = Record::default();

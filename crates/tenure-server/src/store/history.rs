@@ -53,8 +53,7 @@ async fn read(
     let reading = tokio::task::spawn_blocking(move || history.terms(&of, last, most));
     let read = reading.await.map_err(|error| error.to_string());
     read.and_then(|terms| terms).map_err(|error| {
-        let (namespace, lease) = (key.namespace(), key.lease());
-        error!(namespace, lease, error, "the history can't be read");
+        error!(election = %key.as_str(), error, "the history can't be read");
         let detail = "the history can't be read, see the store's log";
         Problem::new(Code::EngineUnavailable, detail)
     })

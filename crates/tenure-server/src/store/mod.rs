@@ -17,6 +17,7 @@ mod poll;
 mod wait;
 mod watch;
 
+mod exposed;
 mod observe;
 mod pauses;
 mod permit;
@@ -28,6 +29,7 @@ mod threads;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -44,6 +46,7 @@ use crate::commit_queue::{CommitQueue, Durability};
 use crate::config::{Limits, StoreConfig};
 use crate::engine::{self, Document, Engine, Loaded, OpenError, TermHistory};
 use crate::events::Events;
+use crate::metrics::StoreMetrics;
 use crate::scans::Scans;
 use crate::table;
 use crate::timer::Timer;
@@ -87,8 +90,13 @@ struct Inner {
     documents: Mutex<Vec<Document>>,
     /// The greatest epoch that a new lease may not get, plus one; zero means that there is none.
     floor: AtomicU64,
+    metrics: Arc<StoreMetrics>,
+    /// The data directory; `None` for a store in memory.
+    data_dir: Option<PathBuf>,
     /// The number of acquires and long polls that wait.
     waiting: Arc<AtomicUsize>,
+    /// The number of long polls among them.
+    long_polls: Arc<AtomicUsize>,
     /// The number of acquires that have waited since the start, from which the next one gets its
     /// number.
     waited: AtomicU64,
@@ -122,11 +130,17 @@ impl Store {
         clock::check()?;
         let (loaded, engine) = engine::open(config.data_dir.as_deref(), config.limits.max_history)?;
         warn_of_a_late_clock(loaded.last_epoch());
-        Self::start(loaded, engine, config.limits).map_err(OpenError::io("a thread"))
+        let StoreConfig { data_dir, limits } = config;
+        Self::start(loaded, engine, data_dir, limits).map_err(OpenError::io("a thread"))
     }
 
     /// Creates a store with these leases. Without an engine the store is in memory.
-    fn start(mut loaded: Loaded, engine: Option<Engine>, limits: Limits) -> io::Result<Self> {
+    fn start(
+        mut loaded: Loaded,
+        engine: Option<Engine>,
+        data_dir: Option<PathBuf>,
+        limits: Limits,
+    ) -> io::Result<Self> {
         let clock = Clock::start();
         let durability = match engine {
             Some(_) => Durability::OnDisk,
@@ -134,9 +148,11 @@ impl Store {
         };
         let events = Arc::new(Events::after(loaded.revision));
         let audit = Arc::<OnceLock<Audit>>::default();
+        let metrics = Arc::<StoreMetrics>::default();
         let subscriber = Box::new(Subscribers {
             events: Arc::clone(&events),
             audit: Arc::clone(&audit),
+            metrics: Arc::clone(&metrics),
         });
         let deleted = std::mem::take(&mut loaded.deleted);
         let (floor, now) = (loaded.floor, clock.now());
@@ -163,7 +179,10 @@ impl Store {
             clock,
             limits,
             term_history: engine.as_ref().map(|engine| engine.log.terms()),
+            metrics,
+            data_dir,
             waiting: Arc::default(),
+            long_polls: Arc::default(),
             waited: AtomicU64::new(0),
             overviews: Overviews::default(),
             pauses: Pauses::default(),

@@ -8,6 +8,7 @@ use tenure_core::wire::{LeaseList, LeaseView, Problem, VerifyReply};
 use super::Store;
 use super::observe::{IfMissing, unknown};
 use super::transaction::LeaseTransaction;
+use crate::metrics::RenewalKind;
 use crate::model::LeaseKey;
 use crate::table::Entry;
 
@@ -30,7 +31,11 @@ impl Store {
             transaction.operate(owner, operation, reason.clone())
         };
         let seen = self.execute(key, IfMissing::Refuse, request).await?;
-        seen.into_view(key)
+        let view = seen.into_view(key)?;
+        if matches!(operation, Operation::Renew(..)) {
+            self.inner.metrics.renewed(RenewalKind::One);
+        }
+        Ok(view)
     }
 
     /// Checks that the store accepts the operation. While the store stops, a holder may still renew
@@ -64,10 +69,14 @@ impl Store {
         }
         let mut results = Vec::with_capacity(begun.len());
         for renewal in begun {
-            results.push(match renewal {
+            let result = match renewal {
                 Ok((key, seen)) => seen.await.and_then(|seen| seen.into_view(key)),
                 Err(problem) => Err(problem.clone()),
-            });
+            };
+            if result.is_ok() {
+                self.inner.metrics.renewed(RenewalKind::Many);
+            }
+            results.push(result);
         }
         results
     }

@@ -70,7 +70,11 @@ impl State {
             && (now.since(*begun) > LONGEST || self.begun.len() >= MOST)
         {
             // The candidate may have begun another pause since.
-            if self.pauses.get(id).is_some_and(|pause| pause.begun == *begun) {
+            if self
+                .pauses
+                .get(id)
+                .is_some_and(|pause| pause.begun == *begun)
+            {
                 self.pauses.remove(id);
             }
             self.begun.pop_front();

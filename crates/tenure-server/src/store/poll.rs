@@ -13,6 +13,7 @@ use super::permit::Permit;
 use super::transaction::LeaseTransaction;
 use super::{Inner, Store, stopping};
 use crate::commit_queue::Ticket;
+use crate::metrics::waiting;
 use crate::model::LeaseKey;
 
 /// One long poll. Dropping it removes its state from the lease.
@@ -20,9 +21,9 @@ struct Poll {
     inner: Arc<Inner>,
     key: LeaseKey,
     changed: Option<watch::Receiver<u64>>,
-    /// The permit, taken when the poll begins to wait: a poll that is answered at once is a plain
+    /// The permits, taken when the poll begins to wait: a poll that is answered at once is a plain
     /// read.
-    permit: Option<Permit>,
+    permit: Option<[Permit; 2]>,
 }
 
 impl Store {
@@ -73,17 +74,21 @@ impl Store {
                 return Ok(view);
             }
             if poll.permit.is_none() {
-                poll.permit = Some(self.inner.wait_permit(self.inner.limits.max_waiting)?);
+                poll.permit = Some(self.inner.poll_permit()?);
             }
             let decided = OptionFuture::from(in_flight.map(Ticket::durable));
-            tokio::select! {
-                _ = changed.changed() => self.inner.turn().await,
-                // The read skipped changes that were not durable. Their commit does not count as a
-                // further change, so the poll must wait for it too.
-                Some(_) = decided, if reads_only => self.inner.turn().await,
-                () = self.inner.stopping.cancelled() => return Err(stopping()),
-                () = time::sleep_until(until) => {}
-            }
+            let changed = async {
+                tokio::select! {
+                    _ = changed.changed() => self.inner.turn().await,
+                    // The read skipped changes that were not durable. Their commit does not count
+                    // as a further change, so the poll must wait for it too.
+                    Some(_) = decided, if reads_only => self.inner.turn().await,
+                    () = self.inner.stopping.cancelled() => return Err(stopping()),
+                    () = time::sleep_until(until) => {}
+                }
+                Ok(())
+            };
+            waiting(changed).await?;
         }
     }
 }

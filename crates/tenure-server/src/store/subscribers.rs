@@ -1,25 +1,29 @@
-//! The subscribers to durable changes: the log file, the audit log and the watchers.
+//! The subscribers to durable changes: the log file, the metrics, the audit log and the watchers.
 
 use std::sync::{Arc, OnceLock};
 
-use tenure_core::lease::Change;
+use tenure_core::lease::{Change, Owner};
+use tracing::field::display;
 use tracing::{debug, info};
 
 use crate::audit::Audit;
 use crate::commit_queue::Subscriber;
 use crate::events::Events;
+use crate::metrics::StoreMetrics;
 use crate::model::{Cause, LeaseChange};
 
-/// The subscriber that logs changes, records them in the audit log, and publishes them as events.
+/// The subscriber that logs and counts changes, records them in the audit log, and publishes them as events.
 #[derive(Debug)]
 pub(super) struct Subscribers {
     pub(super) events: Arc<Events>,
     pub(super) audit: Arc<OnceLock<Audit>>,
+    pub(super) metrics: Arc<StoreMetrics>,
 }
 
 impl Subscriber for Subscribers {
     fn committed(&self, changes: Vec<LeaseChange>) {
         changes.iter().for_each(log);
+        self.metrics.committed(&changes);
         if let Some(audit) = self.audit.get() {
             audit.record_changes(&changes);
         }
@@ -29,14 +33,15 @@ impl Subscriber for Subscribers {
 
 /// Logs a change. Lease ids are secrets and are never logged.
 fn log(change: &LeaseChange) {
-    let (namespace, lease) = (change.key.namespace(), change.key.lease());
-    let grant = change.stored().and_then(|stored| stored.grant.as_ref());
-    let holder = grant.map_or("", |grant| grant.holder.as_str());
-    let epoch = grant.map_or(0, |grant| grant.epoch.get());
-    let reason = change.cause.reason().unwrap_or("");
+    let election = display(change.key.as_str());
+    let grant = change.grant();
+    let candidate = grant.map(|grant| display(&grant.holder));
+    let epoch = grant.map(|grant| grant.epoch.get());
+    let principal = change.principal().map(Owner::as_str);
+    let reason = change.cause.reason();
+    let trace_id = change.trace.map(display);
     let kind = change.cause.kind().to_string();
     let what = match &change.cause {
-        Cause::Deleted => return info!(namespace, lease, "deleted"),
         Cause::Requested(Change::HandedOver, _) => "handed over",
         Cause::Requested(Change::Renewed(_), _) => "renewed for another duration",
         Cause::Requested(Change::Changed, _) => "lease id changed",
@@ -45,8 +50,14 @@ fn log(change: &LeaseChange) {
     };
     match &change.cause {
         Cause::Requested(Change::Renewed(_) | Change::Changed | Change::MetadataSet, _) => {
-            debug!(namespace, lease, holder, epoch, reason, "{what}");
+            debug!(
+                election,
+                epoch, candidate, principal, reason, trace_id, "{what}"
+            );
         }
-        _ => info!(namespace, lease, holder, epoch, reason, "{what}"),
+        _ => info!(
+            election,
+            epoch, candidate, principal, reason, trace_id, "{what}"
+        ),
     }
 }

@@ -1,5 +1,7 @@
 //! Changes of one lease under the lock of its shard.
 
+use std::sync::Arc;
+
 use tenure_core::lease::{
     Applied, Change, Due, Lease, LeaseDuration, Operation, Owner, Priority, Record, Rejection,
     RequestNumber, Rules, Running, TermEnd, Waiting,
@@ -15,7 +17,8 @@ use super::{Entry, Inner};
 use crate::clock;
 use crate::commit_queue::Ticket;
 use crate::model::{
-    Cause, ChangeSet, Content, Deleted, LeaseChange, LeaseKey, LeaseVersion, TermRecord,
+    Cause, ChangeSet, Content, Deleted, GrantPath, LeaseChange, LeaseKey, LeaseVersion, TermRecord,
+    TraceId,
 };
 
 /// One locked lease, and the changes that are made to it. [`run`](Self::run) takes the steps that
@@ -38,6 +41,8 @@ pub(super) struct LeaseTransaction<'a> {
     arms_timer: bool,
     /// This is a trial: the lease is a copy that the caller discards.
     is_trial: bool,
+    /// The end of the last term that ended in this transaction.
+    ended: Option<(TermEnd, Instant)>,
     /// In a trial: a term whose time is over, and whose end no change has recorded.
     unrecorded: Option<TermRecord>,
 }
@@ -48,6 +53,8 @@ struct WaiterGrant {
     view: LeaseView,
     /// The position of the grant among the transaction's changes. The first change has number 1.
     change: u64,
+    /// The end of the term before, if that term ended in the same transaction.
+    after: Option<(TermEnd, Instant)>,
 }
 
 impl<'a> LeaseTransaction<'a> {
@@ -66,6 +73,7 @@ impl<'a> LeaseTransaction<'a> {
             has_joined: false,
             arms_timer: false,
             is_trial: false,
+            ended: None,
             unrecorded: None,
         }
     }
@@ -202,6 +210,7 @@ impl<'a> LeaseTransaction<'a> {
         reason: Option<String>,
     ) -> Result<Applied, Rejection> {
         let (now, running) = (self.now, self.record().running());
+        let path = self.grant_path(GrantPath::AtOnce);
         // These two operations change nothing that must be durable, so there is nothing to undo.
         // The only exception is the renewal of a term whose time is over, if the rules allow that.
         let changes_nothing = matches!(operation, Operation::Renew(_, None) | Operation::Verify(_))
@@ -221,7 +230,14 @@ impl<'a> LeaseTransaction<'a> {
             self.has_changed = true;
             let reason = reason.map(String::into_boxed_str);
             let cause = Cause::Requested(applied.change.clone(), reason);
-            self.push(self.content(), cause, running);
+            let is_grant = matches!(applied.change, Change::Granted(_));
+            self.push_grant(
+                self.content(),
+                cause,
+                running,
+                TraceId::current(),
+                is_grant.then_some(path),
+            );
         } else if matches!(applied.change, Change::Renewed(_)) {
             self.publish_renewal(&applied.change);
         }
@@ -234,7 +250,7 @@ impl<'a> LeaseTransaction<'a> {
         let (now, running) = (self.now, self.record().running());
         if let Some(released) = self.lease().give_back(number, now) {
             let cause = Cause::Requested(released.change, None);
-            self.push(self.content(), cause, running);
+            self.push(self.content(), cause, running, TraceId::current());
         }
     }
 
@@ -253,7 +269,7 @@ impl<'a> LeaseTransaction<'a> {
         self.inner.table.deleted.forget_old(now);
         let retired = self.record().retired().collect();
         let deleted = Content::Deleted(Deleted { last, retired });
-        self.push(deleted, Cause::Deleted, None);
+        self.push(deleted, Cause::Deleted, None, TraceId::current());
         Ok(())
     }
 
@@ -262,6 +278,7 @@ impl<'a> LeaseTransaction<'a> {
     fn settle(&mut self) {
         while self.entry.lease.is_due(self.now) {
             let (now, running) = (self.now, self.record().running());
+            let path = self.grant_path(GrantPath::Waited);
             // An abandoned request removes itself from the queue.
             let is_gone = |_: &OutcomeSender| false;
             let due = self
@@ -269,15 +286,19 @@ impl<'a> LeaseTransaction<'a> {
                 .poll(now, clock::wall(), &Rules::NATIVE, is_gone);
             match due {
                 Some(Due::Ended(lapse)) => {
-                    self.push(self.content(), Cause::Lapsed(lapse), running);
+                    self.push(self.content(), Cause::Lapsed(lapse), running, None);
                 }
                 Some(Due::Granted { to, epoch }) => {
                     let cause = Cause::Requested(Change::Granted(epoch), None);
-                    self.push(self.content(), cause, None);
+                    // The grant belongs to the request that waited, not to the request that ended
+                    // the term before.
+                    let trace = to.reply_to.trace;
+                    self.push_grant(self.content(), cause, None, trace, Some(path));
                     self.granted.push(WaiterGrant {
                         reply_to: to.reply_to,
                         view: self.view(),
                         change: self.changes.len() as u64,
+                        after: self.ended.take(),
                     });
                 }
                 None => return,
@@ -299,7 +320,7 @@ impl<'a> LeaseTransaction<'a> {
         // exist yet.
         if self.inner.events.topics.wants_renewals(self.key) && self.changes.is_empty() {
             let cause = Cause::Requested(change.clone(), None);
-            let mut renewal = self.change(self.content(), cause, None);
+            let mut renewal = self.change(self.content(), cause, None, None);
             renewal.revision = self.entry.revision;
             self.inner.events.publish_renewal(renewal);
         }
@@ -324,6 +345,9 @@ impl<'a> LeaseTransaction<'a> {
             self.entry.revision = last;
             for mut grant in std::mem::take(&mut self.granted) {
                 grant.view.revision = last - count + grant.change;
+                if let Some((end, at)) = grant.after {
+                    measure_grant(self.inner, last, end, at);
+                }
                 deliver(self.inner, last, grant.reply_to, Ok(grant.view));
             }
         }
@@ -351,10 +375,15 @@ impl<'a> LeaseTransaction<'a> {
     /// Returns the record of the term that ran before the last change. The record has the end of
     /// that term. If the term continues, it has only the reason for its coming end.
     fn term_to_record(
-        &self,
-        ended: Option<(TermEnd, Instant)>,
+        &mut self,
+        running: Option<Running>,
         reason: Option<Box<str>>,
     ) -> Option<TermRecord> {
+        let ended = running?.ended(self.record(), self.now);
+        self.ended = ended.or(self.ended);
+        if let Some((_, at)) = ended {
+            self.entry.recent.end(at);
+        }
         let ended = ended.map(|(end, at)| (end, clock::before(self.now.since(at))));
         match ended.is_some() || reason.is_some() {
             true => self.term_record(ended, reason),
@@ -383,32 +412,64 @@ impl<'a> LeaseTransaction<'a> {
         Content::Lease(self.record().store(self.now).into())
     }
 
-    /// Adds a change that was just made. `running` is the term that ran before it.
-    fn push(&mut self, content: Content, cause: Cause, running: Option<Running>) {
+    /// Returns the way to a grant to the candidate that asks for the lease now. `usual` is the way
+    /// if the lease is not reserved.
+    fn grant_path(&self, usual: GrantPath) -> GrantPath {
+        match self.record().is_reserved(self.now) {
+            true => GrantPath::HandedOver,
+            false => usual,
+        }
+    }
+
+    /// Adds a change that was just made. `running` is the term that ran before it, and `trace` the
+    /// trace of the request that made it.
+    fn push(
+        &mut self,
+        content: Content,
+        cause: Cause,
+        running: Option<Running>,
+        trace: Option<TraceId>,
+    ) {
+        self.push_grant(content, cause, running, trace, None);
+    }
+
+    /// Adds a change, which began a term if it has a way to a grant.
+    fn push_grant(
+        &mut self,
+        content: Content,
+        cause: Cause,
+        running: Option<Running>,
+        trace: Option<TraceId>,
+        grant_path: Option<GrantPath>,
+    ) {
         let reason = match &cause {
             Cause::Requested(_, reason) => reason.clone(),
             Cause::Lapsed(_) | Cause::Deleted => None,
         };
-        let ended = running.and_then(|running| running.ended(self.record(), self.now));
-        if let Some((_, at)) = ended {
-            self.entry.recent.end(at);
-        }
-        if matches!(cause, Cause::Requested(Change::Granted(_), _)) {
-            self.entry.recent.begin(self.now);
-        }
-        let mut term = running.and_then(|_| self.term_to_record(ended, reason));
+        let term = self.term_to_record(running, reason);
         if self.inner.term_history.is_none()
-            && let Some(term) = term.take()
+            && let Some(term) = &term
         {
             // Terms are recorded at once, because in memory nothing is ever undone.
             let past = self.entry.past.get_or_insert_default();
-            past.record(term, self.inner.limits.max_history);
+            past.record(term.clone(), self.inner.limits.max_history);
         }
-        let change = self.change(content, cause, term);
+        if grant_path.is_some() {
+            self.entry.terms += 1;
+            self.entry.recent.begin(self.now);
+        }
+        let mut change = self.change(content, cause, term, trace);
+        change.grant_path = grant_path;
         self.changes.push(change);
     }
 
-    fn change(&self, content: Content, cause: Cause, term: Option<TermRecord>) -> LeaseChange {
+    fn change(
+        &self,
+        content: Content,
+        cause: Cause,
+        term: Option<TermRecord>,
+        trace: Option<TraceId>,
+    ) -> LeaseChange {
         let remaining = self.record().remaining(self.now);
         LeaseChange {
             key: self.key.clone(),
@@ -416,16 +477,27 @@ impl<'a> LeaseTransaction<'a> {
             content,
             term: term.map(Box::new),
             cause,
+            grant_path: None,
             waiters: self.entry.waiters(),
             remaining_ms: remaining.and_then(LeaseDuration::fixed).map(millis),
+            trace,
         }
     }
 }
 
-/// Sends the outcome of a waiting request once `revision` is durable. If the request was abandoned,
-/// its own cleanup gives the grant back.
+/// Records the time from the end of a term until the grant after it is durable.
+fn measure_grant(inner: &Inner, revision: u64, end: TermEnd, at: Instant) {
+    let (metrics, clock) = (Arc::clone(&inner.metrics), inner.clock);
+    inner.commit_queue.on_durable(revision, move |durable| {
+        if durable.is_ok() {
+            metrics.granted_after(end, clock.now().since(at));
+        }
+    });
+}
+
+/// Sends the outcome of a waiting request once `revision` is durable.
 fn deliver(inner: &Inner, revision: u64, reply_to: OutcomeSender, outcome: Outcome) {
     inner.commit_queue.on_durable(revision, move |durable| {
-        let _ = reply_to.send(Box::new(durable.map_err(undone).and(outcome)));
+        reply_to.send(durable.map_err(undone).and(outcome));
     });
 }

@@ -16,7 +16,8 @@ use super::permit::Permit;
 use super::transaction::LeaseTransaction;
 use super::{Inner, Store, stopping};
 use crate::clock;
-use crate::model::LeaseKey;
+use crate::metrics::waiting;
+use crate::model::{LeaseKey, TraceId};
 
 /// The outcome of a waiting request: either a grant, or the refusal of a request that was replaced
 /// by another one.
@@ -25,15 +26,17 @@ pub(super) type Outcome = Result<LeaseView, Problem>;
 /// The channel to which the outcome of a waiting request is sent, once the outcome is durable.
 #[derive(Debug)]
 pub(super) struct OutcomeSender {
-    sender: oneshot::Sender<Box<Outcome>>,
+    channel: oneshot::Sender<Box<Outcome>>,
     /// The time since which the candidate has waited.
     pub(super) since: Instant,
+    /// The trace of the waiting request.
+    pub(super) trace: Option<TraceId>,
 }
 
 impl OutcomeSender {
-    /// Sends the outcome. Returns it if the request was abandoned.
-    pub(super) fn send(self, outcome: Box<Outcome>) -> Result<(), Box<Outcome>> {
-        self.sender.send(outcome)
+    /// Sends the outcome. If the request was abandoned, its own cleanup gives the grant back.
+    pub(super) fn send(self, outcome: Outcome) {
+        let _ = self.channel.send(Box::new(outcome));
     }
 }
 
@@ -85,7 +88,7 @@ impl Store {
                         // given back.
                         biased;
                         refusal = &mut refused => return Err(refusal),
-                        waited = waiter.wait(queued.wait) => waited,
+                        waited = waiting(waiter.wait(queued.wait)) => waited,
                     };
                     match waited {
                         Some(outcome) => (*outcome)?,
@@ -127,10 +130,13 @@ impl Store {
         };
         let permit = inner.wait_permit(most)?;
         let number = inner.waited.fetch_add(1, Ordering::Relaxed);
-        let (sender, outcome) = oneshot::channel();
+        let (channel, outcome) = oneshot::channel();
         let (now, pauses) = (transaction.now, &inner.pauses);
-        let since = since.unwrap_or_else(|| pauses.end(key, lease_id, now).unwrap_or(now));
-        let reply_to = OutcomeSender { sender, since };
+        let reply_to = OutcomeSender {
+            channel,
+            since: since.unwrap_or_else(|| pauses.end(key, lease_id, now).unwrap_or(now)),
+            trace: TraceId::current(),
+        };
         let waiting = Waiting {
             number,
             request: queued.request.clone(),
@@ -154,6 +160,15 @@ impl Store {
 }
 
 impl Inner {
+    /// Takes the permits for a long poll: one to wait, and one for the number of long polls.
+    pub(super) fn poll_permit(&self) -> Result<[Permit; 2], Problem> {
+        let wait = self.wait_permit(self.limits.max_waiting)?;
+        let most = usize::MAX;
+        let poll = Permit::acquire(&self.long_polls, most);
+        let poll = poll.map_err(|polls| over_limit("the store", polls, most))?;
+        Ok([wait, poll])
+    }
+
     /// Takes a permit for an acquire or a long poll, if at most `most` of them wait then.
     pub(super) fn wait_permit(&self, most: usize) -> Result<Permit, Problem> {
         Permit::acquire(&self.waiting, most)

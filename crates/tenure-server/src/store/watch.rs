@@ -23,6 +23,8 @@ pub(crate) struct Watcher {
     /// happen. `None` if the ring may have dropped events that the watcher missed: the client must
     /// then read the leases.
     page: Option<Page>,
+    /// Whether the first item is a reset that the client did not avoid by naming a revision.
+    begins_with_reset: bool,
 }
 
 /// An item of a watcher's stream.
@@ -58,6 +60,7 @@ impl Store {
             _permit: permit,
             sent: after.unwrap_or(0),
             page: after.map(|_| Page::default()),
+            begins_with_reset: after.is_none(),
         };
         // From here on every change of these leases arms the timer. Leases that do not change must
         // be read once, to end terms whose time is over and to arm the timer.
@@ -89,6 +92,9 @@ impl Watcher {
                 // A read shows everything that is durable now, even if it is not published yet.
                 self.sent = durable;
                 self.page = Some(Page::live());
+                if !std::mem::take(&mut self.begins_with_reset) {
+                    self.inner.metrics.event_reset();
+                }
                 return WatchItem::Reset(durable);
             };
             if let Some(pointer) = page.events.pop_front() {

@@ -13,6 +13,8 @@ pub(crate) struct Entry<W> {
     pub(crate) lease: Lease<W>,
     /// The revision of the last change; zero if there was none.
     pub(crate) revision: u64,
+    /// The number of its terms since the start of the store.
+    pub(crate) terms: u64,
     /// The sender that notifies long polls of the revision. Most leases have no waiters or
     /// watchers, and take no memory for it.
     pub(crate) interest: Option<Box<watch::Sender<u64>>>,
@@ -27,6 +29,7 @@ impl<W> Entry<W> {
         Self {
             lease: record.into(),
             revision,
+            terms: 0,
             interest: None,
             past: None,
             recent: Recent::default(),
@@ -38,7 +41,15 @@ impl<W> Entry<W> {
         LeaseVersion {
             record: self.lease.record().clone(),
             revision: self.revision,
+            terms: self.terms,
         }
+    }
+
+    /// Restores an earlier version of the lease, after its later changes were undone.
+    pub(crate) fn restore(&mut self, version: LeaseVersion) {
+        self.lease.restore(version.record);
+        self.revision = version.revision;
+        self.terms = version.terms;
     }
 
     /// Returns whether the lease was acquired at least once since it was created or deleted.

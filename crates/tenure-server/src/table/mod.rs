@@ -171,7 +171,8 @@ impl<W> Table<W> {
         let of_shard = |shard: &Mutex<Shard<W>>| {
             let shard = lock(shard);
             let keys = shard.keys(range);
-            keys.take_while(|key| key.as_str().starts_with(prefix)).count()
+            keys.take_while(|key| key.as_str().starts_with(prefix))
+                .count()
         };
         self.shards.iter().map(of_shard).sum()
     }
@@ -184,6 +185,15 @@ impl<W> Table<W> {
     /// Returns the number of leases.
     pub(crate) fn total(&self) -> usize {
         self.counts.total()
+    }
+
+    /// Calls the function with each lease. One shard is locked at a time.
+    pub(crate) fn visit(&self, mut visit: impl FnMut(&LeaseKey, &Entry<W>)) {
+        for shard in &self.shards {
+            for (key, entry) in lock(shard).entries() {
+                visit(key, entry);
+            }
+        }
     }
 
     /// Creates a lease that does not exist, unless a limit is reached. `entry` takes over the

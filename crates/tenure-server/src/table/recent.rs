@@ -104,10 +104,7 @@ mod tests {
         recent.end(Instant::default());
         assert_eq!(recent.ended(), Some(Instant::default()));
         recent.end(minute(3) + Duration::from_millis(250));
-        assert_eq!(
-            recent.ended(),
-            Some(minute(3) + Duration::from_millis(200))
-        );
+        assert_eq!(recent.ended(), Some(minute(3) + Duration::from_millis(200)));
         recent.begin(minute(40));
         assert!(recent.ended().is_some());
         assert_eq!(size_of::<Recent>(), 8);

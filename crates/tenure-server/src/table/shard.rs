@@ -66,8 +66,27 @@ impl<W> Shard<W> {
         }
     }
 
+    /// Returns all leases, in no order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&LeaseKey, &Entry<W>)> {
+        self.slots.iter().map(|slot| (&slot.key, &slot.entry))
+    }
+
     fn place(&mut self, key: &LeaseKey) -> Place<'_, Box<Slot<W>>> {
         self.slots
             .entry(key.hash(), |slot| slot.key == *key, |slot| slot.key.hash())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::oneshot;
+
+    /// A slot of over 256 bytes takes 320 bytes, because the allocator rounds up. That is a seventh
+    /// of the memory of a lease.
+    #[test]
+    fn a_lease_and_its_name_take_at_most_256_bytes() {
+        let bytes = size_of::<Slot<oneshot::Sender<()>>>();
+        assert!(bytes <= 256, "a slot takes {bytes} bytes");
     }
 }

@@ -173,10 +173,12 @@ impl Credentials {
         if name.is_empty() {
             return None;
         }
-        Some(match self.jwts.get(name).or_else(|| self.sessions.get(name)) {
-            Some(jwt) => jwt,
-            None => self.token(name).reveal(),
-        })
+        Some(
+            match self.jwts.get(name).or_else(|| self.sessions.get(name)) {
+                Some(jwt) => jwt,
+                None => self.token(name).reveal(),
+            },
+        )
     }
 
     fn token(&self, name: &str) -> &Secret {
@@ -230,7 +232,7 @@ fn grant(role: &str, namespace: &str, prefix: &str) -> String {
 /// Returns a path of this route, about a lease or its namespace.
 fn path_of(route: &Route, namespace: &str, lease: &str) -> String {
     let path = route.path().replace("{namespace}", namespace);
-    path.replace("{lease}", lease)
+    path.replace("{lease}", lease).replace("{file}", "app.js")
 }
 
 /// Returns the body of a request of the route with this label, by the holder with this lease id.

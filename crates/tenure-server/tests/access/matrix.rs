@@ -17,7 +17,11 @@ const OPERATORS: &str = "operator admin";
 const NO_SESSION: &str = "any credential but a session";
 
 /// The requests that are not about one lease or one namespace.
-const OF_STORE: [&str; 10] = [
+const OF_STORE: [&str; 14] = [
+    "page",
+    "page_file",
+    "openapi",
+    "metrics",
     "livez",
     "readyz",
     "limits",
@@ -31,9 +35,13 @@ const OF_STORE: [&str; 10] = [
 ];
 
 /// The matrix of rights. `switchover` is `handover` without a lease id.
-const MATRIX: [Row; 26] = [
+const MATRIX: [Row; 30] = [
+    ("page", "without a credential", [200, 200, 200]),
+    ("page_file", "without a credential", [200, 200, 200]),
     ("livez", "without a credential", [200, 200, 200]),
     ("readyz", "without a credential", [200, 200, 200]),
+    ("metrics", "metrics admin", [200, 200, 200]),
+    ("openapi", "without a credential", [200, 200, 200]),
     ("limits", "any credential", [200, 200, 200]),
     ("whoami", "any credential", [200, 200, 200]),
     ("session", NO_SESSION, [200, 200, 200]),
@@ -183,6 +191,8 @@ impl Cell {
         let is_covered = match label {
             "access" => all,
             "overview" | "all_events" | "namespaces" => true,
+            // A grant of this role is for the whole store.
+            "metrics" => all || self.role == "metrics",
             "list" | "renew_many" => namespaces[self.target / 2],
             _ => targets[self.target],
         };

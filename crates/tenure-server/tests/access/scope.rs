@@ -175,15 +175,17 @@ async fn namespaces_are_those_with_leases_within_the_scope() {
     let guarded = with_some().await;
     let list = |counts: &[(&str, u32)]| {
         let namespaces = counts.iter();
-        let namespaces = namespaces.map(|(name, leases)| {
-            json!({"namespace": name, "leases": leases})
-        });
+        let namespaces =
+            namespaces.map(|(name, leases)| json!({"namespace": name, "leases": leases}));
         json!({"namespaces": namespaces.collect::<Value>()})
     };
     let path = "/v1/namespaces";
     let all = guarded.get("admin", path).await;
     assert_eq!(all, (200, list(&[("a", 2), ("b", 1), ("c", 1)])));
-    assert_eq!(guarded.get("some", path).await, (200, list(&[("a", 1), ("b", 1)])));
+    assert_eq!(
+        guarded.get("some", path).await,
+        (200, list(&[("a", 1), ("b", 1)]))
+    );
     // A namespace without a lease in scope is not shown.
     guarded.change(&[
         ("admin", &grant("admin", "*", "")),
@@ -211,7 +213,10 @@ async fn the_stream_of_all_namespaces_has_the_events_within_the_scope_and_ends_w
         assert_eq!(guarded.post("admin", &path, acquire).await.0, 200);
     }
     read(&mut stream, &mut seen, "\"q\"").await;
-    assert!(seen.contains("\"x2\"") && !seen.contains("\"y2\""), "{seen}");
+    assert!(
+        seen.contains("\"x2\"") && !seen.contains("\"y2\""),
+        "{seen}"
+    );
     assert!(!seen.contains("\"namespace\":\"c\""), "{seen}");
 
     let admin = grant("admin", "*", "");

@@ -55,20 +55,39 @@ async fn a_session_has_the_name_and_the_rights_of_its_principal() {
     let (status, view) = acquired.await;
     assert_eq!((status, &view["owner"]), (200, &json!("worker")), "{view}");
     let renew = "/v1/namespaces/a/leases/x/renew";
-    assert_eq!(guarded.post("worker", renew, body_of("renew", &id(1))).await.0, 200);
+    assert_eq!(
+        guarded
+            .post("worker", renew, body_of("renew", &id(1)))
+            .await
+            .0,
+        200
+    );
     let foreign = "/v1/namespaces/a/leases/y";
-    assert_refused(&guarded.get("session:worker", foreign).await, 403, "forbidden");
+    assert_refused(
+        &guarded.get("session:worker", foreign).await,
+        403,
+        "forbidden",
+    );
 }
 
 #[tokio::test]
 async fn a_code_is_exchanged_for_a_session_once() {
     let guarded = two();
     let code = code(&guarded, "ada").await;
-    let answer = guarded.send("", Method::POST, SESSION, json!({"code": code})).await;
+    let answer = guarded
+        .send("", Method::POST, SESSION, json!({"code": code}))
+        .await;
     assert_eq!(answer.headers()["cache-control"], "no-store");
     let (status_of_answer, made) = common::answer(answer).await;
-    assert_eq!((status_of_answer, &made["principal"]), (200, &json!("ada")), "{made}");
-    assert_eq!(status(&guarded, made["session"].as_str().unwrap()).await, 200);
+    assert_eq!(
+        (status_of_answer, &made["principal"]),
+        (200, &json!("ada")),
+        "{made}"
+    );
+    assert_eq!(
+        status(&guarded, made["session"].as_str().unwrap()).await,
+        200
+    );
     assert_refused(&redeem(&guarded, &code).await, 401, "unauthenticated");
     for wrong in ["", "x", "tnc1_x"] {
         assert_refused(&redeem(&guarded, wrong).await, 401, "unauthenticated");
@@ -100,7 +119,10 @@ async fn wrong_codes_count_as_wrong_credentials_and_right_ones_are_accepted_mean
     assert_eq!(status(&guarded, "tnr1_wrong").await, 429);
     let session = redeem(&guarded, &first).await;
     assert_eq!(session.0, 200, "{}", session.1);
-    assert_eq!(status(&guarded, session.1["session"].as_str().unwrap()).await, 200);
+    assert_eq!(
+        status(&guarded, session.1["session"].as_str().unwrap()).await,
+        200
+    );
     assert_eq!(redeem(&guarded, &second).await.0, 200);
 }
 
@@ -199,7 +221,11 @@ async fn a_session_ends_with_the_process_and_is_of_no_use_to_another_store() {
 async fn a_store_without_access_control_has_no_sessions() {
     let guarded = two();
     let open = served(bind(&guarded.store).with_access(Access::anonymous()));
-    for (path, body) in [(SESSION, json!({})), (SESSION, json!({"code": "x"})), (CODE, json!({}))] {
+    for (path, body) in [
+        (SESSION, json!({})),
+        (SESSION, json!({"code": "x"})),
+        (CODE, json!({})),
+    ] {
         let request = open.api.request(Method::POST, path).json(&body);
         let refused = common::answer(request.send().await.unwrap()).await;
         assert_refused(&refused, 400, "malformed");
@@ -215,13 +241,14 @@ async fn sign_ins_are_in_the_audit_log_without_a_secret() {
     let path = folder.path().join("audit.jsonl");
     let audit = Audit::open(AuditConfig::new(AuditTarget::File(path.clone()))).unwrap();
     let grants = grant("operator", "a", "");
-    let mut guarded =
-        Guarded::start_audited(StoreConfig::memory(), audit, &[("ada", &grants)]);
+    let mut guarded = Guarded::start_audited(StoreConfig::memory(), audit, &[("ada", &grants)]);
     let made = guarded.sign_in("ada").await;
     let code = code(&guarded, "ada").await;
     assert_eq!(redeem(&guarded, &code).await.0, 200);
     assert_eq!(redeem(&guarded, &code).await.0, 401);
-    let broken = guarded.post("session:ada", &format!("{LEASE}/break"), json!({})).await;
+    let broken = guarded
+        .post("session:ada", &format!("{LEASE}/break"), json!({}))
+        .await;
     assert_eq!(broken.0, 404, "{}", broken.1);
     let mut lines: Vec<Value> = Vec::new();
     until("four lines", async || {

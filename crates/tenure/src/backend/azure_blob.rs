@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use reqwest::Url;
 use tenure_azure::client::{AzureBlob, BlobCandidacy, BlobClientError, BlobLease};
-use tenure_core::lease::candidate::{Answer, Request};
+use tenure_core::lease::candidate::Request;
 use tenure_core::lease::{LeaseId, Metadata};
 
-use super::{BackendError, BackendFuture, LeaseBackend, SharedBackend};
+use super::{BackendError, BackendFuture, BackendReply, LeaseBackend, SharedBackend};
 use crate::candidate_runtime::StartError;
 use crate::config::Config;
 use crate::http::HttpClients;
@@ -44,8 +44,8 @@ pub(super) fn open(
 }
 
 impl LeaseBackend for AzureBlobBackend {
-    fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, Answer> {
-        Box::pin(self.lease.send(request, timeout))
+    fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, BackendReply> {
+        Box::pin(async move { self.lease.send(request, timeout).await.into() })
     }
 
     fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> BackendFuture<'_, ()> {

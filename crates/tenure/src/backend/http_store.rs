@@ -15,7 +15,9 @@ use tenure_core::wire::{
 };
 use tenure_core::{CandidateId, ElectionName, Epoch};
 
-use super::{BackendError, BackendFuture, LeaseBackend, Renewal, SharedBackend};
+use super::{
+    BackendError, BackendFuture, BackendReply, LeaseBackend, Renewal, RequestOutcome, SharedBackend,
+};
 use crate::config::Config;
 use crate::http::{HttpClientError, HttpClients};
 use crate::store::{Call, Endpoint, Pong, StoreClient, StoreError, path};
@@ -69,7 +71,7 @@ pub(super) fn open(
 }
 
 impl LeaseBackend for HttpStore {
-    fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, Answer> {
+    fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, BackendReply> {
         Box::pin(async move {
             let releases = matches!(request, Request::Release { .. } | Request::HandOver { .. });
             let path = |verb| path(&self.election, verb);
@@ -117,13 +119,17 @@ impl LeaseBackend for HttpStore {
             };
             let answer = self.store.ask_once(&Call { timeout, ..call }).await;
             self.settle(match answer {
-                Ok(_) if releases => Answer::Released,
-                answer => answer_to(answer),
+                Ok(_) if releases => Answer::Released.into(),
+                answer => reply_to(answer),
             })
         })
     }
 
-    fn renew_many(&self, renewals: Vec<Renewal>, timeout: Duration) -> BoxFuture<'_, Vec<Answer>> {
+    fn renew_many(
+        &self,
+        renewals: Vec<Renewal>,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Vec<BackendReply>> {
         Box::pin(async move {
             let Some((election, _)) = renewals.first() else {
                 return Vec::new();
@@ -138,16 +144,16 @@ impl LeaseBackend for HttpStore {
             match self.store.ask_once(&Call { timeout, ..call }).await {
                 Ok(RenewManyReply { results }) if results.len() == renewals.len() => {
                     let each = results.into_iter().map(|result| match result {
-                        RenewResult::View(view) => self.settle(answer_to(Ok(*view))),
-                        RenewResult::Problem(problem) => self.settle(answer_to_problem(&problem)),
+                        RenewResult::View(view) => self.settle(reply_to(Ok(*view))),
+                        RenewResult::Problem(problem) => self.settle(reply_to_problem(&problem)),
                     });
                     each.collect()
                 }
                 Ok(_) => {
                     let mismatch = "the store answered with a different number of leases".into();
-                    vec![Answer::Unknown(mismatch); renewals.len()]
+                    vec![Answer::Unknown(mismatch).into(); renewals.len()]
                 }
-                Err(error) => vec![self.settle(answer_to(Err(error))); renewals.len()],
+                Err(error) => vec![self.settle(reply_to(Err(error))); renewals.len()],
             }
         })
     }
@@ -185,10 +191,15 @@ impl LeaseBackend for HttpStore {
 }
 
 impl HttpStore {
+    fn settle(&self, reply: BackendReply) -> BackendReply {
+        let answer = self.settle_answer(reply.answer);
+        BackendReply { answer, ..reply }
+    }
+
     /// Adds the request and the origin of the credential to the refusal of a candidate that the
     /// store has never accepted; an acquire is the only request that such a candidate sends. Later
     /// the same answer may be temporary, so it must not end a campaign, and never a term.
-    fn settle(&self, answer: Answer) -> Answer {
+    fn settle_answer(&self, answer: Answer) -> Answer {
         match answer {
             Answer::Denied(why) => {
                 let denied_since = *self.denied_since.get_or_init(Instant::now);
@@ -225,17 +236,29 @@ fn wire_id(lease_id: LeaseId) -> String {
     lease_id.to_wire().to_string()
 }
 
-fn answer_to(answer: Result<LeaseView, StoreError>) -> Answer {
-    match answer {
+fn reply_to(answer: Result<LeaseView, StoreError>) -> BackendReply {
+    let answer = match answer {
         Ok(view) => match view.epoch.and_then(Epoch::new) {
             Some(epoch) => Answer::Held(epoch),
             None => Answer::Unknown("the store's answer has no epoch".into()),
         },
-        Err(StoreError::Problem(problem)) => answer_to_problem(&problem),
+        Err(StoreError::Problem(problem)) => return reply_to_problem(&problem),
         // The request failed on the network, or another server answers at this address for now,
         // such as a proxy whose backend is down.
         Err(error) => Answer::Unknown(error.to_string()),
-    }
+    };
+    answer.into()
+}
+
+/// Returns the reply to a problem that the store has answered with, even if the same request may
+/// succeed later.
+fn reply_to_problem(problem: &Problem) -> BackendReply {
+    let answer = answer_to_problem(problem);
+    let outcome = match answer {
+        Answer::Denied(_) => RequestOutcome::Unauthorized,
+        _ => RequestOutcome::Refused,
+    };
+    BackendReply { answer, outcome }
 }
 
 fn answer_to_problem(problem: &Problem) -> Answer {

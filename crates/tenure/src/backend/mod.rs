@@ -32,16 +32,20 @@ use crate::store::{LeaseView, Pong};
 ///
 /// Each method sends a request once. The lease candidate decides whether to repeat a request,
 /// because it counts its lease from the moment before the request was sent. The methods return an
-/// [`Answer`]. If there is no answer, or if it is unknown whether the service has executed the
-/// request, they return [`Answer::Unknown`].
+/// [`Answer`] with its [`RequestOutcome`]. If there is no answer, or if it is unknown whether the
+/// service has executed the request, the answer is [`Answer::Unknown`].
 pub(crate) trait LeaseBackend: Any + fmt::Debug + Send + Sync {
     /// Sends one request, once.
-    fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, Answer>;
+    fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, BackendReply>;
 
     /// Renews several leases of one namespace in one request, if the service can do so. The answers
     /// are in the order of the renewals. Called only if
     /// [`shares_requests_with`](Self::shares_requests_with) returns true for two candidates.
-    fn renew_many(&self, renewals: Vec<Renewal>, timeout: Duration) -> BoxFuture<'_, Vec<Answer>> {
+    fn renew_many(
+        &self,
+        renewals: Vec<Renewal>,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Vec<BackendReply>> {
         let renew = move |(_, lease_id)| self.send(Request::Renew(lease_id), timeout);
         Box::pin(join_all(renewals.into_iter().map(renew)))
     }
@@ -70,6 +74,46 @@ pub(crate) trait LeaseBackend: Any + fmt::Debug + Send + Sync {
 
     /// Returns the service's address, without secrets.
     fn address(&self) -> String;
+}
+
+/// An answer of a lease service for the machine, and its outcome for the metrics.
+#[derive(Clone, Debug)]
+pub(crate) struct BackendReply {
+    pub(crate) answer: Answer,
+    pub(crate) outcome: RequestOutcome,
+}
+
+/// The outcome of a request for the metrics. The machine does not need it: it treats a temporary
+/// refusal like a missing answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestOutcome {
+    /// The service has executed the request.
+    Ok,
+    /// The service has answered, and has not executed the request.
+    Refused,
+    /// The service has refused the request because of the credential.
+    Unauthorized,
+    /// There was no answer of the service in time.
+    NoAnswer,
+}
+
+/// Takes the outcome from the answer. A service that refuses for now, which is
+/// [`Answer::Unknown`], must set the outcome itself.
+impl From<Answer> for BackendReply {
+    fn from(answer: Answer) -> Self {
+        let outcome = match &answer {
+            Answer::Held(_) | Answer::Released => RequestOutcome::Ok,
+            Answer::HeldByAnother(_)
+            | Answer::IdRetired
+            | Answer::Broken { .. }
+            | Answer::Expired
+            | Answer::Superseded
+            | Answer::Refused(_) => RequestOutcome::Refused,
+            Answer::Denied(_) => RequestOutcome::Unauthorized,
+            Answer::Unknown(_) => RequestOutcome::NoAnswer,
+        };
+        Self { answer, outcome }
+    }
 }
 
 /// The reply of a lease service, or the reason why it did not reply.

@@ -13,10 +13,11 @@ use super::problem::{PeerErrorCode, PeerProblem};
 use super::replay_guard::ReplayGuard;
 use super::server::Setup;
 use super::status::{Counters, PeerView, Status};
+use crate::metrics::PeerMetrics;
 
 /// The parts of this member that its routes and its clients share.
 #[derive(Debug)]
-pub(super) struct PeerEndpoint {
+pub(crate) struct PeerEndpoint {
     pub(super) setup: Setup,
     pub(super) start: Start,
     /// The body of the status route.
@@ -46,6 +47,18 @@ impl PeerEndpoint {
 
     pub(super) fn view(&self) -> MutexGuard<'_, PeerView> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the numbers of this member. The driver may wait for the lock, so this copies numbers
+    /// and does nothing else under it.
+    pub(crate) fn metrics(&self) -> PeerMetrics {
+        let view = self.view();
+        PeerMetrics {
+            cluster: self.setup.cluster.clone(),
+            has_quorum: view.status.quorum,
+            suspects: view.status.suspects.len() as u64,
+            messages: view.counters.clone(),
+        }
     }
 
     pub(super) fn count(&self, count: impl FnOnce(&mut Counters)) {

@@ -28,6 +28,7 @@ mod status;
 mod state_dir;
 mod state_file;
 
+pub(crate) use endpoint::PeerEndpoint;
 pub use mac::{PeerKey, PeerKeyError};
 pub use state_file::StateError;
 

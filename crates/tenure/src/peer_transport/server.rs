@@ -23,6 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::Redirect;
+use axum::routing::get;
 use reqwest::Url;
 use tenure_core::{Incarnation, Name, NodeId, Random as _};
 use tokio::sync::mpsc;
@@ -61,6 +63,8 @@ pub(crate) struct Setup {
     /// The address on which to serve the routes; `None` if the application mounts
     /// [`PeerServer::router`].
     pub(crate) listen: Option<SocketAddr>,
+    /// Further routes of the member: the page of the group.
+    pub(crate) page: Router,
     /// The driver's clock.
     pub(crate) clock: Clock,
 }
@@ -127,7 +131,11 @@ impl PeerServer {
             let failed = |error| ListenError::Listen { address, error };
             let listener = listener::bind(address).map_err(failed)?;
             server.listening_on = Some(listener.local_addr().map_err(failed)?);
-            let router = server.router();
+            // A browser that opens this address sees the page. The target is relative, because a
+            // proxy may serve the member under a prefix.
+            let page = format!("v1/peers/{}/", server.endpoint.setup.cluster);
+            let to_page = get(async move || Redirect::temporary(&page));
+            let router = server.router().route("/", to_page);
             server
                 .tasks
                 .spawn(listener::serve(listener, router, server.endpoint.clone()));
@@ -147,6 +155,6 @@ impl PeerServer {
 
     /// Returns the routes of this member. Any runtime may serve them; the messages go to the inbox.
     pub(crate) fn router(&self) -> Router {
-        routes::router(self.endpoint.clone())
+        routes::router(self.endpoint.clone()).merge(self.endpoint.setup.page.clone())
     }
 }

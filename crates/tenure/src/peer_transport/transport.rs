@@ -1,7 +1,10 @@
 //! The connection of a member to the other members, over HTTP or in memory.
 
+use std::sync::Arc;
+
 use tenure_core::NodeId;
 
+use super::endpoint::PeerEndpoint;
 use super::envelope::Payload;
 use super::inbox::{Inbox, PeerEvent};
 use super::server::PeerServer;
@@ -37,6 +40,14 @@ impl PeerTransport {
     pub(crate) fn publish(&self, status: Status) {
         if let Self::Http(server, _) = self {
             server.endpoint.view().status = status;
+        }
+    }
+
+    /// Returns the shared part of a member that exchanges messages over HTTP.
+    pub(crate) fn endpoint(&self) -> Option<Arc<PeerEndpoint>> {
+        match self {
+            Self::Http(server, _) => Some(server.endpoint.clone()),
+            _ => None,
         }
     }
 

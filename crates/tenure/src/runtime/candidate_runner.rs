@@ -4,26 +4,30 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Weak};
 
 use tenure_core::election::{
-    CampaignFailure, ElectionMachine, EndReason, Standing, TaskEnd, TermEvent,
+    CampaignFailure, ElectionMachine, EndReason, SUSPENSION, Standing, TaskEnd, TermEvent,
 };
-use tenure_core::{CandidateId, Epoch};
+use tenure_core::{CandidateId, Epoch, Instant};
 use tokio::sync::{oneshot, watch};
-use tracing::{error, info, warn};
+use tracing::{Span, error, info, warn};
 
 use super::command::{Campaigner, Command, DriverHandle, TermCommand};
 use super::event_loop::CandidateSlot;
+use super::spans::{self, TermEnd};
 use super::strategy_io::{StrategyInput, StrategyIo};
 use crate::candidate::RunError;
 use crate::clock::Clock;
 use crate::config::{Config, OnOverrun};
+use crate::metrics::Recorder;
 use crate::random::OsRandom;
 use crate::term::TermState;
 use crate::term_guard::TermGuard;
+use crate::trace;
 
 /// Runs one candidate: executes commands, and reports term events to tasks and callers.
 pub(super) struct CandidateRunner<S: StrategyIo> {
     config: Arc<Config>,
     clock: Clock,
+    metrics: Arc<Recorder>,
     io: S,
     /// The handle for the terms that begin. It is weak because the driver does not keep its
     /// candidates alive.
@@ -31,9 +35,17 @@ pub(super) struct CandidateRunner<S: StrategyIo> {
     campaigner: Option<Campaigner>,
     settlers: Vec<oneshot::Sender<()>>,
     term: Option<Arc<TermState>>,
+    /// The span of renewals that fail.
+    at_risk: Span,
+    /// The span of the end of the term.
+    end: Option<TermEnd>,
     /// Publishes the term to the other parts of the library.
     publish_term: watch::Sender<Option<Arc<TermState>>>,
     last_leader: Option<(CandidateId, Epoch)>,
+    /// The time at which the task was asked to stop, until it has stopped.
+    cancelled_at: Option<Instant>,
+    /// The time of the last turn, if a term was running after it: it needs a turn at each tick.
+    last_turn: Option<Instant>,
     /// Whether a handle to the candidate exists.
     wanted: bool,
 }
@@ -56,13 +68,18 @@ impl<S: StrategyIo> CandidateRunner<S> {
         Self {
             config: handle.config.clone(),
             clock: handle.clock.clone(),
+            metrics: handle.metrics.clone(),
             io,
             handle: Arc::downgrade(handle),
             campaigner: None,
             settlers: Vec::new(),
             term: None,
+            at_risk: Span::none(),
+            end: None,
             publish_term,
             last_leader: None,
+            cancelled_at: None,
+            last_turn: None,
             wanted: true,
         }
     }
@@ -82,6 +99,12 @@ impl<S: StrategyIo> CandidateRunner<S> {
 
     fn task_ended(&mut self, end: TaskEnd) {
         let now = self.clock.now();
+        if let Some(cancelled_at) = self.cancelled_at.take() {
+            self.metrics.stopped(now.since(cancelled_at));
+        }
+        if let Some(end) = &mut self.end {
+            end.record_stop(now);
+        }
         self.io.machine().task_ended(now, end, &mut OsRandom);
     }
 
@@ -94,6 +117,15 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 Standing::Idle | Standing::Campaigning | Standing::Ending => None,
             };
             term.update(valid_until, self.io.machine().stop_by());
+            self.metrics.set_deadline(valid_until);
+        }
+    }
+
+    /// Counts a suspension of this process since the last turn.
+    fn count_suspension(&mut self) {
+        let last = self.last_turn.take();
+        if last.is_some_and(|last| self.clock.now().since(last) >= SUSPENSION) {
+            self.metrics.suspended();
         }
     }
 
@@ -117,20 +149,45 @@ impl<S: StrategyIo> CandidateRunner<S> {
         match (event, &self.term) {
             (TermEvent::Began(epoch), _) => self.begin(epoch),
             (TermEvent::AtRisk(at_risk), Some(term)) => {
+                if at_risk {
+                    self.metrics.at_risk();
+                }
                 term.at_risk.send_replace(at_risk);
+                if self.end.is_none() {
+                    self.at_risk = match at_risk {
+                        true => spans::at_risk(term),
+                        false => Span::none(),
+                    };
+                    set_span(&mut self.io, self.at_risk.clone());
+                }
             }
             (TermEvent::Cancel(reason), Some(term)) => {
-                info!(%election, %candidate, epoch = %term.epoch, %reason, "stopping");
+                let end = TermEnd::begin(term, reason, self.clock.now());
+                set_span(&mut self.io, end.span.clone());
+                self.at_risk = Span::none();
+                info!(%election, %candidate, epoch = term.epoch.get(), %reason,
+                    trace_id = end.trace_id(), "stopping");
+                self.end = Some(end);
+                self.cancelled_at = Some(self.clock.now());
                 term.cancel(reason);
             }
             (TermEvent::Abort, Some(term)) => {
-                warn!(%election, %candidate, epoch = %term.epoch,
+                let span = self.end.as_ref().and_then(|end| end.span.id());
+                warn!(parent: span, %election, %candidate, epoch = term.epoch.get(),
                     "the task has not stopped within the stop grace and is aborted");
                 term.aborted.cancel();
             }
             (TermEvent::Overrun, Some(term)) => self.overrun(term),
             (TermEvent::Ended(epoch, reason), _) => {
-                info!(%election, %candidate, %epoch, %reason, "leadership lost");
+                set_span(&mut self.io, Span::none());
+                self.at_risk = Span::none();
+                let end = self.end.take();
+                let trace_id = end.as_ref().and_then(TermEnd::trace_id);
+                info!(%election, %candidate, epoch = epoch.get(), %reason, trace_id,
+                    "leadership lost");
+                self.metrics.set_deadline(None);
+                self.metrics.ended(reason);
+                self.cancelled_at = None;
                 if let Some(term) = self.term.take() {
                     term.update(None, None);
                     term.ended.send_replace(Some(reason));
@@ -138,6 +195,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 self.publish_term.send_replace(None);
             }
             (TermEvent::Failed(why), _) => {
+                set_span(&mut self.io, Span::none());
                 let why = RunError::from(why);
                 error!(%election, %candidate, "{why}");
                 if let Some(campaigner) = self.campaigner.take() {
@@ -147,63 +205,22 @@ impl<S: StrategyIo> CandidateRunner<S> {
             (TermEvent::LeaderSeen(leader), _) if self.last_leader != leader => {
                 match &leader {
                     Some((leader, epoch)) => {
-                        info!(%election, %candidate, %leader, %epoch, "following");
+                        info!(%election, %candidate, %leader, epoch = epoch.get(), "following");
                     }
                     None => info!(%election, %candidate, "no leader"),
                 }
                 self.last_leader = leader;
             }
-            // The same leader again, the end of a campaign, or an event of another term.
+            (TermEvent::Withdrawn, _) => {
+                set_span(&mut self.io, Span::none());
+            }
+            // The same leader again, or an event of another term.
             _ => {}
         }
     }
 
-    fn begin(&mut self, epoch: Epoch) {
-        let (election, candidate) = (&self.config.election, &self.config.candidate);
-        info!(%election, %candidate, %epoch, "leadership gained");
-        self.last_leader = None;
-        let (config, clock) = (self.config.clone(), self.clock.clone());
-        let term = Arc::new(TermState::new(epoch, config, clock, self.handle.clone()));
-        self.term = Some(term.clone());
-        self.publish();
-        self.publish_term.send_replace(Some(term.clone()));
-        match self.handle.upgrade() {
-            Some(handle) => {
-                let guard = TermGuard::new(term, handle);
-                // If the caller has gone, the guard is dropped, which ends the term.
-                if let Some(campaigner) = self.campaigner.take() {
-                    let _ = campaigner.send(Ok(guard));
-                }
-            }
-            // There is no handle any more.
-            None => self.task_ended(TaskEnd::Aborted),
-        }
-    }
-
-    fn overrun(&self, term: &TermState) {
-        let (election, candidate) = (&self.config.election, &self.config.candidate);
-        error!(%election, %candidate, epoch = %term.epoch,
-            "the task is still running after it was aborted; others may lead soon");
-        match &self.config.on_overrun {
-            OnOverrun::Report => {}
-            OnOverrun::Exit => {
-                error!(%election, %candidate, "exiting, so that the task ends");
-                std::process::exit(OnOverrun::EXIT_CODE);
-            }
-            OnOverrun::Call(call) => {
-                // Renewals and the watchdog must continue after a panic in the function.
-                let called = panic::catch_unwind(AssertUnwindSafe(|| call(term.epoch)));
-                if called.is_err() {
-                    error!(%election, %candidate, "the overrun policy has panicked");
-                }
-            }
-        }
-    }
-}
-
-impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
-    fn execute(&mut self) {
-        self.publish();
+    /// Executes the machine's effects, and handles its term events.
+    fn handle_outputs(&mut self) {
         loop {
             while let Some(event) = self.io.poll_term_event(self.clock.now()) {
                 self.handle_term_event(event);
@@ -223,6 +240,70 @@ impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
             let now = self.clock.now();
             self.io.machine().campaign(now, &mut OsRandom);
         }
+    }
+
+    fn begin(&mut self, epoch: Epoch) {
+        let (election, candidate) = (&self.config.election, &self.config.candidate);
+        let campaign = set_span(&mut self.io, Span::none());
+        let span = spans::term_begin(&self.config, epoch, &campaign);
+        drop(campaign);
+        let traceparent = trace::traceparent(&span);
+        let trace_id = traceparent.as_deref().and_then(trace::trace_id);
+        info!(%election, %candidate, epoch = epoch.get(), trace_id, "leadership gained");
+        self.metrics.began(epoch);
+        self.last_leader = None;
+        let (config, clock) = (self.config.clone(), self.clock.clone());
+        let handle = self.handle.clone();
+        let term = Arc::new(TermState::new(epoch, traceparent, config, clock, handle));
+        self.term = Some(term.clone());
+        self.publish();
+        self.publish_term.send_replace(Some(term.clone()));
+        match self.handle.upgrade() {
+            Some(handle) => {
+                let guard = TermGuard::new(term, handle, span);
+                // If the caller has gone, the guard is dropped, which ends the term.
+                if let Some(campaigner) = self.campaigner.take() {
+                    let _ = campaigner.send(Ok(guard));
+                }
+            }
+            // There is no handle any more.
+            None => self.task_ended(TaskEnd::Aborted),
+        }
+    }
+
+    fn overrun(&self, term: &TermState) {
+        let (election, candidate) = (&self.config.election, &self.config.candidate);
+        if let Some(end) = &self.end {
+            end.record_overrun();
+        }
+        let span = self.end.as_ref().and_then(|end| end.span.id());
+        error!(parent: span, %election, %candidate, epoch = term.epoch.get(),
+            "the task is still running after it was aborted; others may lead soon");
+        self.metrics.overrun();
+        match &self.config.on_overrun {
+            OnOverrun::Report => {}
+            OnOverrun::Exit => {
+                error!(%election, %candidate, "exiting, so that the task ends");
+                std::process::exit(OnOverrun::EXIT_CODE);
+            }
+            OnOverrun::Call(call) => {
+                // Renewals and the watchdog must continue after a panic in the function.
+                let called = panic::catch_unwind(AssertUnwindSafe(|| call(term.epoch)));
+                if called.is_err() {
+                    error!(%election, %candidate, "the overrun policy has panicked");
+                }
+            }
+        }
+    }
+}
+
+impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
+    fn execute(&mut self) {
+        self.count_suspension();
+        self.publish();
+        self.handle_outputs();
+        let is_running = self.io.machine().stop_by().is_some();
+        self.last_turn = is_running.then(|| self.clock.now());
     }
 
     fn handle_command(&mut self, command: Command) {
@@ -268,6 +349,14 @@ impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
 
     fn io(&mut self) -> &mut dyn StrategyInput {
         &mut self.io
+    }
+}
+
+/// Sets the span of requests to the lease service and of their failures, and returns the last one.
+fn set_span(io: &mut impl StrategyIo, span: Span) -> Span {
+    match io.channel() {
+        Some(channel) => std::mem::replace(&mut channel.span, span),
+        None => Span::none(),
     }
 }
 

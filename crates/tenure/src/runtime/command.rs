@@ -12,6 +12,7 @@ use crate::candidate::RunError;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::leadership::ProclaimError;
+use crate::metrics::Recorder;
 use crate::term::TermState;
 use crate::term_guard::TermGuard;
 
@@ -66,6 +67,7 @@ pub(super) enum RuntimeMessage {
 pub(crate) struct DriverHandle {
     pub(crate) config: Arc<Config>,
     pub(crate) clock: Clock,
+    pub(crate) metrics: Arc<Recorder>,
     /// The current term. The channel is closed when the driver has ended.
     pub(crate) terms: watch::Receiver<Option<Arc<TermState>>>,
     pub(super) candidate: usize,

@@ -71,9 +71,9 @@ impl EventLoop {
                     Some(message) => self.handle_message(message),
                     None => is_open = false,
                 },
-                answers = self.requests.next() => for (number, attempt, answer) in answers {
+                answers = self.requests.next() => for (number, attempt, reply) in answers {
                     if let Some(slot) = self.slots.get_mut(&number) {
-                        slot.io().handle_answer(self.clock.now(), attempt, answer);
+                        slot.io().handle_reply(self.clock.now(), attempt, reply);
                     }
                 },
                 () = receive(&mut self.slots) => {}

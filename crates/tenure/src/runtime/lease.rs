@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use tenure_core::election::{ElectionMachine as _, Output, TermEvent};
 use tenure_core::lease::LeaseId;
-use tenure_core::lease::candidate::{Answer, LeaseCandidate, LeaseEffect, Request};
+use tenure_core::lease::candidate::{LeaseCandidate, LeaseEffect, Request};
 use tenure_core::{CandidateId, Instant};
 use tokio::task::AbortHandle;
-use tracing::{debug, warn};
+use tracing::{Span, debug, warn};
 
 use super::command::Proclaimer;
+use super::spans;
 use super::strategy_io::{StrategyInput, StrategyIo};
-use crate::backend::SharedBackend;
+use crate::backend::{BackendReply, RequestOutcome, SharedBackend};
 use crate::config::Config;
+use crate::metrics::Recorder;
 use crate::random::OsRandom;
 
 /// A candidate that competes for a lease, with its channel to the lease service.
@@ -29,20 +31,33 @@ pub(crate) struct LeaseChannel {
     pub(super) backend: SharedBackend,
     /// Requests of the machine that have not been sent.
     pub(super) outbox: Vec<OutgoingRequest>,
+    /// The span of a request for the lease, of a term at risk, or of the end of a term. There is
+    /// none while renewals succeed.
+    pub(super) span: Span,
     /// The request in flight, if it can be aborted.
     in_flight: Option<AbortHandle>,
+    /// The attempt of the last renewal, and the time at which it was sent.
+    renewal: Option<(u64, Instant)>,
+    metrics: Arc<Recorder>,
 }
 
 /// A request to send: the attempt, the request, and its timeout.
 pub(super) type OutgoingRequest = (u64, Request, Duration);
 
 impl LeaseChannel {
-    pub(crate) const fn new(config: Arc<Config>, backend: SharedBackend) -> Self {
+    pub(crate) const fn new(
+        config: Arc<Config>,
+        backend: SharedBackend,
+        metrics: Arc<Recorder>,
+    ) -> Self {
         Self {
             config,
             backend,
             outbox: Vec::new(),
+            span: Span::none(),
             in_flight: None,
+            renewal: None,
+            metrics,
         }
     }
 
@@ -59,7 +74,7 @@ impl LeaseChannel {
         }
     }
 
-    pub(super) fn execute(&mut self, effect: LeaseEffect) {
+    pub(super) fn execute(&mut self, now: Instant, effect: LeaseEffect) {
         let (election, candidate) = (&self.config.election, &self.config.candidate);
         match effect {
             LeaseEffect::Send {
@@ -67,10 +82,28 @@ impl LeaseChannel {
                 request,
                 timeout,
             } => {
-                debug!(%election, %candidate, attempt, request = name(&request), "request");
+                debug!(%election, %candidate, attempt, operation = name(&request), "request");
+                if let Request::Renew(_) = request {
+                    self.renewal = Some((attempt, now));
+                }
+                if matches!(request, Request::Acquire { .. }) {
+                    self.span = spans::campaign(&self.config, attempt);
+                }
                 self.outbox.push((attempt, request, timeout));
             }
-            LeaseEffect::Retrying(why) => warn!(%election, %candidate, error = why, "retrying"),
+            LeaseEffect::Retrying(why) => {
+                warn!(parent: &self.span, %election, %candidate, error = why, "retrying");
+            }
+        }
+    }
+
+    /// Counts a reply of the lease service.
+    pub(super) fn count(&mut self, now: Instant, attempt: u64, outcome: RequestOutcome) {
+        if outcome == RequestOutcome::Unauthorized {
+            self.metrics.auth_failure();
+        }
+        if let Some((_, sent)) = self.renewal.take_if(|(renewal, _)| *renewal == attempt) {
+            self.metrics.renewal(outcome, now.since(sent));
         }
     }
 
@@ -92,10 +125,10 @@ impl LeaseChannel {
 }
 
 impl LeaseStrategy {
-    pub(crate) fn new(config: Arc<Config>, backend: SharedBackend) -> Self {
+    pub(crate) fn new(config: Arc<Config>, backend: SharedBackend, metrics: Arc<Recorder>) -> Self {
         Self {
             machine: LeaseCandidate::new(config.timings),
-            channel: LeaseChannel::new(config, backend),
+            channel: LeaseChannel::new(config, backend, metrics),
         }
     }
 }
@@ -113,9 +146,10 @@ impl StrategyInput for LeaseStrategy {
         Some(&mut self.channel)
     }
 
-    fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer) {
-        self.machine
-            .handle_message(now, (attempt, answer), &mut OsRandom);
+    fn handle_reply(&mut self, now: Instant, attempt: u64, reply: BackendReply) {
+        self.channel.count(now, attempt, reply.outcome);
+        let message = (attempt, reply.answer);
+        self.machine.handle_message(now, message, &mut OsRandom);
     }
 
     fn renew_early(&mut self, now: Instant) {
@@ -130,10 +164,10 @@ impl StrategyIo for LeaseStrategy {
         &mut self.machine
     }
 
-    fn poll_term_event(&mut self, _now: Instant) -> Option<TermEvent> {
+    fn poll_term_event(&mut self, now: Instant) -> Option<TermEvent> {
         while let Some(output) = self.machine.poll_output() {
             match output {
-                Output::Effect(effect) => self.channel.execute(effect),
+                Output::Effect(effect) => self.channel.execute(now, effect),
                 Output::Term(event) => return Some(event),
             }
         }

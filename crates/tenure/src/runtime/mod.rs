@@ -12,6 +12,7 @@ mod strategy_io;
 
 mod lease;
 mod requests;
+mod spans;
 
 #[cfg(feature = "peers")]
 pub(crate) mod peers;
@@ -37,6 +38,7 @@ use strategy_io::StrategyIo;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::metrics::Recorder;
 
 /// The handle to the driver's thread. The thread ends when this handle and all of its candidates
 /// are dropped.
@@ -86,6 +88,7 @@ impl Driver {
     pub(crate) fn join(
         &self,
         config: Arc<Config>,
+        metrics: Arc<Recorder>,
         io: impl StrategyIo + 'static,
     ) -> Arc<DriverHandle> {
         let number = self.joined.fetch_add(1, Ordering::Relaxed);
@@ -93,6 +96,7 @@ impl Driver {
         let handle = Arc::new(DriverHandle {
             config,
             clock: self.clock.clone(),
+            metrics,
             terms,
             candidate: number,
             messages: self.messages.clone(),

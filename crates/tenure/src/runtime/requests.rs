@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use tenure_core::lease::LeaseId;
-use tenure_core::lease::candidate::{Answer, Request};
+use tenure_core::lease::candidate::Request;
 use tenure_core::{ElectionName, Instant};
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use super::event_loop::Slots;
-use crate::backend::SharedBackend;
+use crate::backend::{BackendReply, SharedBackend};
 use crate::store::MAX_RENEWALS;
 
-/// The number of a candidate, its attempt, and the answer of the lease service.
-pub(super) type StoreAnswer = (usize, u64, Answer);
+/// The number of a candidate, its attempt, and the reply of the lease service.
+pub(super) type StoreAnswer = (usize, u64, BackendReply);
 
 /// Requests in flight.
 #[derive(Default)]
@@ -55,10 +56,11 @@ impl Requests {
                     add_to_batch(&mut batches, renewal);
                     channel.set_in_flight(None);
                 } else {
-                    let task = self.running.spawn(async move {
-                        let answer = backend.send(request, timeout).await;
-                        vec![(slot, attempt, answer)]
-                    });
+                    let send = async move {
+                        let reply = backend.send(request, timeout).await;
+                        vec![(slot, attempt, reply)]
+                    };
+                    let task = self.running.spawn(send.instrument(channel.span.clone()));
                     channel.set_in_flight(Some(task));
                 }
             }
@@ -121,15 +123,15 @@ async fn renew(batch: Vec<Renewal>) -> Vec<StoreAnswer> {
     let backend = batch[0].backend.clone();
     let timeouts = batch.iter().map(|renewal| renewal.timeout);
     let timeout = timeouts.min().unwrap_or_default();
-    let answers = match &batch[..] {
+    let replies = match &batch[..] {
         [only] => vec![backend.send(Request::Renew(only.lease_id), timeout).await],
         _ => {
             let leases = batch.iter().map(|it| (it.election.clone(), it.lease_id));
             backend.renew_many(leases.collect(), timeout).await
         }
     };
-    let answered = batch.into_iter().zip(answers);
+    let answered = batch.into_iter().zip(replies);
     answered
-        .map(|(renewal, answer)| (renewal.slot, renewal.attempt, answer))
+        .map(|(renewal, reply)| (renewal.slot, renewal.attempt, reply))
         .collect()
 }

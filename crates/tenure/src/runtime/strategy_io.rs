@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use futures_util::future::BoxFuture;
 use tenure_core::election::{ElectionMachine, TermEvent};
-use tenure_core::lease::candidate::Answer;
 use tenure_core::{CandidateId, Instant};
 
 use super::command::Proclaimer;
 use super::lease::LeaseChannel;
+use crate::backend::BackendReply;
 
 /// The inputs of a strategy: the time, answers of its lease service, and other input.
 pub(crate) trait StrategyInput: Send {
@@ -21,8 +21,8 @@ pub(crate) trait StrategyInput: Send {
     /// Returns its channel to a lease service, if it has one.
     fn channel(&mut self) -> Option<&mut LeaseChannel>;
 
-    /// Handles an answer of the lease service.
-    fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer);
+    /// Handles a reply of the lease service.
+    fn handle_reply(&mut self, now: Instant, attempt: u64, reply: BackendReply);
 
     /// Lets the machine send its next renewal now if it is due soon.
     fn renew_early(&mut self, now: Instant);

@@ -19,6 +19,7 @@ use crate::credentials::Credentials;
 use crate::http::{HttpClientError, HttpClients, REQUEST_TIMEOUT, innermost_cause, read_body};
 use crate::http_client::{HttpClient, VersionedClient};
 use crate::root_certificates::RootCertificates;
+use crate::trace;
 
 /// The size of the largest answer that is read. The answer to a thousand renewals contains as many
 /// leases, each with metadata of 4 KiB. A byte of metadata can become twelve bytes of JSON. Such an
@@ -451,12 +452,17 @@ impl StoreClient {
         call: &Call,
     ) -> Result<(StatusCode, HeaderMap, Vec<u8>), StoreError> {
         let unreachable = |error| self.unreachable(index, innermost_cause(&error));
+        let traceparent = trace::current_traceparent();
         let request = |client: &Client| {
             let request = client.request(call.method.clone(), self.url(index, &call.path));
             // A lease may be named `events`. This header requests the lease and not the events of
             // its namespace.
             let request = request.header(ACCEPT, "application/json");
             let request = request.timeout(call.timeout);
+            let request = match &traceparent {
+                Some(traceparent) => request.header("traceparent", traceparent),
+                None => request,
+            };
             match &call.body {
                 Some(body) => request
                     .header(CONTENT_TYPE, "application/json")

@@ -9,8 +9,9 @@ use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::ServedAccount;
 
 use crate::settings::access::AccessSettings;
+use crate::settings::metrics::MetricsSettings;
 use crate::settings::serve::{self, StoreSettings};
-use crate::settings::{audit, azure, limits, tls, with_any_election};
+use crate::settings::{audit, azure, limits, status, tls, with_any_election};
 
 /// A key with its value.
 #[derive(Clone, Debug)]
@@ -55,6 +56,7 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
     let servers: Vec<String> = config.servers().iter().map(ToString::to_string).collect();
     let ca_file = settings.text("ca_file")?.filter(|file| !file.is_empty());
     let on_overrun = settings.text("on_overrun")?.unwrap_or("report");
+    let status_listen = status::address(settings)?;
     let require_fencing = settings.flag("require_fencing")?.unwrap_or_default();
     let values = [
         ("election", json!(election)),
@@ -73,6 +75,10 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
         ),
         ("lock_delay", duration(config.lock_delay)),
         ("on_overrun", on_overrun.into()),
+        (
+            "status_listen",
+            status_listen.map(|it| it.to_string()).into(),
+        ),
         ("strategy", config.strategy.name().into()),
         ("require_fencing", require_fencing.into()),
     ];
@@ -92,6 +98,7 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
     let mut serve = StoreSettings::new(settings)?;
     tls::open(settings)?;
     let access = AccessSettings::new(settings)?;
+    let metrics = MetricsSettings::new(settings)?;
     let mut azure = azure::config(settings)?;
     let data_dir = serve.data_dir.as_ref().map(|path| path.to_string_lossy());
     let engine = data_dir.as_ref().map_or(serve::MEMORY, |_| serve::EMBEDDED);
@@ -109,6 +116,13 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
         ("access.allow_anonymous", access.allow_anonymous.into()),
         ("audit.level", audit::level(settings)?.into()),
         ("audit.required", audit::is_required(settings)?.into()),
+        (
+            "metrics.listen",
+            metrics.listen.map(|listen| listen.to_string()).into(),
+        ),
+        ("metrics.max_leases", metrics.max_leases.into()),
+        ("metrics.leases", metrics.leases.into()),
+        ("metrics.expected", metrics.expected.into()),
         ("azure.accounts", accounts.into()),
         ("azure.behind_tls", azure.behind_tls.into()),
         ("azure.bearer_audience", azure::audience(settings)?.into()),

@@ -1,5 +1,6 @@
 //! `tenure run`: runs a command only while this process leads.
 
+mod status;
 mod supervise;
 mod watchdog;
 
@@ -11,6 +12,7 @@ mod orphans;
 mod signals;
 
 use std::ffi::{OsStr, OsString};
+use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,9 +31,10 @@ use tracing::{debug, error, info};
 
 use crate::exit::{self, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND};
 use crate::processes::adopt_orphans;
-use crate::settings::CandidateArgs;
+use crate::settings::{CandidateArgs, status as status_listen};
 use crate::{logging, parent, permissions, runtime};
 use health::HealthArgs;
+use status::StatusListener;
 use supervise::supervise;
 
 pub(crate) use watchdog::{SecondWatchdog, Watchdog, Watched};
@@ -59,6 +62,12 @@ pub(crate) struct Run {
     /// reaches it can vote, and be elected
     #[arg(long)]
     allow_anonymous: bool,
+    /// Serve /metrics (Prometheus), /leader (200 if this candidate leads, else 503), /livez and
+    /// /readyz on this address, and nothing else; port 0 takes a free port. Every client that
+    /// reaches it can read the names of the election and of its candidates, the epochs, and the
+    /// metadata of the leader [default: none]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    status_listen: Option<String>,
     #[command(flatten)]
     health: HealthArgs,
     /// End when this process, which started this one, ends
@@ -82,7 +91,8 @@ impl Run {
         if let Some(parent) = self.parent {
             parent::end_with(parent)?;
         }
-        let mut config = self.config()?;
+        let settings = self.settings()?;
+        let mut config = self.config(&settings)?;
         // Fails before the campaign: otherwise this candidate could win an election and then not
         // start its command, while others could.
         require_executable(&self.command[0])?;
@@ -91,19 +101,26 @@ impl Run {
             let check = self.health.check(program, &config);
             config = config.with_health_check(check);
         }
+        // Also before the campaign: a busy port is an error in the configuration.
+        let status = status_listen::bind(&settings)?;
         adopt_orphans()?;
         // A core dump would contain the token, the lease id or the key. A resource limit would also
         // apply to the command.
         if let Err(error) = prctl::set_dumpable(false) {
             debug!(%error, "can't turn off core dumps");
         }
-        let campaign = campaign(config, &self.command, self.once);
+        let campaign = campaign(config, status, &self.command, self.once);
         runtime::current_thread()?.block_on(campaign)
     }
 
-    fn config(&self) -> anyhow::Result<Config> {
-        let settings = self.candidate.settings()?;
-        let config = tenure::__cli::from_settings(&settings).map_err(|error| match error {
+    fn settings(&self) -> Result<Settings, ConfigError> {
+        let mut settings = self.candidate.settings()?;
+        settings.set_flag(status_listen::STATUS_LISTEN, &self.status_listen);
+        Ok(settings)
+    }
+
+    fn config(&self, settings: &Settings) -> anyhow::Result<Config> {
+        let config = tenure::__cli::from_settings(settings).map_err(|error| match error {
             ConfigError::Missing {
                 key: "election", ..
             } => ConfigError::Missing {
@@ -113,7 +130,7 @@ impl Run {
             },
             error => error,
         })?;
-        self.check_peer_key(&settings, &config)?;
+        self.check_peer_key(settings, &config)?;
         for key in ["bully.key_file", "azure_blob.key_file", "client_key"] {
             if let Some(file) = settings.text(key)? {
                 permissions::check_key(file.as_ref());
@@ -149,9 +166,16 @@ impl Run {
     }
 }
 
-async fn campaign(config: Config, command: &[OsString], once: bool) -> anyhow::Result<ExitCode> {
+async fn campaign(
+    config: Config,
+    status: Option<TcpListener>,
+    command: &[OsString],
+    once: bool,
+) -> anyhow::Result<ExitCode> {
     let shutdown = signals::shutdown()?;
-    let candidate = Candidate::start(config).await?;
+    let candidate = Arc::new(Candidate::start(config).await?);
+    let status = status.map(|listener| StatusListener::start(listener, candidate.clone()));
+    let _status = status.transpose()?;
     let command: Arc<[OsString]> = command.into();
     // The exit code of the last run of the command; negative before the first.
     let last_code = Arc::new(AtomicI32::new(-1));

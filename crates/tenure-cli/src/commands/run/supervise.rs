@@ -46,13 +46,15 @@ pub(super) async fn supervise(leadership: &Leadership, command: &[OsString]) -> 
     // The first deadline starts the command, so both watchdogs run before it.
     let mut deadlines = [first_deadlines, second_deadlines];
     send_deadline(&mut deadlines, leadership);
-    info!(election = %leadership.election(), epoch = %leadership.epoch(), pid, "command started");
+    info!(election = %leadership.election(), candidate = %leadership.candidate(),
+        epoch = leadership.epoch().get(), pid, "command started");
     let status = wait(leadership, &mut child, &mut second, &group, &mut deadlines).await?;
     // Processes that the command has left in its group must not outlive the term. The watchdog has
     // asked them to stop.
     group.kill().await;
     let code = code_of_status(status);
-    info!(election = %leadership.election(), epoch = %leadership.epoch(), code, "command ended");
+    info!(election = %leadership.election(), candidate = %leadership.candidate(),
+        epoch = leadership.epoch().get(), exit_code = code, "command ended");
     Ok(code)
 }
 
@@ -118,6 +120,10 @@ fn watchdog(
         .env("TENURE_ELECTION", leadership.election().to_string())
         .env("TENURE_CANDIDATE", leadership.candidate().as_str())
         .env("TENURE_EPOCH", leadership.epoch().to_string());
+    if let Some(context) = leadership.context() {
+        // OpenTelemetry specifies this name for programs that join a trace.
+        watchdog.env("TRACEPARENT", context);
+    }
     // The command gets the environment of its watchdog.
     remove_secrets(&mut watchdog);
     Ok(watchdog)
@@ -145,13 +151,15 @@ async fn wait(
             }
             reason = leadership.lost(), if kill_at.is_none() => {
                 let grace = leadership.time_to_stop();
-                info!(election = %leadership.election(), epoch = %leadership.epoch(), %reason,
+                info!(election = %leadership.election(), candidate = %leadership.candidate(),
+                    epoch = leadership.epoch().get(), %reason,
                     ?grace, "stopping the command");
                 group.signal(Signal::SIGTERM);
                 kill_at = Some(Instant::now() + grace - KILL_MARGIN.min(grace / 20));
             }
             () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => {
-                warn!(election = %leadership.election(), epoch = %leadership.epoch(),
+                warn!(election = %leadership.election(), candidate = %leadership.candidate(),
+                    epoch = leadership.epoch().get(),
                     "the command did not stop within the stop grace, killing it");
                 group.signal(Signal::SIGKILL);
                 return Ok(child.wait().await?);

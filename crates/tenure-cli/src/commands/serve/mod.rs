@@ -24,6 +24,7 @@ use tracing::{debug, error, info, warn};
 
 use self::keys::KeyFetcher;
 use crate::settings::access::AccessSettings;
+use crate::settings::metrics::MetricsSettings;
 use crate::settings::serve::{self, StoreSettings};
 use crate::settings::{audit, azure, tls};
 use crate::{output, parent, permissions, runtime};
@@ -109,6 +110,7 @@ impl Serve {
                 "the access file has [certificates], and without TLS no client has a certificate"
             );
         }
+        let metrics = MetricsSettings::new(&settings)?;
         let audit = audit::open(&settings)?;
         // A core dump would contain tokens and lease ids.
         if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
@@ -137,7 +139,13 @@ impl Serve {
             server = server
                 .with_access(access.clone())
                 .with_audit(audit.clone())
-                .with_trusted_proxies(proxies);
+                .with_trusted_proxies(proxies)
+                .with_metrics(metrics.config);
+            if let Some(listen) = metrics.listen {
+                server = server
+                    .with_metrics_listener(listen)
+                    .with_context(|| format!("can't listen for metrics on {listen}"))?;
+            }
             if let Some(azure) = azure {
                 server = server.with_protocol(azure);
             }
@@ -152,6 +160,9 @@ impl Serve {
             if let Some(tls) = tls {
                 scheme = "https";
                 server = server.with_tls(tls);
+            }
+            if let Some(address) = server.metrics_addr()? {
+                info!(%address, "serving metrics on http");
             }
             let address = server.local_addr()?;
             // A store serves without a reader of stdout.

@@ -317,7 +317,6 @@ fn acquire(
         lock_delay: request.lock_delay,
     });
     record.metadata = (!request.metadata.is_empty()).then(|| request.metadata.clone().into());
-    record.barred_until = None;
     record.reserved = None;
     record.retired.retain(|&(id, _)| id != request.lease_id);
     durable(Change::Granted(epoch))
@@ -346,7 +345,8 @@ fn grantable(
     candidate: Option<&CandidateId>,
     now: Instant,
 ) -> Result<(), Rejection> {
-    if let Some(until) = record.barred_until.filter(|&until| now < until) {
+    let barred_until = record.phase.barred_until();
+    if let Some(until) = barred_until.filter(|&until| now < until) {
         return Err(Rejection::LockDelay {
             remaining: until.since(now),
         });
@@ -430,7 +430,6 @@ fn renew(
         // as before.
         Err(Rejection::Expired) if rules.renew_after_expiry => {
             let renewed = restart_clock(record, duration, now);
-            record.barred_until = None;
             record.retired.retain(|&(id, _)| id != claim.0);
             durable(renewed.change)
         }
@@ -446,7 +445,9 @@ fn change(
     now: Instant,
 ) -> Result<Applied, Rejection> {
     match record.phase {
-        Phase::Available | Phase::Broken | Phase::Expired => return Err(Rejection::NotHeld),
+        Phase::Available | Phase::Broken { .. } | Phase::Expired { .. } => {
+            return Err(Rejection::NotHeld);
+        }
         // This is a repeated request.
         Phase::Leased { .. } if is_current(record, (proposed, claim.1)) => {
             return volatile(Change::Changed);
@@ -474,7 +475,6 @@ fn release(record: &mut Record, claim: Claim<'_>, now: Instant) -> Result<Applie
 /// even after an expiry or a break.
 fn give_up(record: &mut Record, now: Instant) {
     record.phase = Phase::Available;
-    record.barred_until = None;
     record.retire_current(now);
 }
 
@@ -487,8 +487,8 @@ fn break_lease(
     // relies on the end in its answer.
     let left = match record.phase {
         Phase::Available => return Err(Rejection::NotHeld),
-        Phase::Broken => return volatile(Change::Broken),
-        Phase::Expired => Duration::ZERO,
+        Phase::Broken { .. } => return volatile(Change::Broken),
+        Phase::Expired { .. } => Duration::ZERO,
         Phase::Leased { expires: None } => period.unwrap_or(Duration::ZERO),
         Phase::Leased { expires: Some(end) } | Phase::Breaking { until: end } => {
             let left = end.since(now);
@@ -496,8 +496,8 @@ fn break_lease(
         }
     };
     match record.phase {
-        Phase::Expired => {
-            record.phase = Phase::Broken;
+        Phase::Expired { barred_until } => {
+            record.phase = Phase::Broken { barred_until };
             durable(Change::Broken)
         }
         Phase::Breaking { until } if now + left == until => volatile(Change::Breaking(left)),
@@ -523,10 +523,10 @@ fn only_current(record: &Record, claim: Claim<'_>, now: Instant) -> Result<(), R
         Phase::Breaking { until } => Err(Rejection::Breaking {
             remaining: until.since(now),
         }),
-        Phase::Broken => Err(Rejection::Broken {
+        Phase::Broken { .. } => Err(Rejection::Broken {
             remaining: Duration::ZERO,
         }),
-        Phase::Expired => Err(Rejection::Expired),
+        Phase::Expired { .. } => Err(Rejection::Expired),
     }
 }
 

@@ -6,9 +6,12 @@ mod keys;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Validation, decode, decode_header};
 use serde::Deserialize;
 use tenure_core::Name;
+
+use crate::metrics::ReloadStatus;
 
 pub(super) use self::keys::Key;
 #[cfg(test)]
@@ -63,6 +66,8 @@ pub const KUBERNETES: &str = "k8s";
 #[derive(Debug)]
 pub(super) struct Authority {
     pub(super) issuer: Issuer,
+    /// The last fetch of the keys.
+    pub(super) fetch: ReloadStatus,
     keys: RwLock<Keys>,
 }
 
@@ -96,6 +101,10 @@ pub(super) struct Verified {
 pub(super) enum JwtRefusal {
     /// The token is not from this authority, or a claim is wrong.
     Invalid,
+    /// The token has expired.
+    Expired,
+    /// The access file denies the identity.
+    Denied,
     /// No known key has the key id of the token: the authority may have new keys.
     UnknownKey,
 }
@@ -106,25 +115,37 @@ struct Claims {
     exp: u64,
 }
 
+impl Claims {
+    fn is_over(&self, now: SystemTime) -> bool {
+        let since_1970 = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.exp <= since_1970.as_secs()
+    }
+}
+
 impl Authority {
     pub(super) fn new(issuer: Issuer) -> Self {
         Self {
             issuer,
+            fetch: ReloadStatus::unread(),
             keys: RwLock::default(),
         }
     }
 
     /// Takes over the keys of the authority with the same name in the previous file.
     pub(super) fn with_keys_of(self, previous: &Self) -> Self {
-        let keys = previous.keys();
-        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
-        self
+        Self {
+            keys: RwLock::new(previous.keys()),
+            fetch: previous.fetch.clone(),
+            ..self
+        }
     }
 
     /// Puts other keys in force, and returns whether they differ. A key that remains is the same
     /// object, so that tokens that were checked with the key need no further check.
     pub(super) fn replace(&self, key_set: &str, issuer: Option<&str>) -> Result<bool, String> {
-        let parsed = keys::parse(key_set)?;
+        let parsed = keys::parse(key_set);
+        self.fetch.record(parsed.is_ok());
+        let parsed = parsed?;
         let mut present = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         let is_same_issuer = present.issuer.as_deref() == issuer;
         let keys = parsed.into_iter().map(|key| {
@@ -185,9 +206,18 @@ impl Authority {
             validation.set_issuer(&[issuer]);
             validation.set_required_spec_claims(&["exp", "aud", "iss", "sub"]);
             validation.validate_nbf = true;
-            if let Ok(token) = decode::<Claims>(token, &key.decoding, &validation) {
-                let verified = self.check(&token.claims, key, now);
-                return verified.ok_or(JwtRefusal::Invalid);
+            match decode::<Claims>(token, &key.decoding, &validation) {
+                Ok(token) => {
+                    let verified = self.check(&token.claims, key, now);
+                    return verified.ok_or(match token.claims.is_over(now) {
+                        true => JwtRefusal::Expired,
+                        false => JwtRefusal::Invalid,
+                    });
+                }
+                Err(error) if *error.kind() == ErrorKind::ExpiredSignature => {
+                    refusal = JwtRefusal::Expired;
+                }
+                Err(_) => {}
             }
         }
         Err(refusal)

@@ -41,8 +41,10 @@ fn change(revision: u64, content: Content) -> LeaseChange {
         content,
         term: None,
         cause: Cause::Deleted,
+        grant_path: None,
         waiters: 0,
         remaining_ms: None,
+        trace: None,
     }
 }
 
@@ -50,13 +52,11 @@ fn change(revision: u64, content: Content) -> LeaseChange {
 /// ids.
 fn set(before: Option<(u64, &[u64])>, revision: u64, after: &[u64]) -> ChangeSet {
     let before = before.map_or_else(
-        || LeaseVersion {
-            record: Record::default(),
-            revision: 0,
-        },
+        || LeaseVersion::default(),
         |(revision, ids)| LeaseVersion {
             record: Record::restore(stored(ids), NOW),
             revision,
+            terms: 0,
         },
     );
     ChangeSet {

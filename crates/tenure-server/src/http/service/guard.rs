@@ -23,10 +23,13 @@ pub(super) fn admit(
     request: &LazyRequestId,
 ) -> Result<Caller, Problem> {
     check_origin(&head.method, &head.headers)?;
-    if routes::is_open(head) {
+    if routes::is_probe(head) {
         return Ok(Caller::Unknown);
     }
     check_host(access, head)?;
+    if routes::is_open(head) {
+        return Ok(Caller::Unknown);
+    }
     let has_header = head.headers.contains_key(AUTHORIZATION);
     let caller = match certificate {
         // If a header is present, only the header counts: the rights of a request must not depend
@@ -142,6 +145,8 @@ mod tests {
         ] {
             assert!(!admitted(host, "/v1/limits"), "{host}");
             assert!(!admitted(host, "/v1/nothing"), "{host}");
+            assert!(!admitted(host, "/"), "{host}");
+            assert!(!admitted(host, "/ui/app.js"), "{host}");
             assert!(admitted(host, "/livez"), "{host}");
         }
     }

@@ -6,24 +6,25 @@
 //!                                                      +-> another protocol
 //! ```
 //!
-//! The service also drains unread bodies and converts a panic into a response. A further check that
+//! The service also drains unread bodies, converts a panic into a response, and counts the request. A further check that
 //! applies to all requests belongs here, because no other module can call a handler. The guard
 //! identifies the caller of a request, and each route checks whether that caller has the right to
 //! it.
 
 mod guard;
+mod span;
 
 use std::any::Any;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderValue;
-use axum::http::header::{AUTHORIZATION, CONNECTION, EXPECT};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, ETAG, EXPECT};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -34,15 +35,23 @@ use tracing::error;
 use super::auditor::ClientAddress;
 use super::drain::DrainOnDrop;
 use super::head::check_head;
+use super::metrics::Scrape;
 use super::problem::ProblemResponse;
 use super::protocol::Protocol;
 use super::request_id::{LazyRequestId, RequestId};
+use super::routes::Serves;
 use super::{fast_path, routes};
 use crate::Store;
 use crate::access::{Access, ClientAuthorities, PresentedCertificate, TrustedProxies};
 use crate::audit::Audit;
+use crate::metrics::{ConnectionRefusal, MetricsConfig, Waited, measure};
+use crate::model::TraceId;
 use crate::overflow::OverflowPermit;
 use crate::panics;
+use crate::tls::Tls;
+use span::RequestSpan;
+
+pub use span::set_remote_parent;
 
 /// The service that answers the requests of all connections.
 #[derive(Debug)]
@@ -52,7 +61,38 @@ pub(crate) struct HttpService {
     audit: Audit,
     proxies: TrustedProxies,
     routes: Router,
+    serves: Serves,
     protocol: Option<Arc<dyn Protocol>>,
+    /// The metrics, which count each request.
+    pub(crate) scrape: Arc<Scrape>,
+}
+
+/// The parts of a service.
+#[derive(Debug)]
+pub(crate) struct ServiceConfig {
+    pub(crate) store: Store,
+    pub(crate) access: Access,
+    pub(crate) audit: Audit,
+    pub(crate) proxies: TrustedProxies,
+    pub(crate) protocol: Option<Arc<dyn Protocol>>,
+    /// The certificate of the server, for its metrics.
+    pub(crate) tls: Option<Tls>,
+    pub(crate) metrics: MetricsConfig,
+}
+
+impl ServiceConfig {
+    /// Creates the configuration of a service with the native API only.
+    pub(crate) fn new(store: Store, access: Access) -> Self {
+        Self {
+            store,
+            access,
+            audit: Audit::none(),
+            proxies: TrustedProxies::default(),
+            protocol: None,
+            tls: None,
+            metrics: MetricsConfig::default(),
+        }
+    }
 }
 
 /// The connection on which a request arrives.
@@ -71,26 +111,59 @@ pub(crate) struct Source {
     pub(crate) is_over_for_address: bool,
 }
 
+/// The data of a request that its whole path uses.
+struct RequestContext<'a> {
+    began: Instant,
+    id: &'a LazyRequestId,
+    span: &'a RequestSpan,
+}
+
 impl HttpService {
-    pub(crate) fn new(
-        store: Store,
-        access: Access,
-        audit: Audit,
-        protocol: Option<Arc<dyn Protocol>>,
-    ) -> Self {
-        Self {
-            routes: routes::router(store.clone(), &access, audit.clone()),
+    pub(crate) fn new(config: ServiceConfig) -> Self {
+        let ServiceConfig {
             store,
             access,
             audit,
-            proxies: TrustedProxies::default(),
+            proxies,
             protocol,
-        }
+            tls,
+            metrics,
+        } = config;
+        let label = protocol.as_ref().map(|protocol| protocol.label());
+        let scrape = Scrape::new(metrics, &store, &access, &audit, tls, label);
+        let service = Self {
+            routes: Router::new(),
+            serves: Serves::All,
+            store,
+            access,
+            audit,
+            proxies,
+            protocol,
+            scrape: Arc::new(scrape),
+        };
+        service.with_routes()
     }
 
-    /// Sets the proxies that the store trusts.
-    pub(crate) fn with_trusted_proxies(self, proxies: TrustedProxies) -> Self {
-        Self { proxies, ..self }
+    /// Creates the service of the listener for metrics, with its own rules of access.
+    pub(crate) fn for_metrics(&self, access: Access) -> Self {
+        let service = Self {
+            routes: Router::new(),
+            serves: Serves::Metrics,
+            store: self.store.clone(),
+            access,
+            audit: self.audit.clone(),
+            proxies: self.proxies.clone(),
+            protocol: None,
+            scrape: Arc::clone(&self.scrape),
+        };
+        service.with_routes()
+    }
+
+    fn with_routes(self) -> Self {
+        let (store, audit) = (self.store.clone(), self.audit.clone());
+        let scrape = Arc::clone(&self.scrape);
+        let routes = routes::router(store, &self.access, audit, scrape, self.serves);
+        Self { routes, ..self }
     }
 
     /// Returns whether connections from this address carry requests of many clients.
@@ -100,27 +173,63 @@ impl HttpService {
 
     /// Answers a request. Nothing else calls the handlers.
     pub(crate) async fn serve_request(&self, source: &Source, request: Request) -> Response {
+        let began = Instant::now();
         let (head, body) = request.into_parts();
         let protocol = self.protocol_of(&head);
+        let route = match protocol {
+            Some(_) => routes::PROTOCOL,
+            None => routes::position(&head).unwrap_or(routes::NO_ROUTE),
+        };
         let id = LazyRequestId::of(&head.headers);
-        let answer = self.check_and_handle(source, protocol, &id, head, body);
+        let is_change = match protocol {
+            Some(protocol) => !head.method.is_safe() && !protocol.is_renewal(&head),
+            None => routes::is_change(&head.method, head.uri.path()),
+        };
+        let is_read = head.method.is_safe();
+        let span = RequestSpan::begin(&head, is_change);
+        let context = RequestContext {
+            began,
+            id: &id,
+            span: &span,
+        };
+        let answer = self.check_and_handle(source, protocol, context, head, body);
         let answer = AssertUnwindSafe(answer).catch_unwind().await;
         let mut response =
             answer.unwrap_or_else(|panic| refuse(protocol, None, panicked(&*panic, id.id())));
         if protocol.is_none() {
             id.answer(&mut response);
+            if is_read {
+                forbid_keeping(&mut response);
+            }
         }
+        span.record_answer(&response, &id);
         if source.over.is_some() {
             close_after(&mut response);
         }
+        self.count(route, &response, began);
         response
+    }
+
+    /// Counts a request that was answered.
+    fn count(&self, route: usize, response: &Response, began: Instant) {
+        let (status, extensions) = (response.status(), response.extensions());
+        if let Some(requests) = &self.scrape.requests {
+            let waited = extensions
+                .get()
+                .map_or(Duration::ZERO, |Waited(time)| *time);
+            let duration = began.elapsed().saturating_sub(waited);
+            requests.count(route, status.as_u16(), duration);
+        }
+        if let (false, Some(code)) = (status.is_success(), extensions.get()) {
+            self.scrape.refusals.add(*code);
+        }
     }
 
     async fn check_and_handle(
         &self,
         source: &Source,
         protocol: Option<&dyn Protocol>,
-        id: &LazyRequestId,
+        RequestContext { began, id, span }: RequestContext<'_>,
         mut head: Parts,
         body: Body,
     ) -> Response {
@@ -136,7 +245,7 @@ impl HttpService {
         }
         let body = DrainOnDrop {
             body: Some(body),
-            until: Instant::now() + self.store.limits().request_time,
+            until: began + self.store.limits().request_time,
             expects_continue: head.headers.contains_key(EXPECT),
             over: source.over.clone(),
         };
@@ -144,10 +253,11 @@ impl HttpService {
             let checked = guard::admit_foreign(&self.access, &head)
                 .and_then(|()| self.check_load(source, Some(protocol), &head));
             if let Err(problem) = checked {
-                return protocol.refuse(Some(&head), problem);
+                return refuse(Some(protocol), Some(&head), problem);
             }
             let request = Request::from_parts(head, Body::new(body));
-            return protocol.serve(request, source.client).await;
+            let answer = protocol.serve(request, source.client);
+            return TraceId::scope(span.trace(), answer).await;
         }
         // The limit of wrong credentials counts the client and not its proxy. Otherwise one client
         // with a wrong token would use up the failures of all clients of the proxy, and the check
@@ -175,18 +285,26 @@ impl HttpService {
                 return response;
             }
         };
-        if let Some(key) = fast_path::renewal(&head) {
+        span.record_caller(&caller);
+        if self.serves == Serves::All
+            && let Some(key) = fast_path::renewal(&head)
+        {
             let request = Request::from_parts(head, body);
             let renewed = fast_path::renew(&self.store, &self.access, &caller, &key, request).await;
             return renewed.into_response();
         }
         head.extensions.insert(caller);
         head.extensions.insert(ClientAddress(client));
-        if routes::is_change(&head) {
+        if routes::is_change(&head.method, head.uri.path()) {
             head.extensions.insert::<RequestId>(id.id().clone());
         }
         let request = Request::from_parts(head, Body::new(body));
-        let Ok(response) = self.routes.clone().call(request).await;
+        let answer = self.routes.clone().call(request);
+        let answer = measure(TraceId::scope(span.trace(), answer));
+        let (Ok(mut response), waited) = answer.await;
+        if waited != Waited::default() {
+            response.extensions_mut().insert(waited);
+        }
         response
     }
 
@@ -216,14 +334,32 @@ impl HttpService {
             return Ok(());
         }
         let limits = self.store.limits();
-        let (whose, most) = match source.is_over_for_address {
-            true => ("this address", limits.max_connections_per_address),
-            false => ("the store", limits.max_connections),
+        let (whose, most, refusal) = match source.is_over_for_address {
+            true => (
+                "this address",
+                limits.max_connections_per_address,
+                ConnectionRefusal::Address,
+            ),
+            false => (
+                "the store",
+                limits.max_connections,
+                ConnectionRefusal::Store,
+            ),
         };
+        self.scrape.connections.refused.add(refusal);
         Err(Problem::new(
             Code::OverLimit,
             format!("{whose} has more than {most} connections, at most {most} are allowed"),
         ))
+    }
+}
+
+/// Forbids browsers and proxies to keep an answer with data. The files of the page have tags and no
+/// data.
+fn forbid_keeping(response: &mut Response) {
+    if !response.headers().contains_key(ETAG) {
+        let value = HeaderValue::from_static("no-store");
+        response.headers_mut().insert(CACHE_CONTROL, value);
     }
 }
 
@@ -234,10 +370,13 @@ fn close_after(response: &mut Response) {
 }
 
 fn refuse(protocol: Option<&dyn Protocol>, head: Option<&Parts>, problem: Problem) -> Response {
-    match protocol {
-        Some(protocol) => protocol.refuse(head, problem),
-        None => ProblemResponse(problem).into_response(),
-    }
+    let Some(protocol) = protocol else {
+        return ProblemResponse(problem).into_response();
+    };
+    let code = problem.code;
+    let mut response = protocol.refuse(head, problem);
+    response.extensions_mut().insert(code);
+    response
 }
 
 /// Converts a panic into a problem: a bug of the store ends one request and nothing else.

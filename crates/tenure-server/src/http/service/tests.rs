@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::*;
 use crate::StoreConfig;
+use crate::metrics::Exposition;
 use crate::overflow::Overflow;
 
 const LEASE: &str = "/v1/namespaces/ns/leases/job";
@@ -76,6 +77,15 @@ impl Way {
     }
 
     async fn send(&self, more: &[(HeaderName, &str)], body: TestBody) -> Response {
+        self.send_counted(more, body).await.0
+    }
+
+    /// Sends a request. Returns the answer, and the metrics of the service.
+    async fn send_counted(
+        &self,
+        more: &[(HeaderName, &str)],
+        body: TestBody,
+    ) -> (Response, String) {
         let mut request = Request::post(self.path)
             .header(HOST, "store:7400")
             .header(CONTENT_TYPE, "application/json");
@@ -83,12 +93,10 @@ impl Way {
             request = request.header(name, *value);
         }
         let store = Store::open(StoreConfig::memory()).unwrap();
-        let service = HttpService::new(
-            store,
-            Access::anonymous(),
-            Audit::none(),
-            Some(Arc::new(TestProtocol)),
-        );
+        let service = HttpService::new(ServiceConfig {
+            protocol: Some(Arc::new(TestProtocol)),
+            ..ServiceConfig::new(store, Access::anonymous())
+        });
         let overflow = Overflow::new(1);
         let source = Source {
             client: None,
@@ -99,9 +107,13 @@ impl Way {
             },
             is_over_for_address: false,
         };
-        service
-            .serve_request(&source, request.body(Body::new(body)).unwrap())
-            .await
+        let request = request.body(Body::new(body)).unwrap();
+        let response = service.serve_request(&source, request).await;
+        let mut out = Exposition::default();
+        service.scrape.requests.as_ref().unwrap().expose(&mut out);
+        let refusals = &service.scrape.refusals;
+        out.counters("refusals", "Refusals.", "code", refusals);
+        (response, out.text().unwrap())
     }
 
     /// Checks that the server itself refused the request, in the format of the API that the request
@@ -144,6 +156,10 @@ impl Protocol for TestProtocol {
 
     fn needs_tls(&self) -> bool {
         false
+    }
+
+    fn label(&self) -> &'static str {
+        "test"
     }
 }
 
@@ -253,6 +269,8 @@ async fn over_the_limit_only_renewals_and_probes_are_answered() {
     assert!(routes::is_essential(&head("GET", "/livez")));
     assert!(routes::is_essential(&head("GET", "/readyz")));
     assert!(!routes::is_essential(&head("GET", "/v1/limits")));
+    assert!(!routes::is_essential(&head("GET", "/openapi.json")));
+    assert!(!routes::is_essential(&head("GET", "/")));
     assert!(!routes::is_essential(&head(
         "GET",
         &format!("{LEASE}/renew")
@@ -267,6 +285,52 @@ async fn a_panic_ends_one_request_and_nothing_else_on_every_request_path() {
             ..proof()
         };
         way.assert_refused(&way.send(&[], body).await, 500);
+    }
+}
+
+#[tokio::test]
+async fn each_request_is_counted_once_by_its_route_and_its_code_on_every_request_path() {
+    for way in &WAYS {
+        let panicking = TestBody {
+            panics: true,
+            ..proof()
+        };
+        let elsewhere = [(ORIGIN, "https://elsewhere.example")];
+        for (more, body, code) in [
+            (&[][..], proof(), None),
+            (&elsewhere[..], proof(), Some("cross_origin")),
+            (&[(HOST, "other")][..], proof(), Some("malformed")),
+            (&[][..], panicking, Some("internal")),
+        ] {
+            let (response, text) = way.send_counted(more, body).await;
+            let status = response.status();
+            let route = match way.is_native {
+                true => way.path.rsplit('/').next().unwrap(),
+                false => "test",
+            };
+            let route = match way.path {
+                "/v1/namespaces/ns/renew" => "renew_many",
+                _ => route,
+            };
+            let samples = |name: &str| {
+                let lines = text.lines().filter(|line| line.starts_with(name));
+                let lines = lines.filter(|line| !line.ends_with(" 0"));
+                lines.map(str::to_owned).collect::<Vec<_>>()
+            };
+            let requests = "tenure_http_requests_total{";
+            let expected = format!(
+                "{requests}route=\"{route}\",status=\"{}\"}} 1",
+                status.as_u16()
+            );
+            assert_eq!(samples(requests), [expected], "{} {code:?}", way.name);
+            let duration = "tenure_http_request_duration_seconds_count{";
+            let expected = format!("{duration}route=\"{route}\"}} 1");
+            assert_eq!(samples(duration), [expected], "{} {code:?}", way.name);
+            if let Some(code) = code {
+                let expected = format!("refusals{{code=\"{code}\"}} 1");
+                assert_eq!(samples("refusals{"), [expected], "{}", way.name);
+            }
+        }
     }
 }
 
@@ -312,7 +376,7 @@ async fn a_refusal_has_the_id_of_its_request_on_every_way() {
 #[tokio::test]
 async fn a_change_has_the_id_of_its_request_and_a_renewal_has_none() {
     let store = Store::open(StoreConfig::memory()).unwrap();
-    let service = HttpService::new(store, Access::anonymous(), Audit::none(), None);
+    let service = HttpService::new(ServiceConfig::new(store, Access::anonymous()));
     let id = "6f1c9a64-3a52-4c0e-9d43-000000000001";
     let acquire = json!({"holder": "c1", "duration_ms": 60_000, "lease_id": id});
     let own = json!({"lease_id": id});

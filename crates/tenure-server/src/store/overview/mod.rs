@@ -18,9 +18,9 @@ use tenure_core::wire::{Code, NamespaceView, Overview, Problem, WaiterList, Wait
 use tenure_core::{Instant, Name};
 
 use self::snapshot::{Row, Snapshot};
+use super::Store;
 use super::observe::{IfMissing, unknown};
 use super::transaction::LeaseTransaction;
-use super::Store;
 use crate::clock;
 use crate::model::LeaseKey;
 
@@ -87,8 +87,8 @@ impl OverviewFilter {
 impl Store {
     /// Sets the leases that must always have a holder. An overview shows them even if they do not
     /// exist. Only the first call counts.
-    pub fn expect_leaders(&self, leases: impl IntoIterator<Item = LeaseKey>) {
-        let expected = leases.into_iter().collect();
+    pub(crate) fn expect_leaders(&self, leases: &[LeaseKey]) {
+        let expected = leases.iter().cloned().collect();
         let _ = self.inner.overviews.expected.set(expected);
     }
 
@@ -117,7 +117,10 @@ impl Store {
             if row.namespace() != of {
                 (of, readable) = (row.namespace(), prefixes(row.namespace()));
             }
-            if !readable.iter().any(|prefix| row.lease().starts_with(prefix)) {
+            if !readable
+                .iter()
+                .any(|prefix| row.lease().starts_with(prefix))
+            {
                 continue;
             }
             overview.leases += 1;
@@ -190,7 +193,10 @@ impl Store {
 
     /// Returns a snapshot of a namespace (`None`: of all namespaces) that is at most a second old,
     /// or the last one while walks rest.
-    pub(super) async fn snapshot_of(&self, namespace: Option<Box<str>>) -> Result<Arc<Snapshot>, Problem> {
+    pub(super) async fn snapshot_of(
+        &self,
+        namespace: Option<Box<str>>,
+    ) -> Result<Arc<Snapshot>, Problem> {
         let (inner, overviews) = (&self.inner, &self.inner.overviews);
         if let Some(snapshot) = overviews.usable(namespace.as_deref(), inner.clock.now()) {
             return Ok(snapshot);
@@ -289,7 +295,9 @@ impl Overviews {
     }
 
     fn lock(&self) -> MutexGuard<'_, Snapshots> {
-        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.snapshots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -309,11 +317,11 @@ mod tests {
             self.lock().rest_until = clock.now() + time;
         }
 
-        /// Returns how long the last walk worked, and for how long walks rest from now on.
-        pub(in crate::store) fn last_walk(&self, clock: &Clock) -> (Duration, Duration) {
+        /// Returns how long the last walk worked, when it began, and until when walks rest.
+        pub(in crate::store) fn last_walk(&self) -> (Duration, Instant, Instant) {
             let state = self.lock();
             let (_, last) = state.taken.last().expect("a walk");
-            (last.cost, clock.until(state.rest_until))
+            (last.cost, last.taken, state.rest_until)
         }
     }
 }

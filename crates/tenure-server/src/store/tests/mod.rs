@@ -3,6 +3,7 @@
 mod anonymous;
 mod deletion;
 mod endings;
+mod exposed;
 mod full_disk;
 mod given_up;
 mod overview;
@@ -163,6 +164,7 @@ fn scripted() -> (Store, Script) {
     let store = Store::start(
         Loaded::default(),
         Some(Engine::over(Box::new(engine), 0)),
+        None,
         Limits::default(),
     )
     .unwrap();

@@ -13,7 +13,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::sync::watch;
 
 use super::MemoryStore;
-use crate::backend::{BackendError, BackendFuture, LeaseBackend, Renewal};
+use crate::backend::{BackendError, BackendFuture, BackendReply, LeaseBackend, Renewal};
 use crate::config::{Config, Strategy};
 use crate::store::{LeaseView, Pong, Problem, StoreError};
 
@@ -25,11 +25,11 @@ pub(crate) struct MemoryBackend {
 }
 
 impl LeaseBackend for MemoryBackend {
-    fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, Answer> {
+    fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, BackendReply> {
         Box::pin(async move {
             let end = self.store.clock.now() + timeout;
             let Some(number) = self.arrives() else {
-                return self.no_answer(end).await;
+                return self.no_answer(end).await.into();
             };
             let answer = match request {
                 Request::Acquire {
@@ -56,26 +56,30 @@ impl LeaseBackend for MemoryBackend {
                 }
             };
             if self.reply_is_lost() {
-                return self.no_answer(end).await;
+                return self.no_answer(end).await.into();
             }
-            answer
+            answer.into()
         })
     }
 
-    fn renew_many(&self, renewals: Vec<Renewal>, timeout: Duration) -> BoxFuture<'_, Vec<Answer>> {
+    fn renew_many(
+        &self,
+        renewals: Vec<Renewal>,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Vec<BackendReply>> {
         Box::pin(async move {
             let end = self.store.clock.now() + timeout;
             if self.arrives().is_some() {
                 let renew = |(election, lease_id): &Renewal| {
                     let renewal = Operation::Renew(*lease_id, None);
-                    Answer::from(self.store.apply(election, &renewal, None))
+                    Answer::from(self.store.apply(election, &renewal, None)).into()
                 };
                 let answers = renewals.iter().map(renew).collect();
                 if !self.reply_is_lost() {
                     return answers;
                 }
             }
-            vec![self.no_answer(end).await; renewals.len()]
+            vec![self.no_answer(end).await.into(); renewals.len()]
         })
     }
 

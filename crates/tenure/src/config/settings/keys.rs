@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 pub const EXAMPLE: &str = include_str!("../example.toml");
 
 /// The tables of the store. All other settings belong to candidates.
-const STORE_TABLES: [&str; 5] = ["serve", "access", "audit", "tls", "azure"];
+const STORE_TABLES: [&str; 6] = ["serve", "access", "audit", "metrics", "tls", "azure"];
 
 /// The table whose keys the user chooses.
 pub(super) const METADATA: &str = "metadata";

@@ -249,7 +249,11 @@ fn malformed(detail: String) -> Problem {
 }
 
 fn stale(stale: Stale) -> Problem {
-    tracing::warn!(epoch = %stale.refused, current = %stale.current, "rejected a stale request");
+    tracing::warn!(
+        epoch = stale.refused.get(),
+        current = stale.current.get(),
+        "rejected a stale request"
+    );
     Problem {
         epoch: Some(stale.current.get()),
         ..Problem::new(Code::StaleEpoch, stale.to_string())

@@ -77,6 +77,7 @@ fn setup(me: u32) -> Setup {
         message_lifetime: LIFETIME,
         mac: keyed(),
         listen: Some("127.0.0.1:0".parse().unwrap()),
+        page: axum::Router::new(),
         clock: Clock::system().unwrap(),
     }
 }

@@ -3,6 +3,7 @@
 mod machine;
 mod metadata;
 mod persistence;
+mod renewals;
 mod replies;
 mod status;
 
@@ -11,6 +12,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -18,7 +20,6 @@ use tenure_core::bully::{PeerCandidate, PeerEffect, PeerInput, PeerMessage, Quor
 use tenure_core::detector::{Candidacy, Detector, DetectorInput, DetectorOutput};
 use tenure_core::election::joint::JointEffect;
 use tenure_core::election::{CampaignFailure, EndReason, Output, Standing, TermEvent};
-use tenure_core::lease::candidate::Answer;
 use tenure_core::{CandidateId, Epoch, Incarnation, Instant, NodeId};
 use tokio::sync::watch;
 use tracing::error;
@@ -26,9 +27,11 @@ use tracing::error;
 use super::command::Proclaimer;
 use super::lease::LeaseChannel;
 use super::strategy_io::{StrategyInput, StrategyIo};
+use crate::backend::BackendReply;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::leadership::ProclaimError;
+use crate::metrics::Recorder;
 use crate::observe::Observed;
 use crate::peer_transport::{
     IncomingMessage, LeaderMetadata, Payload, PeerEvent, PeerTransport, Status,
@@ -39,6 +42,7 @@ pub(crate) use machine::PeerMachine;
 use metadata::Metadata;
 pub(crate) use persistence::Disk;
 use persistence::Persistence;
+use renewals::Rounds;
 use replies::Replies;
 
 /// The interval of the check whether the last messages of a term have been sent.
@@ -56,6 +60,7 @@ pub(crate) struct Peers<M = PeerCandidate> {
     transport: PeerTransport,
     persistence: Persistence,
     replies: Replies,
+    rounds: Rounds,
     metadata: Metadata,
     /// The last published status.
     status: Status,
@@ -94,6 +99,7 @@ impl<M: PeerMachine> Peers<M> {
         clock: Clock,
         parts: Parts<M>,
         lease: Option<LeaseChannel>,
+        metrics: Arc<Recorder>,
     ) -> (Self, watch::Receiver<Observed>) {
         let node = parts.machine.node();
         let me = node.settings().me();
@@ -113,6 +119,7 @@ impl<M: PeerMachine> Peers<M> {
             transport: parts.transport,
             persistence: Persistence::new(parts.disk),
             replies: Replies::default(),
+            rounds: Rounds::new(metrics),
             metadata,
             status,
             heard: BTreeMap::new(),
@@ -192,7 +199,7 @@ impl<M: PeerMachine> Peers<M> {
                 match output {
                     Output::Effect(effect) => match (M::half(effect), &mut self.lease) {
                         (JointEffect::Peers(effect), _) => self.execute(now, effect),
-                        (JointEffect::Store(effect), Some(lease)) => lease.execute(effect),
+                        (JointEffect::Store(effect), Some(lease)) => lease.execute(now, effect),
                         // Only a machine that needs a lease creates requests to the lease service.
                         (JointEffect::Store(_), None) => {}
                     },
@@ -220,6 +227,9 @@ impl<M: PeerMachine> Peers<M> {
 
     /// Ends a turn: sends the replies, and publishes all changes to observers and the status route.
     fn end_turn(&mut self, now: Instant) {
+        if self.lease.is_none() {
+            self.rounds.confirm(now, self.machine.standing(now));
+        }
         let node = self.machine.node();
         self.replies
             .flush(now, &self.transport, |to| node.holds_message_to(to));
@@ -244,6 +254,11 @@ impl<M: PeerMachine> Peers<M> {
                 self.send(to, Payload::Election(message));
                 // Metadata are sent with the renewals, so they need no delivery guarantee of their
                 // own.
+                if let PeerMessage::Quorum(QuorumMessage::Renew { round, .. }) = message
+                    && self.lease.is_none()
+                {
+                    self.rounds.begin(now, round);
+                }
                 if let Some(epoch) = renewed(&message) {
                     self.send_metadata(to, epoch);
                 }
@@ -334,8 +349,11 @@ impl<M: PeerMachine> StrategyInput for Peers<M> {
         self.lease.as_mut()
     }
 
-    fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer) {
-        self.machine.handle_answer(now, attempt, answer);
+    fn handle_reply(&mut self, now: Instant, attempt: u64, reply: BackendReply) {
+        if let Some(lease) = &mut self.lease {
+            lease.count(now, attempt, reply.outcome);
+        }
+        self.machine.handle_answer(now, attempt, reply.answer);
     }
 
     fn renew_early(&mut self, now: Instant) {

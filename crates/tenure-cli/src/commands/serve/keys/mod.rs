@@ -120,6 +120,9 @@ impl KeyFetcher {
                 let location = self.pod.location(&issuer.keys);
                 replaced.map_err(|error| anyhow!("{location}: {error}; {KEY_SET}"))
             });
+            if replaced.is_err() {
+                self.access.note_failed_fetch(&issuer);
+            }
             let issuer = issuer.name;
             match replaced {
                 Ok(has_changed) => {

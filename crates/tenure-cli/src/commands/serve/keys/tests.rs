@@ -85,6 +85,10 @@ impl ApiServer {
 
 /// The listener, the TLS and the HTTP code of a store serve the API server.
 impl Protocol for ApiServer {
+    fn label(&self) -> &'static str {
+        "api_server"
+    }
+
     fn is_renewal(&self, _: &Parts) -> bool {
         false
     }

@@ -55,8 +55,10 @@ fn change(of: u64, revision: u64, content: Content) -> LeaseChange {
         content,
         term: None,
         cause: Cause::Deleted,
+        grant_path: None,
         waiters: 0,
         remaining_ms: None,
+        trace: None,
     }
 }
 
@@ -91,10 +93,7 @@ fn end(revision: u64, epoch: u64) -> LeaseChange {
 
 /// Returns a set with a single change, which has all retired ids.
 fn alone(change: LeaseChange) -> ChangeSet {
-    let before = LeaseVersion {
-        record: Record::default(),
-        revision: 0,
-    };
+    let before = LeaseVersion::default();
     ChangeSet {
         before,
         changes: vec![change],
@@ -190,10 +189,7 @@ fn batches(
         };
         change.key = LeaseKey::of_text(&format!("ns/job-{of}"));
         let (list, version) = (&mut retired[of as usize], &mut versions[of as usize]);
-        let before = version.take().unwrap_or_else(|| LeaseVersion {
-            record: Record::default(),
-            revision: 0,
-        });
+        let before = version.take().unwrap_or_else(|| LeaseVersion::default());
         match &mut change.content {
             Content::Deleted(deleted) => deleted.retired = std::mem::take(list),
             Content::Lease(stored) => {
@@ -203,7 +199,11 @@ fn batches(
                 let stored = Arc::make_mut(stored);
                 stored.retired.clone_from(list);
                 let record = Record::restore(stored.clone(), CoreInstant::default());
-                *version = Some(LeaseVersion { record, revision });
+                *version = Some(LeaseVersion {
+                    record,
+                    revision,
+                    ..LeaseVersion::default()
+                });
             }
         }
         if let Some(term) = &mut change.term {

@@ -27,7 +27,9 @@ fn one_of_two(now: Instant) -> Peers {
         transport: PeerTransport::Silent,
         disk: None,
     };
-    Peers::new(&config, Clock::system().unwrap(), parts, None).0
+    let clock = Clock::system().unwrap();
+    let metrics = Recorder::new(Arc::new(config.clone()), clock.clone());
+    Peers::new(&config, clock, parts, None, Arc::new(metrics)).0
 }
 
 #[test]

@@ -145,6 +145,7 @@ impl Group {
             message_lifetime: rules.timings().message_lifetime(),
             mac: Mac::new(None).into(),
             listen: None,
+            page: axum::Router::new(),
             clock: clock.clone(),
         })
         .unwrap();

@@ -1,0 +1,138 @@
+//! The columns of the table that describe a route to its clients.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+/// Writes the schema of a type, and adds the schemas that it refers to.
+pub(in crate::http) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// The group of a route in the description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) enum Tag {
+    Store,
+    Access,
+    Leases,
+    Events,
+    Page,
+}
+
+impl Tag {
+    pub(in crate::http) const ALL: [Self; 5] = [
+        Self::Store,
+        Self::Access,
+        Self::Leases,
+        Self::Events,
+        Self::Page,
+    ];
+
+    pub(in crate::http) const fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Access => "access",
+            Self::Leases => "leases",
+            Self::Events => "events",
+            Self::Page => "page",
+        }
+    }
+
+    pub(in crate::http) const fn description(self) -> &'static str {
+        match self {
+            Self::Store => "The store itself: probes, limits, this description.",
+            Self::Access => "Callers and their rights.",
+            Self::Leases => "Leases: their holders, their terms, and the operations on them.",
+            Self::Events => "Streams of server-sent events.",
+            Self::Page => "The page for browsers, and its files. They contain no data.",
+        }
+    }
+}
+
+/// The time that the answer to a request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) enum Kind {
+    /// The store answers as soon as it can.
+    Immediate,
+    /// The store may wait for a change, as long as the request says.
+    LongPoll,
+    /// The answer lasts until the client or the store ends it.
+    Stream,
+}
+
+/// A parameter of a query. The parser of the query and the description read the same constants.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::http) struct Parameter {
+    pub(in crate::http) name: &'static str,
+    pub(in crate::http) description: &'static str,
+    pub(in crate::http) schema: fn() -> Schema,
+}
+
+/// The JSON body of a request.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::http) struct Body {
+    pub(in crate::http) schema: SchemaOf,
+    pub(in crate::http) is_required: bool,
+}
+
+/// An answer to a request that succeeds. The codes of a route describe its refusals.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::http) struct Answer {
+    pub(in crate::http) status: u16,
+    pub(in crate::http) content: Content,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(in crate::http) enum Content {
+    Json(SchemaOf),
+    Text,
+    EventStream,
+    /// A file of one of these media types.
+    File(&'static [&'static str]),
+    Nothing,
+}
+
+pub(super) const fn required<T: JsonSchema>() -> Option<Body> {
+    Some(Body {
+        schema: SchemaGenerator::subschema_for::<T>,
+        is_required: true,
+    })
+}
+
+pub(super) const fn optional<T: JsonSchema>() -> Option<Body> {
+    Some(Body {
+        schema: SchemaGenerator::subschema_for::<T>,
+        is_required: false,
+    })
+}
+
+pub(super) const fn json<T: JsonSchema>(status: u16) -> Answer {
+    Answer {
+        status,
+        content: Content::Json(SchemaGenerator::subschema_for::<T>),
+    }
+}
+
+pub(super) const fn text(status: u16) -> Answer {
+    Answer {
+        status,
+        content: Content::Text,
+    }
+}
+
+pub(super) const fn event_stream(status: u16) -> Answer {
+    Answer {
+        status,
+        content: Content::EventStream,
+    }
+}
+
+pub(super) const fn file(media_types: &'static [&'static str]) -> Answer {
+    Answer {
+        status: 200,
+        content: Content::File(media_types),
+    }
+}
+
+pub(super) const fn nothing(status: u16) -> Answer {
+    Answer {
+        status,
+        content: Content::Nothing,
+    }
+}

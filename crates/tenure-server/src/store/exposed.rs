@@ -1,0 +1,123 @@
+//! The metrics of the store.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tenure_core::Instant;
+use tenure_core::lease::{LeaseDuration, State};
+
+use super::{Entry, Store};
+use crate::engine::FILES;
+use crate::metrics::{Exposition, LeaseSample, LeaseSurvey, MetricsConfig, Sample};
+use crate::model::LeaseKey;
+
+impl Store {
+    /// Walks over all leases.
+    pub(crate) fn survey(&self, config: &MetricsConfig) -> LeaseSurvey {
+        let mut survey = LeaseSurvey::new(config, self.inner.floor());
+        let now = self.inner.clock.now();
+        let add = |key: &LeaseKey, entry: &Entry| survey.add(config, key, sample(entry, now));
+        self.inner.table.visit(add);
+        survey
+    }
+
+    /// Returns the kind of the engine.
+    pub(crate) fn engine_name(&self) -> &'static str {
+        match self.inner.term_history {
+            Some(_) => "embedded",
+            None => "memory",
+        }
+    }
+
+    /// Adds the metrics of the store, except for those of its leases.
+    pub(crate) fn expose(&self, out: &mut Exposition) {
+        let (inner, limits) = (&self.inner, &self.inner.limits);
+        inner.metrics.expose(out);
+        let long_polls = inner.long_polls.load(Ordering::Relaxed);
+        let waiting = inner.waiting.load(Ordering::Relaxed);
+        let mut gauge = |name, help, value: usize| {
+            out.gauge(name, help, [Sample::count(value as u64)]);
+        };
+        gauge(
+            "tenure_waiting",
+            "Acquires and long polls that wait.",
+            waiting,
+        );
+        gauge(
+            "tenure_waiting_limit",
+            "The limit of tenure_waiting.",
+            limits.max_waiting,
+        );
+        gauge("tenure_long_polls", "Long polls that wait.", long_polls);
+        gauge(
+            "tenure_long_polls_limit",
+            "The limit of tenure_waiting, which includes the long polls.",
+            limits.max_waiting,
+        );
+        gauge("tenure_watchers", "Event streams.", count(&inner.watching));
+        gauge(
+            "tenure_watchers_limit",
+            "The limit of tenure_watchers.",
+            limits.max_watchers,
+        );
+        gauge(
+            "tenure_journal_queue",
+            "Requests whose changes wait for a commit.",
+            inner.commit_queue.queued(),
+        );
+        let is_disk_full = inner.metrics.is_disk_full.load(Ordering::Relaxed);
+        out.gauge(
+            "tenure_disk_full",
+            "Whether the last commit failed because the disk was full.",
+            [Sample::flag(is_disk_full)],
+        );
+        out.gauge(
+            "tenure_engine_failed",
+            "Whether the engine failed for good. The store then ends.",
+            [Sample::flag(inner.failed.is_cancelled())],
+        );
+        let files = inner.data_dir.iter().flat_map(|folder| sizes(folder));
+        out.gauge(
+            "tenure_database_bytes",
+            "The sizes of the files in the data directory.",
+            files.map(|(file, bytes)| Sample::count(bytes).with("file", file)),
+        );
+    }
+}
+
+fn sample(entry: &Entry, now: Instant) -> LeaseSample {
+    let record = entry.lease.record();
+    let (held, state) = (record.held(now), record.state(now));
+    let renewal_age_ratio = match (held.map(|grant| grant.duration), record.remaining(now)) {
+        (Some(LeaseDuration::Fixed(duration)), Some(LeaseDuration::Fixed(remaining)))
+            // The remaining time of a break does not depend on the last renewal.
+            if state == State::Leased && !duration.is_zero() =>
+        {
+            let age = duration.saturating_sub(remaining);
+            Some(age.as_secs_f64() / duration.as_secs_f64())
+        }
+        _ => None,
+    };
+    LeaseSample {
+        state: entry.is_known().then_some(state),
+        last_epoch: record.last_epoch(),
+        epoch: record.last_grant().map(|grant| grant.epoch),
+        waiters: entry.waiters(),
+        granted_at: held.map(|grant| grant.granted_at),
+        renewal_age_ratio,
+        terms: entry.terms,
+    }
+}
+
+/// Returns the sizes of the files that are there.
+fn sizes(folder: &Path) -> impl Iterator<Item = (&'static str, u64)> {
+    FILES.into_iter().filter_map(|file| {
+        let metadata = fs::metadata(folder.join(file)).ok()?;
+        Some((file, metadata.len()))
+    })
+}
+
+fn count(number: &AtomicUsize) -> usize {
+    number.load(Ordering::Relaxed)
+}

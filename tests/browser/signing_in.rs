@@ -1,0 +1,124 @@
+//! Signing in and out: by a code in the address, by a pasted token, and each way in which a session
+//! ends.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tenure_tests::Limit;
+
+use crate::page::Page;
+use crate::states::{sign_in, wait_for_view, wait_until_visible};
+use crate::store::TestStore;
+
+/// Waits until the page asks to sign in again, for this reason.
+#[track_caller]
+fn wait_for_reason(page: &Page, reason: &str) {
+    wait_until_visible(page, &format!("#signin[data-reason={reason}]"));
+}
+
+/// What the browser keeps for the page.
+const KEPT: &str = "return JSON.stringify([localStorage, sessionStorage, document.cookie])";
+
+#[test]
+fn a_code_and_a_pasted_token_sign_in_and_neither_is_kept() {
+    let test = "a_code_and_a_pasted_token_sign_in_and_neither_is_kept";
+    let Some(page) = Page::start(test) else {
+        return;
+    };
+    let _limit = Limit::start();
+    let store = TestStore::guarded();
+    let code = store.code("ada");
+    page.open(&store.origin(), &format!("/#code={code}"));
+    wait_for_view(&page, "overview");
+    let address = page.js("return location.href");
+    assert!(
+        !address.as_str().expect("a URL").contains("code"),
+        "{address}"
+    );
+    assert!(
+        !page.js(KEPT).to_string().contains(&code),
+        "the code is kept"
+    );
+    // The history of the browser does not have it either.
+    assert_eq!(page.js("return history.length"), 2);
+    assert_eq!(
+        page.js("return document.getElementById('menu-who').textContent"),
+        "ada"
+    );
+
+    // A code is good once.
+    page.expect_message("status of 401");
+    page.js("localStorage.clear()");
+    page.open(&store.origin(), &format!("/#code={code}"));
+    wait_for_reason(&page, "code");
+    page.check("signed-out-code");
+
+    page.js("document.getElementById('token').focus()");
+    page.type_text("tnr1_wrong");
+    page.press("Enter");
+    page.wait(
+        "a refusal",
+        "return document.getElementById('signin-error').textContent",
+    );
+    page.check("wrong-token");
+    page.js("document.getElementById('token').select()");
+    let token = store.token("rita");
+    page.type_text(&token);
+    page.press("Enter");
+    wait_for_view(&page, "overview");
+    assert!(
+        !page.js(KEPT).to_string().contains(&token),
+        "the token is kept"
+    );
+    assert_eq!(page.js("return document.getElementById('token').value"), "");
+    for url in page.requested() {
+        assert!(!url.contains(&token) && !url.contains(&code), "{url}");
+    }
+    // A reload and another tab keep the session.
+    page.open(&store.origin(), "/");
+    wait_for_view(&page, "overview");
+    page.finish();
+}
+
+#[test]
+fn the_page_says_why_a_session_has_ended() {
+    let Some(page) = Page::start("the_page_says_why_a_session_has_ended") else {
+        return;
+    };
+    let _limit = Limit::start();
+    let mut store = TestStore::guarded();
+    page.expect_message("status of 401");
+    page.expect_message("ERR_CONNECTION_REFUSED");
+
+    sign_in(&page, &store, "rita");
+    page.js("document.getElementById('sign-out').click()");
+    wait_for_reason(&page, "signed-out");
+    page.check("signed-out-by-hand");
+    assert!(
+        !page.js(KEPT).to_string().contains("tns1_"),
+        "the session is kept"
+    );
+
+    store.add_principal("guest", &["--role", "read", "--expires", "6s"]);
+    sign_in(&page, &store, "guest");
+    wait_for_reason(&page, "expired");
+    page.check("expired");
+
+    sign_in(&page, &store, "rita");
+    store.kill();
+    store.start();
+    wait_for_reason(&page, "restarted");
+    page.check("restarted");
+
+    sign_in(&page, &store, "rita");
+    store.revoke("rita");
+    page.wait_within(
+        Duration::from_secs(10),
+        "the end of the session",
+        "return document.getElementById('signin').checkVisibility()",
+    );
+    let reason = page.js("return document.getElementById('signin').dataset.reason");
+    assert_ne!(reason, json!("none"));
+    page.check("revoked");
+    page.finish();
+}
