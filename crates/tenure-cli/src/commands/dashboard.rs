@@ -47,10 +47,9 @@ impl Dashboard {
         let endpoint = client.endpoint();
         let code: Option<SessionCode> = code.map_err(|error| {
             let is_unknown = matches!(
-                &error,
-                StoreError::Problem(problem) if problem.code == Code::Unauthenticated
+                error.downcast_ref(),
+                Some(StoreError::Problem(problem)) if problem.code == Code::Unauthenticated
             );
-            let error = anyhow::Error::from(error);
             match is_unknown {
                 true => error.context(format!(
                     "the store at {endpoint} needs a valid credential: set token_file in the configuration, \

@@ -188,7 +188,7 @@ impl<W> Table<W> {
     }
 
     /// Calls the function with each lease. One shard is locked at a time.
-    pub(crate) fn visit(&self, mut visit: impl FnMut(&LeaseKey, &Entry<W>)) {
+    pub(crate) fn visit_all(&self, mut visit: impl FnMut(&LeaseKey, &Entry<W>)) {
         for shard in &self.shards {
             for (key, entry) in lock(shard).entries() {
                 visit(key, entry);

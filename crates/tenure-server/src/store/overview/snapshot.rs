@@ -23,7 +23,7 @@ const WORK: Duration = Duration::from_millis(1);
 
 /// All leases of a namespace, or of all namespaces, at one moment.
 #[derive(Debug)]
-pub(super) struct Snapshot {
+pub(in crate::store) struct Snapshot {
     /// Leases that need a look first, and then by namespace and name.
     pub(super) rows: Vec<Row>,
     /// The beginning of the walk: all rows are at least as new as this.
@@ -141,7 +141,7 @@ fn contains(name: &str, text: &str) -> bool {
 /// that is not on disk yet might be undone. So no answer has to wait for a commit.
 fn row(inner: &Inner, key: LeaseKey, entry: &Entry, is_expected: bool) -> Option<Row> {
     let now = inner.clock.now();
-    let is_durable = entry.revision <= inner.commit_queue.durable();
+    let is_durable = crate::mutated("durable") || entry.revision <= inner.commit_queue.durable();
     let earlier = match is_durable {
         true => None,
         false => inner.commit_queue.last_durable(&key),
