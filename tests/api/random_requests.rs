@@ -122,10 +122,10 @@ async fn forged_answers_are_found() {
     assert_eq!(ran.status.code(), Some(1), "{ran:?}");
     let text = String::from_utf8_lossy(&ran.stdout);
     for (operation, finding) in [
-        ("GET /v1/limits", "Undocumented HTTP status code"),
+        ("GET /v1/limits", "Undocumented status code"),
         ("GET /v1/whoami", "Server error"),
         ("GET /readyz", "Undocumented Content-Type"),
-        ("GET /v1/access", "API accepts"),
+        ("GET /v1/access", "API accepts requests without authentication"),
     ] {
         let found = text.split("____ ").find(|part| part.starts_with(operation));
         let found = found.unwrap_or_else(|| panic!("{operation} has no finding: {text}"));
