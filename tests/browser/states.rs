@@ -103,6 +103,8 @@ fn each_state_of_the_overview_is_accessible_and_fits() {
     };
     let _limit = Limit::start();
     let store = TestStore::guarded();
+    // The page asks who it is before anybody has signed in.
+    page.expect_message("status of 401");
     page.open(&store.origin(), "/");
     wait_until_visible(&page, "#signin[data-reason=none]");
     page.check("signed-out");
@@ -246,12 +248,12 @@ fn each_state_of_an_open_store_is_accessible_and_fits() {
     wait_until_visible(&page, "#banner-open");
     page.check("open-mode");
 
-    store.acquire_many("jobs", 230);
+    store.acquire_many("more", 230);
     page.wait(
         "the first 200 rows",
         "return document.querySelectorAll('#rows tr').length === 200",
     );
-    page.wait_for_text("200 of 230");
+    page.wait_for_text("200 of 233");
     page.check("over-200");
 
     page.open(&store.origin(), "/");
@@ -272,7 +274,7 @@ fn over_20000_elections_ask_for_a_namespace_first() {
         return;
     };
     let _limit = Limit::start();
-    let store = TestStore::open();
+    let store = TestStore::in_memory();
     store.acquire_many("jobs", 20_001);
     store.acquire_many("other", 2);
     page.open(&store.origin(), "/");
