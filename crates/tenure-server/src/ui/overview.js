@@ -101,7 +101,7 @@ export function tick() {
 const showNamespaces = (namespaces) => ui.namespaces.replaceChildren(...namespaces.map(({ namespace, leases }) => {
 	addNamespace(namespace);
 	const link = make('a', { href: `#/?namespace=${namespace}` }, bdi(namespace));
-	return make('li', {}, link, ` ${many(leases, 'election')}`);
+	return make('p', {}, link, ` ${many(leases, 'election')}`);
 }));
 
 /** @param {Lease} one @param {Lease} other */
