@@ -90,7 +90,7 @@ fn an_hour_with_restarts_and_without_faults_fires_no_alert() {
         return;
     }
     let store = Installation::new("store").with_store().with_candidates(2);
-    let peers = Installation::new("peers").with_lease("10s").with_peers();
+    let peers = Installation::new("peers").with_peers();
     let guarded = Installation::new("access control").with_access_control();
     let all = [&store, &peers, &guarded];
     let scrapes = all.into_iter().flat_map(Installation::scrapes).collect();
