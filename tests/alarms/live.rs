@@ -222,9 +222,7 @@ fn killed_store() -> Fault {
 }
 
 fn killed_peers() -> Fault {
-    let installation = Installation::new("killed peers")
-        .with_lease("10s")
-        .with_peers();
+    let installation = Installation::new("killed peers").with_peers();
     Fault::new(
         installation,
         ("TenurePeersNoQuorum", CRITICAL),
@@ -252,9 +250,10 @@ fn frozen_leader() -> Fault {
 }
 
 fn broken_leases() -> Fault {
+    // The second candidate leads as soon as the first one stops.
     let installation = Installation::new("broken leases")
         .with_store()
-        .with_candidates(1);
+        .with_candidates(2);
     Fault::new(
         installation,
         ("TenureFlapping", WARNING),
@@ -335,18 +334,13 @@ impl Requests {
 
     fn break_lease(&self, installation: &Installation) {
         let request = self.post(installation, "job", "break");
-        let answer = self
-            .runtime
-            .block_on(request.json(&json!({"break_period_ms": 0})).send());
+        let answer = self.runtime.block_on(request.json(&json!({})).send());
         assert!(answer.is_ok_and(|answer| answer.status().is_success()));
     }
 
     fn break_lease_again_and_again(&self, installation: &Installation) {
         let request = self.post(installation, "job", "break");
-        self.repeat(
-            Duration::from_secs(1),
-            request.json(&json!({"break_period_ms": 0})),
-        );
+        self.repeat(Duration::from_secs(2), request.json(&json!({})));
     }
 
     fn send_wrong_tokens(&self, installation: &Installation) {
