@@ -185,6 +185,11 @@ async fn an_exporter_receives_the_numbers_of_a_candidate_and_does_not_delay_its_
             .wait_for(name, |count| count.to_string() == renewals)
             .await;
     }
+    // The renew deadline is 10 s after the last renewal.
+    let before = candidate.metrics().renewals.ok;
+    while candidate.metrics().renewals.ok == before {
+        store.advance(Duration::from_millis(100)).await;
+    }
     store.set_reachable(false);
     store.advance(Duration::from_secs(8)).await;
     exporter
