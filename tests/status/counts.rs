@@ -93,7 +93,7 @@ async fn renewals_without_an_answer_put_the_term_at_risk_once_each_time() {
     let over = candidate.metrics();
     assert!(!over.leads && !term.is_valid());
     drop(term);
-    store.advance(seconds(5)).await;
+    store.advance(seconds(10)).await;
     let ended = candidate.metrics();
     assert_eq!(ends(&ended), [(EndReason::RenewDeadline, 1)]);
     assert_eq!(ended.at_risk, 3);
