@@ -165,10 +165,11 @@ async fn the_time_of_a_stop_counts_and_a_task_that_never_stops_overruns() {
     assert!((1.9..2.2).contains(&stopped.sum_seconds), "{stopped:?}");
 
     // A task that ends by itself was not asked to stop.
-    let term = candidate.campaign().await.expect("a term");
-    drop(term);
-    store.advance(seconds(1)).await;
-    assert_eq!(candidate.metrics().stop_duration.count, 1);
+    for _ in 0..2 {
+        drop(candidate.campaign().await.expect("a term"));
+        store.advance(seconds(1)).await;
+        assert_eq!(candidate.metrics().stop_duration.count, 1);
+    }
 
     let term = candidate.campaign().await.expect("a term");
     store.set_reachable(false);
