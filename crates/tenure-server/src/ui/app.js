@@ -250,7 +250,7 @@ for (const name of /** @type {const} */ (['theme', 'times'])) {
 
 function paint() {
 	const { answer, isBack } = table.overview;
-	if (!answer && performance.now() > 3000) table.message('waiting', 'Waiting for the store');
+	if (!ui.skeleton.hidden && performance.now() > 3000) table.message('waiting', 'Waiting for the store');
 	(isElection() ? one : table).paint(live.connection === 'live' && !isBack);
 	if (answer && me) {
 		const { leases, needs_look } = answer;
