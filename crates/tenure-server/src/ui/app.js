@@ -9,7 +9,7 @@ import * as one from './election.js';
 import * as stream from './live.js';
 import * as table from './overview.js';
 
-/** Without an answer for this long, the connection is lost. */
+/** Without an answer this long, the connection is lost. */
 const SILENCE_MS = 7000;
 const { live } = stream;
 const { body } = document;
