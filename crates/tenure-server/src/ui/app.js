@@ -1,4 +1,4 @@
-// The page: signing in, its parts by the address, the connection, keys and settings.
+// The page: signing in, its parts by address, the connection, keys and settings.
 
 /// <reference path="types.d.ts" />
 
@@ -9,7 +9,7 @@ import * as one from './election.js';
 import * as stream from './live.js';
 import * as table from './overview.js';
 
-/** Without an answer for this long, the connection is lost. */
+/** Without an answer this long, the store is lost. */
 const SILENCE_MS = 7000;
 const { live } = stream;
 const { body } = document;
@@ -116,7 +116,7 @@ store.failed = (error) => {
 
 // The connection
 
-live.onChange = (event, data) => {
+stream.live.onChange = (event, data) => {
 	if (event === 'reset') return refresh();
 	table.change(event, data);
 	if (isElection()) one.change(data);
@@ -250,7 +250,7 @@ for (const name of /** @type {const} */ (['theme', 'times'])) {
 
 function paint() {
 	const { answer, isBack } = table.overview;
-	if (!answer && performance.now() > 3000) table.message('waiting', 'Waiting for the store');
+	if (!ui.skeleton.hidden && performance.now() > 3000) table.message('waiting', 'Waiting for the store');
 	(isElection() ? one : table).paint(live.connection === 'live' && !isBack);
 	if (answer && me) {
 		const { leases, needs_look } = answer;

@@ -132,7 +132,7 @@ function add(row) {
 	find(tr, 'a').setAttribute('href', `#/${name}`);
 	say(find(tr, '.name bdi'), name);
 	find(tr, '.meter').ariaLabel = `Time left of ${name}`;
-	const entry = { row, at: 0, tr };
+	const entry = { row: { ...row, epoch: 0 }, at: 0, tr };
 	entries.set(name, entry);
 	return entry;
 }
