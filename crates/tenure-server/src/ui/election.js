@@ -108,7 +108,7 @@ function paintAll(view) {
 	ui.copyEpoch.hidden = !navigator.clipboard;
 	ui.metadata.replaceChildren(...Object.entries(metadata ?? {}).map(([key, value]) =>
 		make('div', {}, make('dt', {}, bdi(key)), make('dd', {}, bdi(value)))));
-	say(ui.waitersNone, waiters.length ? '' : 'nobody');
+	say(ui.waitersNone, view.waiters || 'nobody');
 	ui.waiters.replaceChildren(...waiters.map(({ holder: name, priority, waiting_since, waiting_ms }) =>
 		make('li', {}, bdi(name), make('span', { class: 'muted' }, `priority ${priority}, for `,
 			setTime(waiting_since, () => duration(waiting_ms))))));
