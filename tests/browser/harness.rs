@@ -55,7 +55,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "<script>document.cookie = 'a=b'</script>",
         "",
-        "has the cookie a=b",
+        "has the cookie \"a=b\"",
     ),
     (
         r#"<style>@keyframes a { from { margin-left: 0 } to { margin-left: 9px } }

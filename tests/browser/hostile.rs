@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tenure_tests::Limit;
+use tenure_tests::{Limit, wait_for};
 
 use crate::page::{NARROW, Page, Theme, WIDE};
 use crate::states::{wait_for_row, wait_for_view, wait_until_visible};
@@ -157,6 +157,7 @@ fn hostile_names_metadata_and_reasons_are_shown_as_text() {
     assert_no_row_breaks(&page, 4.0);
     page.show_as(Theme::Light, WIDE);
     assert_no_row_breaks(&page, 2.0);
+    page.show_as(Theme::Light, NARROW);
 
     for (index, text) in texts.iter().enumerate().filter(|(index, _)| exists(*index)) {
         let name = election(index);
@@ -172,25 +173,23 @@ fn hostile_names_metadata_and_reasons_are_shown_as_text() {
         let history = store.get(&format!("{}/history", lease(&name)));
         let reason = history["terms"][1]["reason"].clone();
         let holder = holder(text);
-        let found = page.call(
-            "const [text, reason, holder] = arguments;
-            const leaves = (id) => [...document.querySelectorAll(`#${id} *`)]
-                .filter(element => element.children.length === 0)
-                .map(element => element.textContent);
-            const metadata = leaves('metadata').filter(found => found === text).length;
-            return [metadata,
+        let shown = "const [text, reason, holder] = arguments;
+            const leaves = [...document.querySelectorAll('#metadata *')]
+                .filter(element => element.children.length === 0 && element.textContent === text);
+            return [leaves.length,
                 [...document.querySelectorAll('#terms tbody tr')].some(row =>
                     !reason || row.textContent.includes(reason)),
-                document.getElementById('leader').textContent.includes(holder)]",
-            json!([text, reason, holder]),
-        );
-        assert_eq!(found, json!([2, true, true]), "{name} with {text:?}");
-        page.show_as(Theme::Light, NARROW);
+                document.getElementById('leader').textContent.includes(holder)]";
+        // The page paints what it has read a moment later.
+        wait_for(&format!("{name} with {text:?}"), || {
+            let found = page.call(shown, json!([text, reason, holder]));
+            (found == json!([2, true, true])).then_some(())
+        });
         let width = page.js("return document.documentElement.scrollWidth");
         assert_eq!(width, NARROW, "{name} with {text:?}");
-        page.show_as(Theme::Light, WIDE);
-        if index % 10 == 0 {
+        if index % 40 == 0 {
             page.check(&format!("hostile-{index:02}"));
+            page.show_as(Theme::Light, NARROW);
         }
     }
     // What a text would have run is in `tests.ran`.
@@ -219,12 +218,10 @@ fn a_hostile_address_runs_nothing() {
         "?x=<script>alert(1)</script>",
     ] {
         page.open(&store.origin(), &format!("/{fragment}"));
-        page.wait(
-            "the page",
-            "return document.body.dataset.view !== 'loading'",
-        );
+        let is_ready = "return document.body.dataset.view !== 'loading'";
+        page.wait(&format!("the page at {fragment}"), is_ready);
         assert_eq!(page.js("return window.tests.ran"), json!([]), "{fragment}");
-        wait_until_visible(&page, "header.top");
+        wait_until_visible(&page, "header");
     }
     page.check("hostile-address");
     page.finish();

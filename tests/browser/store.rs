@@ -18,13 +18,23 @@ use tokio::runtime::Runtime;
 /// The principals of a guarded store, with their roles.
 const PRINCIPALS: &[(&str, &str)] = &[("ada", "admin"), ("rita", "read"), ("worker", "candidate")];
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Nobody has to sign in.
+    Open,
+    /// The same, without a disk.
+    InMemory,
+    /// With an access file and an audit log.
+    Guarded,
+}
+
 /// A store process, which may be killed and started again at its address with its data.
 #[derive(Debug)]
 pub(crate) struct TestStore {
     folder: TempDir,
     address: SocketAddr,
     process: Process,
-    is_guarded: bool,
+    kind: Kind,
     runtime: Runtime,
     http: reqwest::Client,
 }
@@ -32,24 +42,29 @@ pub(crate) struct TestStore {
 impl TestStore {
     /// Starts a store for which nobody has to sign in.
     pub(crate) fn open() -> Self {
-        Self::new(false)
+        Self::new(Kind::Open)
+    }
+
+    /// Starts such a store that keeps nothing on disk, for very many elections.
+    pub(crate) fn in_memory() -> Self {
+        Self::new(Kind::InMemory)
     }
 
     /// Starts a store with an access file and an audit log.
     pub(crate) fn guarded() -> Self {
-        Self::new(true)
+        Self::new(Kind::Guarded)
     }
 
-    fn new(is_guarded: bool) -> Self {
+    fn new(kind: Kind) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        if is_guarded {
+        if kind == Kind::Guarded {
             fs::write(folder.path().join("access.toml"), "version = 1\n").expect("a file");
             for (name, role) in PRINCIPALS {
                 create(&folder, name, &["--role", role]);
             }
         }
         let any = "127.0.0.1:0".parse().expect("an address");
-        let (process, address) = serve(&folder, any, is_guarded);
+        let (process, address) = serve(&folder, any, kind);
         let http = reqwest::Client::builder()
             .no_proxy()
             .timeout(Duration::from_secs(60));
@@ -57,7 +72,7 @@ impl TestStore {
             folder,
             address,
             process,
-            is_guarded,
+            kind,
             runtime: Runtime::new().expect("a runtime"),
             http: http.build().expect("a client"),
         }
@@ -89,7 +104,18 @@ impl TestStore {
 
     /// Starts the store again at its address.
     pub(crate) fn start(&mut self) {
-        (self.process, self.address) = serve(&self.folder, self.address, self.is_guarded);
+        (self.process, self.address) = serve(&self.folder, self.address, self.kind);
+    }
+
+    /// Starts the store at another address, so that no page can reach it, changes elections, and
+    /// kills it.
+    pub(crate) fn change_unseen(&mut self, change: impl FnOnce(&Self)) {
+        let address = self.address;
+        let any = "127.0.0.1:0".parse().expect("an address");
+        (self.process, self.address) = serve(&self.folder, any, self.kind);
+        change(self);
+        self.kill();
+        self.address = address;
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -142,7 +168,7 @@ impl TestStore {
         let mut request = self
             .http
             .request(method, format!("{}{path}", self.origin()));
-        if self.is_guarded {
+        if self.kind == Kind::Guarded {
             request = request.bearer_auth(self.token(principal));
         }
         if !body.is_null() {
@@ -215,10 +241,10 @@ impl TestStore {
         });
         let mut request = self.http.post(path).json(&body);
         request = request.timeout(Duration::from_secs(310));
-        if self.is_guarded {
+        if self.kind == Kind::Guarded {
             request = request.bearer_auth(self.token("worker"));
         }
-        self.runtime.spawn(request.send());
+        self.runtime.spawn(async move { request.send().await });
         wait_for("a waiter", || {
             let waiters = self.get(&format!("{}/waiters", lease(election)));
             let mut waiters = waiters["waiters"].as_array()?.iter();
@@ -258,7 +284,7 @@ impl TestStore {
             "--lease-duration",
             "3s",
         ]);
-        if self.is_guarded {
+        if self.kind == Kind::Guarded {
             run.arg("--token-file").arg(self.path("worker.token"));
         }
         let process = Process::spawn(run.args(["--", "sleep", "1000"]));
@@ -294,11 +320,14 @@ fn create(folder: &TempDir, name: &str, options: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-fn serve(folder: &TempDir, listen: SocketAddr, is_guarded: bool) -> (Process, SocketAddr) {
+fn serve(folder: &TempDir, listen: SocketAddr, kind: Kind) -> (Process, SocketAddr) {
     let path = |file: &str| folder.path().join(file);
     let mut serve = command(&["serve", "--listen", &listen.to_string()]);
-    serve.arg("--data-dir").arg(path("data"));
-    if is_guarded {
+    match kind {
+        Kind::InMemory => serve.args(["--engine", "memory"]),
+        Kind::Open | Kind::Guarded => serve.arg("--data-dir").arg(path("data")),
+    };
+    if kind == Kind::Guarded {
         let audit = format!("[audit]\nfile = {:?}\n", path("audit.jsonl"));
         fs::write(path("tenure.toml"), audit).expect("a file");
         serve.arg("--access").arg(path("access.toml"));

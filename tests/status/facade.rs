@@ -1,7 +1,8 @@
 //! The feature `metrics`: an exporter of the application receives the same numbers.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use metrics::{
@@ -10,7 +11,7 @@ use metrics::{
 };
 use tenure::Config;
 use tenure::testing::TestStore;
-use tenure_tests::wait_until;
+use tenure_tests::{Limit, wait_until};
 
 /// An exporter that keeps numbers by their names and labels, and the units by names.
 #[derive(Clone, Default)]
@@ -49,6 +50,21 @@ impl Exporter {
     fn describe(&self, name: &KeyName, unit: Option<Unit>) {
         let mut exported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         exported.units.insert(name.as_str().to_owned(), unit);
+    }
+
+    /// Lets every call of the exporter wait until the result is dropped.
+    fn block(&self) -> mpsc::Sender<()> {
+        let exporter = self.clone();
+        let (blocked, is_blocked) = mpsc::channel();
+        let (release, released) = mpsc::channel();
+        thread::spawn(move || {
+            let _exported = exporter.0.lock().unwrap_or_else(PoisonError::into_inner);
+            blocked.send(()).expect("a test that waits");
+            // The end of the channel is an error.
+            let _ = released.recv();
+        });
+        is_blocked.recv().expect("a thread that has the lock");
+        release
     }
 
     /// Waits until a number of the candidate satisfies this condition.
@@ -123,7 +139,9 @@ impl HistogramFn for Number {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_exporter_receives_the_numbers_of_a_candidate() {
+async fn an_exporter_receives_the_numbers_of_a_candidate_and_does_not_delay_its_renewals() {
+    // A candidate that waits for its exporter would never end.
+    let _limit = Limit::start();
     let exporter = Exporter::default();
     metrics::set_global_recorder(exporter.clone()).expect("the only exporter");
     let store = TestStore::start().expect("a store");
@@ -154,8 +172,13 @@ async fn an_exporter_receives_the_numbers_of_a_candidate() {
             at > 1_000.0
         })
         .await;
+    let blocked = exporter.block();
+    let before = candidate.metrics().renewals.ok;
     store.advance(Duration::from_secs(30)).await;
-    let renewals = candidate.metrics().renewals.ok.to_string();
+    let renewals = candidate.metrics().renewals.ok;
+    assert!(renewals >= before + 4 && term.is_valid(), "{renewals}");
+    drop(blocked);
+    let renewals = renewals.to_string();
     for name in [
         "tenure_candidate_renewals_total{OWN,result=ok}",
         "tenure_candidate_renewal_duration_seconds{OWN}",
@@ -163,6 +186,11 @@ async fn an_exporter_receives_the_numbers_of_a_candidate() {
         exporter
             .wait_for(name, |count| count.to_string() == renewals)
             .await;
+    }
+    // The renew deadline is 10 s after the last renewal.
+    let before = candidate.metrics().renewals.ok;
+    while candidate.metrics().renewals.ok == before {
+        store.advance(Duration::from_millis(100)).await;
     }
     store.set_reachable(false);
     store.advance(Duration::from_secs(8)).await;

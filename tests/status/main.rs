@@ -50,8 +50,11 @@ impl Bench {
     /// `tenure run` with a status listener at this address.
     fn command_at(&self, address: &str, candidate: &str) -> Command {
         let mut run = command(&["run", "--election", ELECTION, "--candidate", candidate]);
-        run.args(["--server", &self.store.url(), "--lease-duration", LEASE])
+        run.args(["--server", &self.store.url()])
             .args(["--status-listen", address])
+            .env("TENURE_LEASE_DURATION", LEASE)
+            // A command that ends late on a busy machine must not end the process.
+            .env("TENURE_ON_OVERRUN", "report")
             .env("TENURE_COOL_DOWN", "100ms");
         run
     }
@@ -118,6 +121,13 @@ impl Web {
             let answer = request.send().await.ok()?;
             Some((answer.status(), answer.text().await.ok()?))
         })
+    }
+
+    /// The status of an answer to a `POST` request.
+    fn post(&self, address: SocketAddr, path: &str) -> StatusCode {
+        let request = self.http.post(format!("http://{address}{path}"));
+        let answer = self.runtime.block_on(async { request.send().await });
+        answer.expect("an answer").status()
     }
 
     fn metrics(&self, address: SocketAddr) -> Samples {

@@ -18,7 +18,6 @@ use crate::config::{Config, TermHook};
 use crate::guarantee::Guarantee;
 use crate::health::HealthCheck;
 use crate::leadership::Leadership;
-use crate::metrics::Metrics;
 use crate::observe::{Observer, Source};
 use crate::runtime::{Command, DriverHandle, TermCommand};
 use crate::task::TaskResult;
@@ -240,24 +239,6 @@ impl Candidate {
         let term = self.driver.terms.borrow().clone()?;
         let leadership = Leadership { term };
         leadership.is_valid().then_some(leadership)
-    }
-
-    /// Returns the metrics of this candidate at this moment. The call is cheap, and never delays a
-    /// renewal.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # fn example(candidate: &tenure::Candidate) {
-    /// let metrics = candidate.metrics();
-    /// if metrics.renewals.no_answer > 0 {
-    ///     eprintln!("{} renewals had no answer", metrics.renewals.no_answer);
-    /// }
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn metrics(&self) -> Metrics {
-        self.driver.metrics.snapshot(&self.driver.terms)
     }
 
     /// Watches the election from now on. [`Observer::from_config`] watches an election from another

@@ -249,7 +249,7 @@ impl Parts {
             }
         }
         let name = Name::json_schema(&mut self.requests).to_value();
-        let file = json!({"enum": ui::names().collect::<Vec<_>>()});
+        let file = json!({"enum": ui::file_names().collect::<Vec<_>>()});
         let in_path = |parameter: &str, schema: &Value| json!({"name": parameter, "in": "path", "required": true, "schema": schema});
         let text = json!({"type": "string"});
         json!({

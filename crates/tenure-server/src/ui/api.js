@@ -1,13 +1,10 @@
 // Requests to the store, its clock, and the session.
 
-/** @import { Id, Me, Session } from './types' */
-
-/** The folder of the page: a proxy may serve the store under a prefix. */
+/** A proxy may serve the store under a prefix. */
 const BASE = new URL('../', import.meta.url);
 const PATIENCE_MS = 5000;
 export const SESSION = 'tenure.session';
 
-/** A refusal by the store. */
 export class Refusal extends Error {
 	constructor(status = 0, detail = '') {
 		super(detail);
@@ -15,10 +12,9 @@ export class Refusal extends Error {
 	}
 }
 
-/** How far the store's clock is ahead of the browser's, and when the store was last heard. */
-export const store = { ahead: 0, heard: 0 };
+/** How far the store's clock is ahead, when the store was last heard, what handles failures. */
+export const store = { ahead: 0, heard: 0, failed: (/** @type {unknown} */ _error) => {} };
 
-/** The time of the store's clock. */
 export const now = () => Date.now() + store.ahead;
 
 /** @returns {Session | null} */
@@ -30,10 +26,8 @@ export function keepSession(next) {
 	else localStorage.removeItem(SESSION);
 }
 
-/**
- * Sends a request. The credential goes into a header only, never into an address or a cookie.
- * @param {string} path @param {RequestInit} options
- */
+// The credential goes into a header only, never into an address or a cookie.
+/** @param {string} path @param {RequestInit} options */
 export async function send(path, options, token = session()?.session) {
 	const headers = new Headers(options.headers);
 	if (token) headers.set('Authorization', `Bearer ${token}`);
@@ -47,7 +41,7 @@ export async function send(path, options, token = session()?.session) {
 	throw new Refusal(response.status, detail);
 }
 
-/** Reads JSON. @param {AbortSignal} [signal] @returns {Promise<any>} */
+/** @param {AbortSignal} [signal] @returns {Promise<any>} */
 export async function ask(path = '', signal) {
 	const signals = [AbortSignal.timeout(PATIENCE_MS), ...(signal ? [signal] : [])];
 	return (await send(path, { signal: AbortSignal.any(signals) })).json();
@@ -69,6 +63,6 @@ export const nameOf = ({ namespace, lease }) => `${namespace}/${lease}`;
 
 export const isOperator = (role = '') => role === 'operator' || role === 'admin';
 
-/** Whether to show actions. The store decides what is allowed. @param {Me} me @param {Id} of */
+/** Whether to show the actions; the store decides. @param {Me} me @param {Id} of */
 export const mayChange = (me, { namespace, lease }) => me.kind === 'anyone' || me.grants.some((grant) =>
 	isOperator(grant.role) && ['*', namespace].includes(grant.namespace) && lease.startsWith(grant.prefix ?? ''));

@@ -1,26 +1,21 @@
-// The page: signing in, its parts by the address, the connection, keys and settings.
+// The page: signing in, its parts by address, the connection, keys and settings.
+
+/// <reference path="types.d.ts" />
 
 import { Refusal, SESSION, ask, isOperator, keepSession, mayChange, nameOf, post, session, store } from './api.js';
 import * as actions from './actions.js';
-import { announce, clock, duration, find, many, on, setText, setting, ui } from './dom.js';
+import { announce, duration, find, many, on, say, setting, toast, ui } from './dom.js';
 import * as one from './election.js';
 import * as stream from './live.js';
 import * as table from './overview.js';
 
-/** @import { Kind, Me, SignedOut } from './types' */
-
-const PAINT_MS = 250;
-/** The page asks at least every 5 s. Without an answer for this long, the connection is lost. */
+/** Without an answer this long, the store is lost. */
 const SILENCE_MS = 7000;
 const { live } = stream;
 const { body } = document;
-const loadedAt = Date.now();
-const isLocal = /^(localhost|.+\.localhost|127\..+|\[::1\])$/.test(location.hostname);
 
 let me = /** @type {Me | null} */ (null);
 let wasDown = false;
-/** The election that was open last: its row gets the focus again. */
-let lastOpened = '';
 const isElection = () => body.dataset.view === 'election';
 
 // Signing in
@@ -29,35 +24,29 @@ async function start() {
 	const code = new URLSearchParams(location.hash.slice(1)).get('code');
 	try {
 		if (code !== null) {
-			// The code must not stay in the history, whatever becomes of the request.
+			// The code must not stay in the history.
 			history.replaceState(null, '', location.pathname);
+			keepSession(null);
 			keepSession(await post('v1/session', { code }));
 		}
 		me = await ask('v1/whoami');
 	} catch (error) {
-		if (error instanceof Refusal && code !== null) return signOut('code');
-		if (error instanceof Refusal && error.status === 401) return failed(error);
-		waiting(error);
-		return setTimeout(start, 2000);
+		const status = error instanceof Refusal ? error.status : 0;
+		if (status && code !== null) return signOut('code');
+		return status === 401 ? expire() : setTimeout(start, 2000);
 	}
 	showMe(/** @type {Me} */ (me));
 	navigate();
 	stream.open();
 }
 
-/** Shows that the store does not answer, if it takes long. @param {unknown} [error] */
-function waiting(error) {
-	const isLong = Date.now() - loadedAt > 3000;
-	table.message('waiting', isLong ? 'Waiting for the store' : '', error instanceof Refusal ? error.message : '');
-}
-
 /** @type {Record<SignedOut, [title: string, why: string]>} */
 const REASONS = {
-	none: ['Sign in', 'This store shows its elections only to people who may read them.'],
+	none: ['Sign in', 'This store shows elections to people who may read them.'],
 	'signed-out': ['You are signed out', 'This browser has no session any more.'],
 	expired: ['Your session has ended', 'A session lasts 12 hours at most.'],
-	restarted: ['Sign in again', 'The store was restarted, or your access was changed. Both end all sessions.'],
-	code: ['This address does not work any more', 'Its code works once, for a minute.'],
+	restarted: ['Sign in again', 'The store was restarted, or your access was changed.'],
+	code: ['This address has expired', 'Its code works once, for a minute.'],
 };
 
 /** @param {SignedOut} reason */
@@ -66,13 +55,13 @@ function signOut(reason) {
 	keepSession(null);
 	stream.close();
 	one.close();
-	document.querySelectorAll('dialog').forEach((dialog) => dialog.close());
+	for (const dialog of document.querySelectorAll('dialog')) dialog.close();
 	const [title, why] = REASONS[reason];
 	ui.signin.dataset.reason = reason;
-	setText(ui.signinTitle, title);
-	setText(ui.signinWhy, why);
-	setText(ui.signinError, '');
-	ui.signinPlain.hidden = location.protocol === 'https:' || isLocal;
+	say(ui.signinTitle, title);
+	say(ui.signinWhy, why);
+	say(ui.signinError, '');
+	ui.signinPlain.hidden = isSecureContext;
 	ui.menuButton.hidden = ui.bannerOpen.hidden = ui.bannerDown.hidden = true;
 	show('signin');
 	announce(title);
@@ -82,15 +71,13 @@ function signOut(reason) {
 on(ui.signinForm, 'submit', async (event) => {
 	event.preventDefault();
 	ui.signinSubmit.disabled = true;
-	setText(ui.signinError, '');
 	try {
 		keepSession(await post('v1/session', {}, ui.token.value.trim()));
-		ui.token.value = '';
+		ui.signinForm.reset();
 		await start();
 	} catch (error) {
-		const isWrong = error instanceof Refusal && error.status === 401;
-		setText(ui.signinError, isWrong ? 'The store does not accept this token: it is mistyped, unknown or revoked, or has ended.'
-			: error instanceof Refusal ? error.message : 'The store did not answer.');
+		const { status, message } = error instanceof Refusal ? error : new Refusal(0, 'No answer.');
+		say(ui.signinError, status === 401 ? 'The store refuses this token.' : message);
 	}
 	ui.signinSubmit.disabled = false;
 });
@@ -101,48 +88,47 @@ on(ui.signOut, 'click', () => {
 });
 
 /** @param {Me} of */
-function showMe({ kind, principal, grants, expires }) {
+function showMe({ kind, principal, grants }) {
 	const isOpen = kind === 'anyone';
-	const mayChangeAny = isOpen || grants.some(({ role }) => isOperator(role));
-	const rights = grants.map(({ role, namespace, prefix }) =>
-		`${role} ${namespace === '*' ? 'everywhere' : `in ${namespace}`}${prefix ? ` for ${prefix}…` : ''}`);
+	const mayAny = isOpen || grants.some(({ role }) => isOperator(role));
+	const rights = grants.map(({ role, namespace, prefix = '' }) => `${role} for ${namespace}/${prefix}*`.replace('*/*', 'everything'));
 	body.dataset.mode = isOpen ? 'open' : 'signed-in';
-	body.dataset.mayChange = String(mayChangeAny);
+	body.dataset.mayChange = `${mayAny}`;
 	ui.menuButton.hidden = false;
-	for (const at of [find(ui.menuButton, 'bdi'), ui.menuWho]) setText(at, principal ?? 'anyone');
-	setText(ui.menuRights, `Rights: ${isOpen ? 'everything' : rights.join(', ') || 'none'}.${mayChangeAny ? ''
-		: ' To break and to hand over needs the role operator, so the page does not show these actions.'}`);
-	const until = session()?.expires_at ?? expires;
-	setText(ui.menuSession, until && !isOpen ? `Signed in until ${clock(Date.parse(until))}.` : '');
+	say(find(ui.menuButton, 'bdi'), principal ?? 'anyone');
+	say(ui.menuRights, `Rights: ${isOpen ? 'everything' : rights.join(', ') || 'none'}.${mayAny ? ''
+		: ' Break and hand over need the role operator.'}`);
 	ui.signOut.hidden = isOpen || !session();
 	ui.bannerOpen.hidden = !isOpen;
-	setText(ui.bannerOpen, `This store has no access control: anybody ${isLocal ? 'on this machine'
-		: 'who can reach it'} may change everything.`);
 }
 
-/** Handles a failed request. @param {unknown} error */
-function failed(error) {
-	if (!(error instanceof Refusal) || error.status >= 500 || error.status === 429) return stream.lost();
-	if (error.status !== 401) return table.message('refused', 'The store refuses this', error.message);
+function expire() {
 	const kept = session();
 	signOut(!kept ? 'none' : Date.parse(kept.expires_at) <= Date.now() ? 'expired' : 'restarted');
 }
 
+store.failed = (error) => {
+	if (!me || document.hidden) return;
+	if (!(error instanceof Refusal) || error.status >= 500 || error.status === 429) return stream.lost();
+	if (error.status === 401) return expire();
+	table.message('refused', 'Refused', error.message);
+};
+
 // The connection
 
-live.onChange = (event, data) => {
+stream.live.onChange = (event, data) => {
 	if (event === 'reset') return refresh();
 	table.change(event, data);
-	if (isElection()) one.change(event, data);
+	if (isElection()) one.change(data);
 };
 
 live.onConnection = () => {
 	const { connection } = live;
 	const isDown = connection === 'down';
 	body.dataset.connection = connection;
-	setText(find(ui.connection, '.word'), isDown ? 'not connected' : connection);
+	say(find(ui.connection, '.word'), isDown ? 'not connected' : connection);
 	ui.bannerDown.hidden = !isDown || !me;
-	ui.break.disabled = ui.handOver.disabled = connection !== 'live' || !one.election.view?.holder;
+	one.allowActions();
 	actions.check();
 	if (connection === 'connecting' || wasDown === isDown) return;
 	wasDown = isDown;
@@ -151,14 +137,14 @@ live.onConnection = () => {
 	if (!isDown) refresh();
 };
 
-live.onRefusal = table.overview.onError = one.election.onError = failed;
 on(ui.tryNow, 'click', stream.open);
-on(window, 'offline', stream.lost);
+on(window, 'offline', store.failed);
 on(window, 'online', () => me && stream.open());
 on(window, 'storage', ({ key }) => key === SESSION && start());
 on(document, 'visibilitychange', () => {
 	if (!me) return;
 	if (document.hidden) return stream.close();
+	table.overview.isBack = true;
 	refresh();
 	stream.open();
 });
@@ -170,31 +156,29 @@ function refresh() {
 
 // The parts of the page
 
-/** @param {string} view */
-function show(view) {
+function show(view = '') {
 	body.dataset.view = view;
 	for (const at of document.querySelectorAll('section')) at.hidden = at.id !== view;
 }
 
-/** Shows what the address names: an election, or the overview with its filter. */
+/** Shows what the address names. */
 function navigate() {
 	if (!me) return;
 	const [path = '', query] = location.hash.slice(2).split('?');
-	const [namespace, lease] = path.split('/').map((part) => decodeURIComponent(part.replace(/%(?![\da-f]{2})/gi, '%25')));
-	const isBack = isElection();
+	const [namespace, lease] = path.split('/');
+	const last = isElection() ? nameOf(one.election) : '';
 	if (namespace && lease) {
-		lastOpened = nameOf({ namespace, lease });
 		ui.back.href = table.hash();
 		ui.break.hidden = ui.handOver.hidden = !mayChange(me, { namespace, lease });
 		show('election');
-		one.open(namespace, lease);
+		one.open({ namespace, lease });
 		return ui.electionTitle.focus();
 	}
 	one.close();
 	table.setFilter(new URLSearchParams(query));
 	show('overview');
 	table.refresh();
-	if (isBack) table.focus(lastOpened);
+	table.focus(last);
 }
 
 on(window, 'hashchange', () => (location.hash.startsWith('#code=') ? start() : navigate()));
@@ -213,10 +197,10 @@ on(ui.clearFilter, 'click', () => {
 	ui.filter.focus();
 });
 
-/** Opens the dialog for the election on the page, or for the one in focus. @param {Kind} kind */
+/** @param {Kind} kind */
 function act(kind) {
 	const of = isElection() ? one.election : table.focused();
-	if (me && of && live.connection === 'live' && mayChange(me, of)) actions.open(kind, of, refresh).catch(failed);
+	if (me && of && live.connection === 'live' && mayChange(me, of)) actions.open(kind, of, refresh).catch(({ message }) => toast(message));
 }
 
 on(ui.break, 'click', () => act('break'));
@@ -224,10 +208,11 @@ on(ui.handOver, 'click', () => act('handover'));
 
 // Keys
 
+const [help, next, previous] = [() => ui.help.showModal(), () => move(1), () => move(-1)];
 /** @type {Record<string, () => void>} */
 const KEYS = {
-	'?': () => ui.help.showModal(), b: () => act('break'), h: () => act('handover'), '/': () => ui.filter.focus(),
-	j: () => move(1), ArrowDown: () => move(1), k: () => move(-1), ArrowUp: () => move(-1),
+	'?': help, b: () => act('break'), h: () => act('handover'),
+	'/': () => ui.filter.focus(), j: next, ArrowDown: next, k: previous, ArrowUp: previous,
 };
 
 on(document, 'keydown', (event) => {
@@ -238,67 +223,56 @@ on(document, 'keydown', (event) => {
 		ui.filter.blur();
 		if (isElection()) location.hash = table.hash();
 	}
-	const isTyping = target instanceof Element && target.matches('input, select');
-	if (!KEYS[key] || (isTyping && !(target === ui.filter && key === 'ArrowDown'))) return;
-	if (isElection() && !'?bh'.includes(key)) return;
+	const isTyping = target.matches('input, select') && !(target === ui.filter && key === 'ArrowDown');
+	if (!KEYS[key] || isTyping || (isElection() && !'?bh'.includes(key))) return;
 	event.preventDefault();
 	KEYS[key]();
 });
 
-/** Moves the focus to the next row. @param {number} by */
-function move(by) {
+function move(by = 1) {
 	const links = [...ui.rows.querySelectorAll('a')];
 	const at = links.findIndex((link) => link === document.activeElement) + by;
 	links[Math.min(Math.max(at, 0), links.length - 1)]?.focus();
 }
 
-on(ui.helpButton, 'click', () => ui.help.showModal());
-on(ui.helpClose, 'click', () => ui.help.close());
-on(ui.skip, 'click', (event) => {
-	event.preventDefault();
-	ui.main.focus();
-});
-
-// Settings
+on(ui.helpButton, 'click', help);
 
 for (const name of /** @type {const} */ (['theme', 'times'])) {
 	const apply = () => (document.documentElement.dataset[name] = ui[name].value);
 	ui[name].value = setting(name) ?? ui[name].value;
 	apply();
-	ui[name].addEventListener('change', () => {
+	on(ui[name], 'change', () => {
 		localStorage.setItem(`tenure.${name}`, ui[name].value);
 		apply();
 		if (me) refresh();
 	});
 }
 
-// Painting, four times a second
-
 function paint() {
-	const { answer } = table.overview;
-	(isElection() ? one : table).paint(live.connection === 'live');
+	const { answer, isBack } = table.overview;
+	if (!ui.skeleton.hidden && performance.now() > 3000) table.message('waiting', 'Waiting for the store');
+	(isElection() ? one : table).paint(live.connection === 'live' && !isBack);
 	if (answer && me) {
-		const words = `${answer.needs_look} ${answer.needs_look === 1 ? 'needs' : 'need'} a look`;
-		setText(ui.total, many(answer.leases, 'election'));
-		setText(ui.attention, answer.needs_look ? words : '');
-		document.title = `${isElection() ? lastOpened : ui.attention.textContent || 'tenure'} · ${location.host}`;
+		const { leases, needs_look } = answer;
+		say(ui.total, many(leases, 'election'));
+		say(ui.attention, needs_look ? `${needs_look} need${needs_look === 1 ? 's' : ''} a look` : '');
+		document.title = `${isElection() ? nameOf(one.election) : 'tenure'} · ${location.host}`;
 	}
-	if (live.connection !== 'down') return;
-	const seconds = Math.max(0, Math.ceil((live.nextTry - Date.now()) / 1000));
-	setText(ui.downText, `Not connected. This is what the store said ${duration(Date.now() - store.heard)} ago. ${
-		live.isTrying ? 'Trying now.' : `Next try in ${seconds} s.`}`);
+	const wait = live.nextTry - Date.now();
+	const next = wait < 0 ? 'Trying now.' : `Next try in ${duration(wait + 999)}.`;
+	say(ui.downText, `Not connected. This is what the store said ${duration(Date.now() - store.heard)} ago. ${next}`);
 }
 
 setInterval(() => {
 	if (document.hidden) return;
-	if (!table.overview.answer) waiting();
 	if (me && live.connection === 'live') {
 		table.tick();
 		if (isElection()) one.tick();
 		if (Date.now() - store.heard > SILENCE_MS) stream.lost();
 	}
 	requestAnimationFrame(paint);
-}, PAINT_MS);
+}, 250);
 
-setText(ui.store, location.host);
+say(ui.store, location.host);
+for (const at of document.querySelectorAll('.origin')) say(at, location.origin);
 start();

@@ -3,78 +3,67 @@
 
 import { Refusal, send, store } from './api.js';
 
-/** @import { Live } from './types' */
-
 const [FIRST_DELAY_MS, LAST_DELAY_MS] = [1000, 30000];
 
 /** @type {Live} */
-export const live = {
-	connection: 'connecting', nextTry: 0, isTrying: false,
-	onChange: () => {}, onConnection: () => {}, onRefusal: () => {},
-};
+export const live = { connection: 'connecting', nextTry: 0, onChange: () => {}, onConnection: () => {} };
 
-/** @type {AbortController | null} */
-let reading = null;
+let reading = new AbortController();
 let [lastId, failures, timer] = ['', 0, 0];
 
-/** Splits a stream into events (HTML standard, 9.2.6). @param {ReadableStream<Uint8Array>} stream */
-export async function* events(stream) {
+/** Splits a stream into server-sent events. @param {ReadableStream<Uint8Array>} stream */
+async function* events(stream) {
 	const reader = stream.getReader();
 	const decoder = new TextDecoder();
-	let [rest, event, data, id] = ['', '', '', ''];
-	for (;;) {
+	for (let rest = ''; ;) {
 		const { done, value } = await reader.read();
 		if (done) return;
 		store.heard = Date.now();
-		// A carriage return at the end may be the first half of a line's end.
-		const lines = (rest + decoder.decode(value, { stream: true })).split(/\r\n|\n|\r(?!$)/);
-		rest = lines.pop() ?? '';
-		for (const line of lines) {
-			const [, field, text = ''] = /^([^:]*)(?:: ?(.*))?$/.exec(line) ?? [];
-			if (field === 'event') event = text;
-			else if (field === 'data') data += data ? `\n${text}` : text;
-			else if (field === 'id') id = text;
-			if (line) continue;
+		const blocks = (rest + decoder.decode(value, { stream: true })).replaceAll('\r\n', '\n').split('\n\n');
+		rest = blocks.pop() ?? '';
+		for (const block of blocks) {
+			/** @type {Record<string, string>} */
+			const fields = {};
+			for (const [, name = '', text = ''] of block.matchAll(/^(\w+): ?(.*)$/gm)) fields[name] = text;
+			const { event = '', data, id = '' } = fields;
 			if (data) yield { event, data, id };
-			[event, data] = ['', ''];
 		}
 	}
 }
 
-/** Connects now. */
 export async function open() {
 	stop();
-	const own = new AbortController();
-	reading = own;
-	live.isTrying = true;
+	const { signal } = reading = new AbortController();
+	live.nextTry = 0;
 	if (live.connection !== 'down') become('connecting');
 	try {
 		const headers = new Headers({ Accept: 'text/event-stream' });
 		if (lastId) headers.set('Last-Event-ID', lastId);
-		const { body } = await send('v1/events', { headers, signal: own.signal });
-		if (reading !== own || !body) return;
+		const { body } = await send('v1/events', { headers, signal });
+		if (signal.aborted || !body) return;
 		failures = 0;
 		become('live');
 		for await (const { event, data, id } of events(body)) {
-			if (reading !== own) return;
+			if (signal.aborted) return;
 			lastId = id || lastId;
 			live.onChange(event, JSON.parse(data));
 		}
 	} catch (error) {
-		if (reading === own && error instanceof Refusal && [401, 403].includes(error.status)) {
+		if (!signal.aborted && error instanceof Refusal && [401, 403].includes(error.status)) {
 			close();
-			return live.onRefusal(error);
+			return store.failed(error);
 		}
 	}
-	if (reading === own) lost();
+	if (!signal.aborted) lost();
 }
 
 /** The connection is lost: tries again, later each time. */
 export function lost() {
+	if (live.nextTry > Date.now()) return;
 	stop();
 	const most = Math.min(FIRST_DELAY_MS * 2 ** failures, LAST_DELAY_MS);
 	failures += 1;
-	// Jitter, so that the pages of a store that starts again do not come all at once.
+	// Jitter: the pages of a store that starts must not come all at once.
 	const delay = Math.max(FIRST_DELAY_MS, most * (0.5 + Math.random() / 2));
 	live.nextTry = Date.now() + delay;
 	timer = setTimeout(open, delay);
@@ -89,13 +78,11 @@ export function close() {
 
 function stop() {
 	clearTimeout(timer);
-	reading?.abort();
-	reading = null;
+	reading.abort();
 }
 
 /** @param {Live['connection']} connection */
 function become(connection) {
 	live.connection = connection;
-	live.isTrying &&= connection === 'connecting';
 	live.onConnection();
 }

@@ -69,7 +69,7 @@ static TAGS: LazyLock<[HeaderValue; FILES.len()]> = LazyLock::new(|| {
 });
 
 /// Returns the names of the files in `/ui`.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn file_names() -> impl Iterator<Item = &'static str> {
     FILES.iter().skip(1).map(|file| file.name)
 }
 

@@ -1,26 +1,21 @@
 // The table of elections: its filter, its rows, and the messages in its place.
 
 import { ask, nameOf, now, store } from './api.js';
-import { announce, bdi, duration, find, make, many, on, setIcon, setText, setTime, ui } from './dom.js';
-
-/** @import { Entry, Lease, Overview, Row } from './types' */
+import { announce, bdi, duration, fill, find, make, many, on, say, setIcon, setTime, ui } from './dom.js';
 
 const REFRESH_MS = 5000;
-const SOON_MS = 1000;
-const BUSY_CHANGES = 5;
+/** After a change, the overview is read this much earlier. */
+const EARLIER_MS = 3000;
 
 export const overview = {
 	answer: /** @type {Overview | null} */ (null),
-	/** Whether the next answer is the first one after a loss of the connection. */
+	/** Whether the connection was lost since the last answer. */
 	isBack: false,
-	onError: (/** @type {unknown} */ _error) => {},
 };
 
 /** @type {Map<string, Entry>} */
 const entries = new Map();
-let [isDirty, isPointed, isStale, askedAt] = [true, false, false, 0];
-/** @type {number[]} when the last changes came */
-let changes = [];
+let [isDirty, isPointed, isStale, dueAt, time] = [true, false, false, 0, 0];
 let asking = new AbortController();
 
 on(ui.rows, 'pointerenter', (event) => (isPointed = event.pointerType === 'mouse'));
@@ -30,54 +25,46 @@ on(ui.rows, 'focusout', () => (isDirty = true));
 /** The order of rows does not change while the pointer or the focus is on one of them. */
 const isHeld = () => isPointed || ui.rows.contains(document.activeElement);
 
-/** Kind, icon and words for the state of an election. @param {Lease} of @returns {[string, string, string]} */
+/** @param {Lease} of @returns {[kind: string, icon: string, words: string]} */
 export function describe({ holder, state, look = [], epoch, ended_at, recent_terms }) {
-	if (!holder) {
-		const ended = state === 'available' ? (epoch || ended_at ? 'released' : 'never led') : state;
-		if (look.includes('expected')) return ['bad', 'nobody', `${ended}, a leader is expected`];
-		return look.includes('nobody_leads') ? ['bad', 'nobody', ended] : ['free', 'free', ended];
+	if (holder) {
+		if (state === 'breaking') return ['warn', state, state];
+		if (look.includes('renewal_late')) return ['warn', 'late', 'renewal is late'];
+		return look.includes('flapping') ? ['warn', 'flapping', `${recent_terms} terms in 20 min`] : ['led', 'led', ''];
 	}
-	if (state === 'breaking') return ['warn', 'breaking', 'breaking'];
-	if (look.includes('renewal_late')) return ['warn', 'late', 'renewal is late'];
-	if (look.includes('flapping')) return ['warn', 'flapping', `${recent_terms} terms in 20 min`];
-	return ['led', 'led', ''];
+	const ended = state === 'available' ? (epoch || ended_at ? 'released' : 'never led') : state;
+	if (look.includes('expected')) return ['bad', 'nobody', `${ended}, a leader is expected`];
+	return look.includes('nobody_leads') ? ['bad', 'nobody', ended] : ['free', 'free', ended];
 }
 
-/** What a change is, in words. @param {string} event @param {Lease} change */
+/** @param {string} event @param {Lease} change */
 export const news = (event, { holder, state }) => (!holder ? `nobody leads, ${event}`
 	: `${holder} ${state === 'breaking' ? 'has to stop' : 'leads'}`);
 
-/**
- * Paints the time left. It counts down between two answers of the store.
- * @param {Element} meter @param {Element} text @param {Lease} of
- * @param {number} age of what the store said @param {(ms: number) => string} words
- */
+/** @param {Element} meter @param {Element} text @param {Lease} of @param {number} age of what the
+ * store said @param {Words} words */
 export function paintLeft(meter, text, { state, holder, duration_ms: whole, remaining_ms: left }, age, words) {
 	const isBar = typeof whole === 'number' && left !== null;
 	meter.toggleAttribute('hidden', !isBar);
-	if (!isBar) return setText(text, holder ? 'no end' : '');
+	if (!isBar) return say(text, holder ? 'no end' : '');
 	// The stream reports the end of a lease at once. If it did not, the lease was renewed.
 	const isRenewed = left <= age && state === 'leased';
 	const rest = isRenewed ? whole : Math.min(Math.max(0, left - age), whole);
-	const fill = find(meter, '.fill');
-	fill.style.transform = `scaleX(${(rest / whole).toFixed(3)})`;
-	fill.classList.toggle('renewed', isRenewed);
-	setText(text, isRenewed ? 'renewed' : words(rest));
+	const bar = find(meter, '.fill');
+	bar.style.transform = `scaleX(${(rest / whole).toFixed(3)})`;
+	bar.classList.toggle('renewed', isRenewed);
+	say(text, isRenewed ? 'renewed' : words(rest));
 	// Screen readers get it every ten seconds only.
-	const tens = String(Math.floor(Date.now() / 10_000));
+	const tens = `${Math.floor(Date.now() / 10_000)}`;
 	if (meter.getAttribute('data-said') === tens) return;
-	const aria = { 'data-said': tens, 'aria-valuemax': whole, 'aria-valuenow': rest, 'aria-valuetext': duration(rest) };
-	for (const [name, value] of Object.entries(aria)) meter.setAttribute(name, String(value));
+	fill(meter, { 'data-said': tens, 'aria-valuemax': whole, 'aria-valuenow': rest, 'aria-valuetext': duration(rest) });
 }
 
-/** The filter, as parameters of the address. */
 function filter() {
-	const query = new URLSearchParams(/** @type {any} */ (new FormData(ui.filters)));
-	for (const [key, value] of [...query]) if (!value) query.delete(key);
-	return query;
+	const all = [...new FormData(ui.filters)].filter(([, value]) => value);
+	return new URLSearchParams(/** @type {any} */ (all));
 }
 
-/** The address of the overview with this filter. */
 export const hash = () => `#/?${filter()}`.replace(/\?$/, '');
 
 /** @param {URLSearchParams} query */
@@ -92,39 +79,33 @@ function addNamespace(name = '') {
 	ui.namespace.add(new Option(name), options.find(({ value }) => value > name) ?? null);
 }
 
-/** Reads the overview. A request that is still open is given up. */
 export async function refresh() {
 	asking.abort();
 	const { signal } = asking = new AbortController();
-	[askedAt, isStale] = [Date.now(), false];
-	const query = filter();
-	const show = query.get('show');
-	query.delete('show');
-	if (show === 'look') query.set('look', 'true');
-	else if (show) query.set('state', show);
-	query.set('limit', '200');
+	[dueAt, isStale] = [Date.now() + REFRESH_MS + EARLIER_MS, false];
+	const query = `${filter()}`.replace('show=look', 'look=true').replace(/\bshow=/, 'state=');
 	try {
-		const answer = await ask(`v1/overview?${query}`, signal);
+		const answer = await ask(`v1/overview?limit=200&${query}`, signal);
 		if (answer.too_many) showNamespaces((await ask('v1/namespaces', signal)).namespaces);
 		take(answer);
 	} catch (error) {
-		if (!signal.aborted) overview.onError(error);
+		if (!signal.aborted) store.failed(error);
 	}
 }
 
-/** Reads the overview again if it is time: soon after a change, if changes are rare. */
 export function tick() {
-	const since = Date.now() - askedAt;
-	changes = changes.filter((at) => Date.now() - at < 1000);
-	if (since > (isStale && changes.length < BUSY_CHANGES ? SOON_MS : REFRESH_MS)) refresh();
+	if (Date.now() > dueAt - (isStale ? EARLIER_MS : 0)) refresh();
 }
 
 /** @param {{namespace: string, leases: number}[]} namespaces */
 const showNamespaces = (namespaces) => ui.namespaces.replaceChildren(...namespaces.map(({ namespace, leases }) => {
 	addNamespace(namespace);
-	const link = make('a', { href: `#/?namespace=${encodeURIComponent(namespace)}` }, bdi(namespace));
-	return make('li', {}, link, ` ${many(leases, 'election')}`);
+	const link = make('a', { href: `#/?namespace=${namespace}` }, bdi(namespace));
+	return make('p', {}, link, ` ${many(leases, 'election')}`);
 }));
+
+/** @param {Lease} one @param {Lease} other */
+const isOther = (one, other) => one.epoch !== other.epoch || one.state !== other.state;
 
 /** @param {Overview} answer */
 function take(answer) {
@@ -137,32 +118,28 @@ function take(answer) {
 	for (const row of answer.elections) {
 		addNamespace(row.namespace);
 		const entry = entries.get(nameOf(row)) ?? add(row);
-		const { epoch, state, holder } = entry.row;
-		const isOther = epoch !== row.epoch || state !== row.state || holder !== row.holder;
-		if (overview.isBack) entry.tr.toggleAttribute('data-changed', isOther);
+		if (overview.isBack) entry.tr.toggleAttribute('data-changed', isOther(row, entry.row));
 		Object.assign(entry, { row, at: now() - answer.age_ms });
 	}
 	Object.assign(overview, { answer, isBack: false });
-	isDirty = true;
+	[isDirty, dueAt] = [true, Date.now() + REFRESH_MS];
 }
 
-/** @param {Row} row @returns {Entry} */
+/** @param {Row} row */
 function add(row) {
 	const tr = /** @type {HTMLElement} */ (ui.row.content.firstElementChild?.cloneNode(true));
-	const name = nameOf(row);
-	tr.dataset.election = name;
-	find(tr, 'a').setAttribute('href', `#/${name.split('/').map(encodeURIComponent).join('/')}`);
-	setText(find(tr, '.name bdi'), name);
-	find(tr, '.meter').setAttribute('aria-label', `Time left of ${name}`);
-	const entry = { row, at: 0, tr };
+	const name = tr.dataset.election = nameOf(row);
+	find(tr, 'a').setAttribute('href', `#/${name}`);
+	say(find(tr, '.name bdi'), name);
+	find(tr, '.meter').ariaLabel = `Time left of ${name}`;
+	const entry = { row: { ...row, epoch: 0 }, at: 0, tr };
 	entries.set(name, entry);
 	return entry;
 }
 
-/** Shows a change at once. Whether an election needs a look is for the store to say: it is asked
- * soon. @param {string} event @param {Lease} change */
+// The change is shown at once. The reasons to look come from the store, which is asked soon.
+/** @param {string} event @param {Lease} change */
 export function change(event, change) {
-	changes.push(Date.now());
 	isStale = true;
 	const entry = entries.get(nameOf(change));
 	if (!entry) return;
@@ -170,20 +147,20 @@ export function change(event, change) {
 	const ended_at = row.holder ? new Date(now()).toISOString() : row.ended_at;
 	Object.assign(entry, { row: { ...row, ...change, ended_at, epoch: change.epoch ?? row.epoch }, at: now() });
 	isDirty = true;
-	if (row.holder === change.holder && row.state === change.state) return;
-	announce(`${nameOf(change)}: ${news(event, change)}`);
+	if (isOther(row, change)) announce(`${nameOf(change)}: ${news(event, change)}`);
 }
 
-/** Paints what changed, and the bars and times while the store is heard. @param {boolean} isLive */
-export function paint(isLive) {
+/** Paints what changed, and the bars and times while the store is heard. */
+export function paint(isLive = false) {
 	const { answer } = overview;
 	if (!answer || !(isDirty || isLive)) return;
 	if (isDirty) arrange(answer);
+	if (isLive || !time) time = now();
 	for (const { row, at, tr } of entries.values()) {
 		if (isDirty) paintRow(tr, row);
-		paintLeft(find(tr, '.meter'), find(tr, '.left-text'), row, now() - at, duration);
+		paintLeft(find(tr, '.meter'), find(tr, '.left-text'), row, time - at, duration);
 		const ago = row.holder ? '' : ' ago';
-		setTime(find(tr, 'time'), row.holder ? row.granted_at : row.ended_at, (ms) => duration(now() - ms) + ago);
+		setTime(row.holder ? row.granted_at : row.ended_at, (ms) => duration(time - ms) + ago, find(tr, 'time'));
 	}
 	isDirty = false;
 }
@@ -193,51 +170,43 @@ function paintRow(tr, row) {
 	const [kind, icon, words] = describe(row);
 	Object.assign(tr.dataset, { kind, state: row.state, waiting: row.waiters });
 	setIcon(tr, icon);
-	setText(find(tr, '.holder'), row.holder ?? 'nobody');
-	setText(find(tr, '.note'), tr.classList.contains('gone') ? 'no longer listed' : words);
-	setText(find(tr, '.count'), String(row.waiters));
+	say(find(tr, '.holder'), row.holder ?? 'nobody');
+	say(find(tr, '.note'), words);
+	say(find(tr, '.count'), row.waiters);
 }
 
-/** Puts rows into the store's order. While somebody is at one, new ones come last.
- * @param {Overview} answer */
+/** While somebody is at a row, new ones come last. @param {Overview} answer */
 function arrange({ elections, leases, matching, too_many }) {
 	const rows = elections.flatMap((row) => entries.get(nameOf(row))?.tr ?? []);
+	const { children } = ui.rows;
 	if (isHeld()) ui.rows.append(...rows.filter((tr) => !tr.isConnected));
-	else if (rows.length !== ui.rows.childElementCount || rows.some((tr, at) => tr !== ui.rows.children[at])) {
-		ui.rows.replaceChildren(...rows);
-	}
+	else if (rows.length !== children.length || rows.some((tr, at) => tr !== children[at])) ui.rows.replaceChildren(...rows);
 	const all = many(leases, 'election');
-	const more = matching > rows.length ? '. Narrow the filter to see the others' : '';
-	setText(ui.shown, `Showing ${rows.length} of ${all}${more}`);
-	if (too_many) {
-		message('choose-namespace', 'Choose a namespace', `The store has ${all}, too many for one list.`);
-	} else if (rows.length) {
-		message('');
-	} else if (leases) {
+	say(ui.shown, `Showing ${rows.length} of ${all}${matching > rows.length ? '. Narrow the filter to see others' : ''}`);
+	if (too_many) return message('choose-namespace', 'Choose a namespace', `The store has ${all}, too many for one list.`);
+	if (rows.length) return message();
+	if (leases) {
 		const by = [ui.filter.value, ui.namespace.value, ui.show.value && ui.show.selectedOptions[0]?.text];
-		message('nothing-matches', 'Nothing matches', `The filter “${by.filter(Boolean).join(', ')}” hides ${all}.`);
-	} else {
-		message('empty', 'No election yet', 'An election exists as soon as a candidate competes in it. '
-			+ 'These two commands make one; the second candidate waits for the first:');
-		const command = `tenure run --server ${location.origin} --election demo/first`;
-		setText(ui.messageCommands, `${command} --id one -- sleep 600\n${command} --id two -- sleep 600`);
+		return message('nothing-matches', 'Nothing matches', `The filter “${by.filter(Boolean).join(', ')}” hides ${all}.`);
 	}
+	message('empty', 'No election yet', 'These two commands make one:');
 }
 
-/** Shows a message instead of the table. @param {string} kind @param {string} [title] @param {string} [text] */
-export function message(kind, title = '', text = '') {
+/** Shows a message instead of the table. */
+export function message(kind = '', title = '', text = '') {
 	ui.overviewMessage.dataset.message = kind;
-	ui.overviewMessage.hidden = !title;
-	setText(ui.messageTitle, title);
-	setText(ui.messageText, text);
+	ui.overviewMessage.hidden = !kind;
+	say(ui.messageTitle, title);
+	say(ui.messageText, text);
 	ui.messageCommands.hidden = kind !== 'empty';
 	ui.clearFilter.hidden = kind !== 'nothing-matches';
 	ui.namespaces.hidden = kind !== 'choose-namespace';
 	ui.skeleton.hidden = kind !== 'waiting';
-	ui.elections.hidden = ui.shown.hidden = Boolean(kind);
+	ui.elections.hidden = ui.shown.hidden = !!kind && kind !== 'waiting';
 }
 
-/** The election in focus. */
-export const focused = () => entries.get(document.activeElement?.closest('tr')?.dataset.election ?? '')?.row;
+export const rowOf = (name = '') => entries.get(name)?.row;
+
+export const focused = () => rowOf(document.activeElement?.closest('tr')?.dataset.election);
 
 export const focus = (name = '') => entries.get(name)?.tr.querySelector('a')?.focus();

@@ -1,27 +1,29 @@
-// Types for the check of the scripts with `tsc`. This file is not served.
+// Types for the check of the scripts with `tsc`. They are global. This file is not served.
 
-export type State = 'leased' | 'breaking' | 'broken' | 'expired' | 'available';
-export type Look = 'nobody_leads' | 'expected' | 'flapping' | 'renewal_late' | 'breaking';
-export type Kind = 'break' | 'handover';
-export type SignedOut = 'none' | 'signed-out' | 'expired' | 'restarted' | 'code';
+type State = 'leased' | 'breaking' | 'broken' | 'expired' | 'available';
+type Look = 'nobody_leads' | 'expected' | 'flapping' | 'renewal_late' | 'breaking';
+type Child = Node | string;
+type Attributes = Record<string, string | number>;
+/** Writes a time in words. */
+type Words = (ms: number) => string;
+type Kind = 'break' | 'handover';
+type SignedOut = 'none' | 'signed-out' | 'expired' | 'restarted' | 'code';
 
-/** The stream: its state, when the page tries again, and whether it tries just now. */
-export interface Live {
+/** The stream: its state, when the page tries again. */
+interface Live {
   connection: 'connecting' | 'live' | 'down';
   nextTry: number;
-  isTrying: boolean;
   onChange: (event: string, data: any) => void;
   onConnection: () => void;
-  onRefusal: (refusal: unknown) => void;
 }
 
-export interface Id {
+interface Id {
   namespace: string;
   lease: string;
 }
 
 /** What a row of the overview and the view of a lease have in common. */
-export interface Lease {
+interface Lease {
   namespace: string;
   lease: string;
   state: State;
@@ -37,13 +39,13 @@ export interface Lease {
   look?: Look[];
 }
 
-export interface Row extends Lease {
+interface Row extends Lease {
   ended_at: string | null;
   recent_terms: number;
   look: Look[];
 }
 
-export interface Overview {
+interface Overview {
   at: string | null;
   age_ms: number;
   leases: number;
@@ -54,12 +56,12 @@ export interface Overview {
   too_many: boolean;
 }
 
-export interface View extends Lease {
+interface View extends Lease {
   metadata: Record<string, string> | null;
   revision: number;
 }
 
-export interface Term {
+interface Term {
   epoch: number;
   holder: string;
   began_at: string | null;
@@ -68,7 +70,7 @@ export interface Term {
   reason: string | null;
 }
 
-export interface Waiter {
+interface Waiter {
   position: number;
   holder: string;
   priority: number;
@@ -76,31 +78,30 @@ export interface Waiter {
   waiting_ms: number;
 }
 
-export interface Grant {
+interface Grant {
   role: string;
   namespace: string;
   prefix?: string;
 }
 
-export interface Me {
+interface Me {
   principal: string | null;
   kind: string;
-  expires: string | null;
   grants: Grant[];
 }
 
-export interface Session {
+interface Session {
   session: string;
   expires_at: string;
 }
 
-export interface Span {
+interface Span {
   from: number;
   to: number;
 }
 
 /** A row of the table. */
-export interface Entry {
+interface Entry {
   row: Row;
   /** When the store said so, by its clock. */
   at: number;
@@ -108,20 +109,20 @@ export interface Entry {
 }
 
 /** The ids of elements without properties of their own. */
-export type PlainId =
+type PlainId =
   | 'actionCancel' | 'actionEffect' | 'actionError' | 'actionTitle' | 'announcer' | 'attention'
   | 'bannerDown' | 'bannerOpen' | 'clearFilter' | 'confirmName' | 'connection' | 'copyEpoch' |
   'downText' | 'election' | 'electionBody' | 'electionLeft' | 'electionMeter' |
   'electionProblem' | 'electionTitle' | 'elections' | 'epoch' | 'facts' | 'gaps' | 'helpButton'
-  | 'helpClose' | 'helpTitle' | 'leader' | 'leaderSince' | 'main' | 'menu' | 'menuButton' |
-  'menuRights' | 'menuSession' | 'menuWho' | 'messageCommands' | 'messageText' | 'messageTitle'
+  | 'helpClose' | 'helpTitle' | 'leader' | 'leaderSince' | 'menu' | 'menuButton' |
+  'menuRights' | 'messageCommands' | 'messageText' | 'messageTitle'
   | 'metadata' | 'namespaces' | 'overview' | 'overviewMessage' | 'overviewTitle' | 'owner' |
   'periodWarning' | 'rows' | 'shown' | 'signOut' | 'signin' | 'signinError' | 'signinPlain' |
-  'signinTitle' | 'signinWhy' | 'skeleton' | 'skip' | 'store' | 'targetList' | 'targets' |
+  'signinTitle' | 'signinWhy' | 'skeleton' | 'store' | 'targetList' | 'targets' |
   'terms' | 'termsNote' | 'timeline' | 'toast' | 'total' | 'tryNow' | 'waiters' | 'waitersNone';
 
 /** The elements with an id. */
-export interface Ui extends Record<PlainId, HTMLElement> {
+interface Ui extends Record<PlainId, HTMLElement> {
   filters: HTMLFormElement;
   filter: HTMLInputElement;
   namespace: HTMLSelectElement;

@@ -51,8 +51,16 @@ impl Listening {
 
     async fn status(&self, method: Method, path: &str) -> u16 {
         let request = self.metrics.request(method, path);
-        let request = request.json(&json!({"lease_id": id(1)}));
         request.send().await.unwrap().status().as_u16()
+    }
+
+    /// Sends a request with the credential. Returns the code of the problem that answers it.
+    async fn problem(&self, method: Method, path: &str) -> serde_json::Value {
+        let request = self.metrics.request(method, path);
+        let request = request.bearer_auth(self.secret.reveal());
+        let request = request.json(&json!({"lease_id": id(1)}));
+        let answer = request.send().await.unwrap().json::<serde_json::Value>();
+        answer.await.unwrap()["code"].take()
     }
 }
 
@@ -79,8 +87,8 @@ async fn on_loopback_it_serves_metrics_and_probes_without_a_credential_and_nothi
             .replace("{namespace}", "ns")
             .replace("{lease}", "a");
         if !["/livez", "/readyz", "/metrics"].contains(&&*path) {
-            let method = route.method().clone();
-            assert_eq!(listening.status(method, &path).await, 404, "{path}");
+            let code = listening.problem(route.method().clone(), &path).await;
+            assert_eq!(code, "unknown_route", "{path}");
         }
     }
     // The server itself asks for a credential.
@@ -104,11 +112,9 @@ async fn beyond_loopback_it_needs_the_role() {
     let request = listening.metrics.request(Method::GET, "/metrics");
     let request = request.bearer_auth(listening.secret.reveal());
     assert_eq!(request.send().await.unwrap().status(), 200);
-    let acquire = "/v1/namespaces/ns/leases/a/renew";
-    let request = listening.metrics.request(Method::POST, acquire);
-    let request = request.bearer_auth(listening.secret.reveal());
-    let request = request.json(&json!({"lease_id": id(1)}));
-    assert_eq!(request.send().await.unwrap().status(), 404);
+    let renew = "/v1/namespaces/ns/leases/a/renew";
+    let code = listening.problem(Method::POST, renew).await;
+    assert_eq!(code, "unknown_route");
 }
 
 #[tokio::test]

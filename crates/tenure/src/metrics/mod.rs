@@ -1,6 +1,6 @@
 //! Metrics of a candidate: a snapshot of plain numbers.
 //!
-//! [`Candidate::metrics`](crate::Candidate::metrics) returns the snapshot. With the feature
+//! [`Candidate::metrics`] returns the snapshot. With the feature
 //! `metrics`, each candidate also publishes the same numbers through the facade of the crate
 //! [`metrics`](https://docs.rs/metrics), for the exporter of the application. `tenure run
 //! --status-listen` serves them in the text format of Prometheus.
@@ -27,6 +27,8 @@ use tenure_core::{CandidateId, ElectionName};
 #[cfg(feature = "peers")]
 use tenure_core::Name;
 
+use crate::candidate::Candidate;
+
 #[cfg(feature = "metrics")]
 pub(crate) use facade::publish;
 #[cfg(any(feature = "metrics", feature = "config-file"))]
@@ -34,6 +36,26 @@ pub(crate) use facade::publish;
 pub use families::{MetricFamily, MetricSample, MetricValue};
 pub use histogram::{DurationBucket, DurationHistogram};
 pub(crate) use recorder::Recorder;
+
+impl Candidate {
+    /// Returns the metrics of this candidate at this moment. The call is cheap, and never delays a
+    /// renewal.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn example(candidate: &tenure::Candidate) {
+    /// let metrics = candidate.metrics();
+    /// if metrics.renewals.no_answer > 0 {
+    ///     eprintln!("{} renewals had no answer", metrics.renewals.no_answer);
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.driver.metrics.snapshot(&self.driver.terms)
+    }
+}
 
 /// The numbers of a candidate at one moment. Counters begin at zero when the candidate starts.
 #[derive(Clone, Debug, PartialEq)]

@@ -39,6 +39,8 @@ pub(super) struct CandidateRunner<S: StrategyIo> {
     at_risk: Span,
     /// The span of the end of the term.
     end: Option<TermEnd>,
+    /// Whether the task of the term has ended.
+    has_stopped: bool,
     /// Publishes the term to the other parts of the library.
     publish_term: watch::Sender<Option<Arc<TermState>>>,
     last_leader: Option<(CandidateId, Epoch)>,
@@ -76,6 +78,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
             term: None,
             at_risk: Span::none(),
             end: None,
+            has_stopped: false,
             publish_term,
             last_leader: None,
             cancelled_at: None,
@@ -102,7 +105,8 @@ impl<S: StrategyIo> CandidateRunner<S> {
         if let Some(cancelled_at) = self.cancelled_at.take() {
             self.metrics.stopped(now.since(cancelled_at));
         }
-        if let Some(end) = &mut self.end {
+        self.has_stopped = true;
+        if let Some(end) = &self.end {
             end.record_stop(now);
         }
         self.io.machine().task_ended(now, end, &mut OsRandom);
@@ -162,7 +166,12 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 }
             }
             (TermEvent::Cancel(reason), Some(term)) => {
-                let end = TermEnd::begin(term, reason, self.clock.now());
+                let now = self.clock.now();
+                let end = TermEnd::begin(term, reason, now);
+                if self.has_stopped {
+                    // The end of the task is the reason.
+                    end.record_stop(now);
+                }
                 set_span(&mut self.io, end.span.clone());
                 self.at_risk = Span::none();
                 info!(%election, %candidate, epoch = term.epoch.get(), %reason,
@@ -185,6 +194,8 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 let trace_id = end.as_ref().and_then(TermEnd::trace_id);
                 info!(%election, %candidate, epoch = epoch.get(), %reason, trace_id,
                     "leadership lost");
+                // The process may end as soon as its caller knows of the end of the term.
+                drop(end);
                 self.metrics.set_deadline(None);
                 self.metrics.ended(reason);
                 self.cancelled_at = None;
@@ -252,6 +263,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
         info!(%election, %candidate, epoch = epoch.get(), trace_id, "leadership gained");
         self.metrics.began(epoch);
         self.last_leader = None;
+        self.has_stopped = false;
         let (config, clock) = (self.config.clone(), self.clock.clone());
         let handle = self.handle.clone();
         let term = Arc::new(TermState::new(epoch, traceparent, config, clock, handle));

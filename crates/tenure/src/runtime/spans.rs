@@ -44,7 +44,6 @@ pub(super) fn at_risk(term: &TermState) -> Span {
 pub(super) struct TermEnd {
     pub(super) span: Span,
     began: Instant,
-    has_stopped: bool,
 }
 
 impl TermEnd {
@@ -55,20 +54,14 @@ impl TermEnd {
         let span = info_span!(parent: None, "tenure.term.end", %election, %candidate, epoch, %reason,
             stop_ms = Empty, overrun = false);
         trace::link(&span, term.traceparent.as_deref());
-        Self {
-            span,
-            began: now,
-            has_stopped: false,
-        }
+        Self { span, began: now }
     }
 
     /// Records how long the task has taken to stop.
-    pub(super) fn record_stop(&mut self, now: Instant) {
-        if !std::mem::replace(&mut self.has_stopped, true) {
-            let stop = now.since(self.began).as_millis();
-            self.span
-                .record("stop_ms", i64::try_from(stop).unwrap_or(i64::MAX));
-        }
+    pub(super) fn record_stop(&self, now: Instant) {
+        let stop = now.since(self.began).as_millis();
+        self.span
+            .record("stop_ms", i64::try_from(stop).unwrap_or(i64::MAX));
     }
 
     pub(super) fn record_overrun(&self) {

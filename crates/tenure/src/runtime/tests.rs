@@ -336,6 +336,9 @@ async fn a_candidate_by_lease_and_peers_has_one_epoch_in_both() {
     assert!(!next.is_valid());
     assert_eq!(next.lost().await, EndReason::RenewDeadline);
     let second = next.epoch();
+    // The renewals of such a leader are those of its lease.
+    let renewals = members[1].metrics().renewals;
+    assert!(renewals.no_answer > 0, "{renewals:?}");
     drop(next);
     tokio::select! {
         won = members[2].campaign() => panic!("{won:?}"),

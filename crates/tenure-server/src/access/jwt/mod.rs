@@ -209,7 +209,7 @@ impl Authority {
             match decode::<Claims>(token, &key.decoding, &validation) {
                 Ok(token) => {
                     let verified = self.check(&token.claims, key, now);
-                    return verified.ok_or(match token.claims.is_over(now) {
+                    return verified.ok_or_else(|| match token.claims.is_over(now) {
                         true => JwtRefusal::Expired,
                         false => JwtRefusal::Invalid,
                     });

@@ -60,3 +60,53 @@ impl Rounds {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use tenure_core::Epoch;
+
+    #[test]
+    fn a_round_counts_once_when_a_majority_extends_the_term_or_the_next_round_begins() {
+        let config = Arc::new(Config::new("tests/job".parse().unwrap()));
+        let metrics = Arc::new(Recorder::new(config, Clock::system().unwrap()));
+        let counts = || {
+            let metrics = metrics.snapshot(&tokio::sync::watch::channel(None).1);
+            let renewals = metrics.renewals;
+            (
+                renewals.ok,
+                renewals.no_answer,
+                metrics.renewal_duration.count,
+            )
+        };
+        let at = |millis| Instant::default() + Duration::from_millis(millis);
+        let leading = |until| Standing::Leading {
+            epoch: Epoch::new(1).unwrap(),
+            until: at(until),
+        };
+        let mut rounds = Rounds::new(metrics.clone());
+
+        // The beginning of a term is no renewal, and the messages of a round are one renewal.
+        rounds.begin(at(0), 1);
+        rounds.begin(at(0), 1);
+        rounds.confirm(at(0), leading(10));
+        assert_eq!(counts(), (0, 0, 0));
+        rounds.confirm(at(2), leading(12));
+        rounds.confirm(at(3), leading(12));
+        assert_eq!(counts(), (1, 0, 1));
+
+        rounds.begin(at(5), 2);
+        rounds.begin(at(10), 3);
+        assert_eq!(counts(), (1, 1, 1));
+        rounds.confirm(at(11), leading(20));
+        assert_eq!(counts(), (2, 1, 2));
+
+        // A term that ends takes its last round with it.
+        rounds.begin(at(15), 4);
+        rounds.confirm(at(16), Standing::Ending);
+        rounds.begin(at(20), 1);
+        assert_eq!(counts(), (2, 1, 2));
+    }
+}
