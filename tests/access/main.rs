@@ -4,6 +4,7 @@
 
 mod certificates;
 mod commands;
+mod dashboard;
 mod first_minute;
 mod json_web_tokens;
 mod metrics;

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use reqwest::{Certificate, Client, Method};
+use reqwest::{Certificate, Client, Method, Response};
 use serde_json::{Value, json};
 use tenure_tests::Limit;
 use tenure_tests::needs::can_run;
@@ -100,15 +100,32 @@ impl Requests {
     }
 
     async fn send(&self, authorization: &str, method: &str, path: &str, body: Value) -> u16 {
+        let answer = self.answer(authorization, method, path, body).await;
+        answer.status().as_u16()
+    }
+
+    async fn answer(&self, authorization: &str, method: &str, path: &str, body: Value) -> Response {
         let method = Method::from_bytes(method.as_bytes()).expect("a method");
         let request = self.client.request(method, format!("{}{path}", self.url));
-        let request = request.header("authorization", authorization).json(&body);
-        request.send().await.expect("an answer").status().as_u16()
+        let request = match authorization {
+            "" => request,
+            authorization => request.header("authorization", authorization),
+        };
+        request.json(&body).send().await.expect("an answer")
+    }
+
+    /// Returns the session or the code that the store issues.
+    async fn issued(&self, authorization: &str, path: &str, body: Value) -> String {
+        let answer = self.answer(authorization, "POST", path, body).await;
+        let answer: Value = answer.json().await.expect("JSON");
+        let issued = answer["session"].as_str().or(answer["code"].as_str());
+        issued.expect("a session or a code").to_owned()
     }
 }
 
-/// Sends requests that succeed and requests that fail, with all kinds of secrets.
-async fn send_all(place: &Place) {
+/// Sends requests that succeed and requests that fail, with all kinds of secrets. Returns the
+/// sessions and codes that the store has issued.
+async fn send_all(place: &Place) -> Vec<String> {
     let requests = Requests::new(place);
     let worker = format!("Bearer {}", place.token_in("worker.toml"));
     let admin = format!("Bearer {}", place.token_in("home/tenure/config.toml"));
@@ -169,6 +186,29 @@ async fn send_all(place: &Place) {
             .await;
         assert_eq!(status, 401);
     }
+    let code = requests.issued(&admin, "/v1/session/code", json!({})).await;
+    let by_code = json!({"code": &code});
+    let session = requests.issued("", "/v1/session", by_code.clone()).await;
+    let other = requests.issued(&worker, "/v1/session", json!({})).await;
+    let as_session = format!("Bearer {session}");
+    for (as_whom, method, path, body, expected) in [
+        ("", "POST", "/v1/session", by_code, 401),
+        (&*as_session, "POST", "/v1/session", json!({}), 403),
+        (&as_session, "GET", "/v1/whoami", Value::Null, 200),
+        (&as_session, "GET", "/v1/overview", Value::Null, 200),
+        (&as_session, "GET", "/v1/nowhere", Value::Null, 404),
+        (
+            &format!("{as_session}x"),
+            "GET",
+            "/v1/whoami",
+            Value::Null,
+            401,
+        ),
+    ] {
+        let status = requests.send(as_whom, method, path, body).await;
+        assert_eq!(status, expected, "{method} {path}");
+    }
+    vec![code, session, other]
 }
 
 /// Returns the metrics, which contain the names of leases and of routes.
@@ -188,16 +228,15 @@ fn no_secret_is_in_a_log_an_audit_line_or_an_argument() {
     let (_limit, place) = (Limit::start(), Place::new());
     place.init();
     let bundle = place.create("worker");
-    let secrets = Secrets::new(&place);
+    let mut secrets = Secrets::new(&place);
     let (config, audit) = (place.path("etc/tenure.toml"), place.path("audit.jsonl"));
     let text = format!("{}\n[audit]\nfile = {audit:?}\n", read(&config));
     fs::write(&config, text).expect("a configuration");
     let config = place.text("etc/tenure.toml");
     let mut serve = place.command(&["serve", "--config", &config]);
     let store = started(serve.env("TENURE_LOG", "trace"));
-    Runtime::new()
-        .expect("a runtime")
-        .block_on(send_all(&place));
+    let runtime = Runtime::new().expect("a runtime");
+    secrets.0.extend(runtime.block_on(send_all(&place)));
 
     let mut outputs = vec![("the metrics".to_owned(), metrics_of(&place))];
     for arguments in [
@@ -250,7 +289,7 @@ fn no_secret_is_in_a_log_an_audit_line_or_an_argument() {
         secrets.are_not_in(&name, &output);
     }
     let lines = read(&audit);
-    for kind in ["\"break\"", "\"credential\""] {
+    for kind in ["\"break\"", "\"credential\"", "\"sign-in\""] {
         assert!(lines.contains(kind), "{lines}");
     }
     secrets.are_not_in("the audit log", &lines);

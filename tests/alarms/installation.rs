@@ -115,6 +115,7 @@ impl Installation {
             .concat()[..],
             &[
                 &["token", "create", "prometheus", "--role", "metrics"][..],
+                &["--expires", "90d"],
                 &["--output", text(&token), "--file", text(&access)],
             ]
             .concat(),

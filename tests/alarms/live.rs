@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::json;
 use tenure_tests::needs::SmallDisk;
+use tenure_tests::wait_for;
 use tokio::runtime::Runtime;
 
 use crate::dashboard::expressions;
@@ -57,7 +58,9 @@ fn each_fault_fires_its_alert_and_no_other() {
         all.flat_map(Installation::scrapes).collect(),
     );
     thread::sleep(QUIET);
-    assert_eq!(prometheus.query("up == 0"), [], "{}", prometheus.log());
+    wait_for("all targets to be up", || {
+        prometheus.query("up == 0").is_empty().then_some(())
+    });
     assert_eq!(prometheus.fired(), BTreeSet::new(), "before the faults");
 
     for fault in &mut faults {
@@ -85,12 +88,12 @@ fn each_fault_fires_its_alert_and_no_other() {
 
 #[test]
 #[ignore = "it takes two minutes"]
-fn an_hour_with_restarts_and_without_faults_fires_no_alert() {
-    if !has_prometheus("an_hour_with_restarts_and_without_faults_fires_no_alert") {
+fn an_hour_without_faults_fires_no_alert() {
+    if !has_prometheus("an_hour_without_faults_fires_no_alert") {
         return;
     }
     let store = Installation::new("store").with_store().with_candidates(2);
-    let peers = Installation::new("peers").with_lease("10s").with_peers();
+    let peers = Installation::new("peers").with_peers();
     let guarded = Installation::new("access control").with_access_control();
     let all = [&store, &peers, &guarded];
     let scrapes = all.into_iter().flat_map(Installation::scrapes).collect();
@@ -98,7 +101,7 @@ fn an_hour_with_restarts_and_without_faults_fires_no_alert() {
     let requests = Requests::new();
     let began = Instant::now();
     while began.elapsed() < LONG {
-        // One hand-over in the time of 20 minutes.
+        // One change of the leader in the time of 20 minutes.
         thread::sleep(Duration::from_secs(40));
         requests.break_lease(&store);
         assert_eq!(prometheus.fired(), BTreeSet::new(), "{}", prometheus.log());
@@ -222,9 +225,7 @@ fn killed_store() -> Fault {
 }
 
 fn killed_peers() -> Fault {
-    let installation = Installation::new("killed peers")
-        .with_lease("10s")
-        .with_peers();
+    let installation = Installation::new("killed peers").with_peers();
     Fault::new(
         installation,
         ("TenurePeersNoQuorum", CRITICAL),
@@ -252,9 +253,10 @@ fn frozen_leader() -> Fault {
 }
 
 fn broken_leases() -> Fault {
+    // The second candidate leads as soon as the first one stops.
     let installation = Installation::new("broken leases")
         .with_store()
-        .with_candidates(1);
+        .with_candidates(2);
     Fault::new(
         installation,
         ("TenureFlapping", WARNING),
@@ -335,18 +337,13 @@ impl Requests {
 
     fn break_lease(&self, installation: &Installation) {
         let request = self.post(installation, "job", "break");
-        let answer = self
-            .runtime
-            .block_on(request.json(&json!({"break_period_ms": 0})).send());
+        let answer = self.runtime.block_on(request.json(&json!({})).send());
         assert!(answer.is_ok_and(|answer| answer.status().is_success()));
     }
 
     fn break_lease_again_and_again(&self, installation: &Installation) {
         let request = self.post(installation, "job", "break");
-        self.repeat(
-            Duration::from_secs(1),
-            request.json(&json!({"break_period_ms": 0})),
-        );
+        self.repeat(Duration::from_secs(2), request.json(&json!({})));
     }
 
     fn send_wrong_tokens(&self, installation: &Installation) {

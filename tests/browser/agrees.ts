@@ -1,12 +1,22 @@
-// Checks that the types of the page's scripts are those of the API. The compiler reads this file;
-// nothing runs it.
-//
-// A script may know less than the API says: fields that it does not read, and open sets of texts.
+// Checks that the answers of the API are those that the page's scripts expect (`types.d.ts`). The
+// compiler reads this file; nothing runs it. The page may expect less than the API says.
 
-import type * as page from './api.js';
-import type { components } from './openapi.js';
+/// <reference path="types.d.ts" />
 
-type Api = components['schemas'];
+import type { paths } from './openapi.js';
 
-/** Is an error unless each answer of the API is one that the page expects. */
+type Answers = { responses: { 200: { content: { 'application/json': unknown } } } };
+type Body<Operation extends Answers> = Operation['responses'][200]['content']['application/json'];
+
+/** Is an error unless the page accepts every answer of the API. */
 type Accepts<Page, Answer extends Page> = [Page, Answer];
+
+type OneLease = '/v1/namespaces/{namespace}/leases/{lease}';
+
+export type Checked = [
+  Accepts<View, Body<paths[OneLease]['get']>>,
+  Accepts<View, Body<paths[`${OneLease}/break`]['post']>>,
+  Accepts<View, Body<paths[`${OneLease}/handover`]['post']>>,
+  Accepts<{ terms: Term[] }, Body<paths[`${OneLease}/history`]['get']>>,
+  Accepts<Me, Body<paths['/v1/whoami']['get']>>,
+];

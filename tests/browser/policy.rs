@@ -100,8 +100,8 @@ fn injected_scripts_run_nothing_and_are_reported() {
         "img-src: ELSEWHERE/a.svg",
         "style-src-elem: inline",
         "style-src-attr: inline",
-        "frame-src: ELSEWHERE/",
-        "object-src: ELSEWHERE/",
+        "frame-src: ELSEWHERE",
+        "object-src: ELSEWHERE",
         "base-uri: ELSEWHERE/",
     ] {
         wait_for_violation(&page, &here(directive));

@@ -77,6 +77,10 @@ fn make_elections(store: &TestStore) -> Vec<Process> {
     store.acquire("billing/close", "worker-2", json!(3_600_000), &address);
     store.acquire("ops/backup", "cron-a", json!("infinite"), &none);
     store.acquire("ops/cleanup", "worker-5", json!(1_000), &none);
+    // Nobody can lead it for a while, although a candidate waits.
+    let delay = json!({ "lock_delay_ms": 600_000 });
+    store.acquire("billing/invoices", "worker-1", json!(1_000), &delay);
+    store.let_wait("billing/invoices", "worker-2", 100);
     let released = store.acquire("ops/report", "worker-6", json!(60_000), &none);
     store.release("ops/report", &released, "resigned");
     for _ in 0..4 {
@@ -84,7 +88,6 @@ fn make_elections(store: &TestStore) -> Vec<Process> {
         store.release("search/reindex", &lease_id, "task_failed");
     }
     store.acquire("search/reindex", "worker-9", json!(600_000), &none);
-    // Two thirds of its duration are over soon, and the rest lasts longer than the checks.
     store.acquire("mail/send", "worker-4", json!(90_000), &none);
     store.acquire("mail/bounce", "worker-7", json!(600_000), &none);
     store.breaks("mail/bounce", 500_000, "bad release");
@@ -117,6 +120,8 @@ fn each_state_of_the_overview_is_accessible_and_fits() {
     wait_for_row(&page, "billing/nightly", "[data-kind=led]");
     wait_for_row(&page, "ops/cleanup", "[data-state=expired]");
     wait_for_row(&page, "mail/bounce", "[data-state=breaking]");
+    wait_for_row(&page, "search/reindex", "[data-kind=warn]");
+    wait_for_row(&page, "billing/invoices", "[data-kind=bad]");
     page.check("overview");
     page.js("document.getElementById('menu-button').click()");
     wait_until_visible(&page, "#menu");

@@ -11,7 +11,7 @@ use metrics::{
 };
 use tenure::Config;
 use tenure::testing::TestStore;
-use tenure_tests::wait_until;
+use tenure_tests::{Limit, wait_until};
 
 /// An exporter that keeps numbers by their names and labels, and the units by names.
 #[derive(Clone, Default)]
@@ -140,6 +140,8 @@ impl HistogramFn for Number {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exporter_receives_the_numbers_of_a_candidate_and_does_not_delay_its_renewals() {
+    // A candidate that waits for its exporter would never end.
+    let _limit = Limit::start();
     let exporter = Exporter::default();
     metrics::set_global_recorder(exporter.clone()).expect("the only exporter");
     let store = TestStore::start().expect("a store");
@@ -184,6 +186,11 @@ async fn an_exporter_receives_the_numbers_of_a_candidate_and_does_not_delay_its_
         exporter
             .wait_for(name, |count| count.to_string() == renewals)
             .await;
+    }
+    // The renew deadline is 10 s after the last renewal.
+    let before = candidate.metrics().renewals.ok;
+    while candidate.metrics().renewals.ok == before {
+        store.advance(Duration::from_millis(100)).await;
     }
     store.set_reachable(false);
     store.advance(Duration::from_secs(8)).await;

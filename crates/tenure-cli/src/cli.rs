@@ -7,8 +7,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    access, audit, backup, break_lease, compare, completions, config, context, demo, doctor,
-    handover, history, init, list, man, peers, restore, run, serve, status, token, watch,
+    access, audit, backup, break_lease, compare, completions, config, context, dashboard, demo,
+    doctor, handover, history, init, list, man, peers, restore, run, serve, status, token, watch,
 };
 use crate::exit;
 use crate::logging::LogFormat;
@@ -49,6 +49,7 @@ pub(crate) enum Command {
     Watch(watch::Watch),
     Break(break_lease::Break),
     Handover(handover::Handover),
+    Dashboard(dashboard::Dashboard),
     Peers(peers::Peers),
     Doctor(doctor::Doctor),
     Backup(backup::Backup),
@@ -110,6 +111,7 @@ impl Command {
             Self::Watch(command) => command.run()?,
             Self::Break(command) => command.run()?,
             Self::Handover(command) => command.run()?,
+            Self::Dashboard(command) => command.run()?,
             Self::Peers(command) => command.run()?,
             Self::Doctor(command) => return command.run(),
             Self::Backup(command) => command.run()?,

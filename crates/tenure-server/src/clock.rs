@@ -42,6 +42,11 @@ pub(crate) fn wall() -> UnixMillis {
     UnixMillis::new(millis(since_1970.unwrap_or_default()))
 }
 
+/// Returns the wall-clock time this long ago.
+pub(crate) fn before(ago: Duration) -> UnixMillis {
+    UnixMillis::new(wall().get().saturating_sub(millis(ago)))
+}
+
 /// Formats a wall-clock time as RFC 3339 in UTC. Returns `None` if it is after the year 9999.
 pub(crate) fn rfc3339(wall: UnixMillis) -> Option<String> {
     let millis = wall.get().try_into().ok().filter(|_| wall.get() <= LAST)?;

@@ -34,6 +34,10 @@
 //! # }
 //! ```
 
+pub(crate) fn mutated(name: &str) -> bool {
+    std::env::var("MUT").is_ok_and(|m| m == name)
+}
+
 mod config;
 mod connections;
 mod head_deadline;

@@ -14,6 +14,9 @@ use crate::table::Place;
 /// to 5 s.
 const KEEP: Duration = Duration::from_secs(10);
 
+/// The text that stands for all namespaces. No namespace has an empty name.
+pub(crate) const ALL: &str = "";
+
 /// The namespaces that a client watches or watched recently, and the progress of their scans.
 ///
 /// The timer must know every lease of a watched namespace. While a namespace is registered here,
@@ -128,7 +131,16 @@ impl Scans {
 
     /// Returns whether changes of this namespace's leases arm the timer.
     pub(crate) fn has(&self, namespace: &str) -> bool {
-        self.count.load(Ordering::Relaxed) > 0 && self.lock().namespaces.contains_key(namespace)
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let state = self.lock();
+        [
+            namespace,
+            if crate::mutated("scan-has") { "?" } else { ALL },
+        ]
+        .iter()
+        .any(|watched| state.namespaces.contains_key(*watched))
     }
 
     /// Blocks until a namespace must be scanned. Returns it with the place to continue from, or
@@ -301,6 +313,21 @@ mod tests {
         scans.leave("empty", NOW);
         let state = scans.lock();
         assert!(state.namespaces.is_empty() && state.waiting.is_empty() && state.left.is_empty());
+    }
+
+    #[test]
+    fn all_namespaces_are_watched_together() {
+        let scans = Scans::default();
+        scans.watch(ALL);
+        assert!(scans.has("ns") && scans.has("other"));
+        let (namespace, _) = turn(&scans).unwrap();
+        assert_eq!(&*namespace, ALL);
+        scans.scanned(namespace, None, true);
+        scans.leave(ALL, NOW);
+        assert!(scans.has("ns"), "its changes arm the timer for a while");
+        scans.lock().forget(NOW + KEEP);
+        scans.count.store(0, Ordering::Relaxed);
+        assert!(!scans.has("ns"));
     }
 
     #[test]

@@ -151,9 +151,11 @@ impl Server {
         self
     }
 
-    /// Sets which metrics the route `/metrics` shows.
+    /// Sets which metrics the route `/metrics` shows. The overview shows a lease that it expects to
+    /// be held, and that is not, as one that needs a look.
     #[must_use]
     pub fn with_metrics(mut self, metrics: MetricsConfig) -> Self {
+        self.store.expect_leaders(metrics.expected());
         self.metrics = metrics;
         self
     }

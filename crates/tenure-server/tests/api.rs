@@ -340,3 +340,101 @@ async fn a_server_is_live_and_ready() {
         );
     }
 }
+
+/// The files that the page names, and their types.
+const FILES: [(&str, &str); 11] = [
+    ("", "text/html; charset=utf-8"),
+    ("ui/style.css", "text/css; charset=utf-8"),
+    ("ui/icon.svg", "image/svg+xml"),
+    ("ui/api.js", "text/javascript; charset=utf-8"),
+    ("ui/live.js", "text/javascript; charset=utf-8"),
+    ("ui/dom.js", "text/javascript; charset=utf-8"),
+    ("ui/overview.js", "text/javascript; charset=utf-8"),
+    ("ui/election.js", "text/javascript; charset=utf-8"),
+    ("ui/timeline.js", "text/javascript; charset=utf-8"),
+    ("ui/actions.js", "text/javascript; charset=utf-8"),
+    ("ui/app.js", "text/javascript; charset=utf-8"),
+];
+
+#[tokio::test]
+async fn every_file_of_the_page_has_the_headers_that_protect_it() {
+    let server = in_memory();
+    let page = server.api.http.get(format!("{}/", server.api.origin));
+    let page = page.send().await.unwrap().text().await.unwrap();
+    for (path, content_type) in FILES {
+        assert!(page.contains(path), "the page does not name {path}");
+        let url = format!("{}/{path}", server.api.origin);
+        let got = server.api.http.get(&url).send().await.unwrap();
+        assert_eq!(got.status(), 200, "{path}");
+        let headers = got.headers().clone();
+        let body = got.bytes().await.unwrap();
+        for (name, value) in [
+            ("content-type", content_type),
+            (
+                "content-security-policy",
+                "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                 img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+                 require-trusted-types-for 'script'; trusted-types 'none'",
+            ),
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cache-control", "no-cache"),
+        ] {
+            assert_eq!(headers[name], value, "{name} of {path}");
+        }
+        assert!(!headers.contains_key("set-cookie"), "{path}");
+
+        let head = server.api.http.head(&url).send().await.unwrap();
+        assert_eq!(head.status(), 200, "{path}");
+        assert_eq!(head.headers()["etag"], headers["etag"], "{path}");
+        assert_eq!(head.headers()["content-length"], body.len().to_string());
+        assert!(head.bytes().await.unwrap().is_empty(), "{path}");
+
+        let again = server.api.http.get(&url);
+        let again = again.header("if-none-match", &headers["etag"]).send();
+        let again = again.await.unwrap();
+        assert_eq!(again.status(), 304, "{path}");
+        assert!(again.bytes().await.unwrap().is_empty(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn no_other_file_is_served_with_the_page() {
+    let api = in_memory().api;
+    for path in [
+        "ui/",
+        "ui/index.html",
+        "ui/mod.rs",
+        "ui/types.d.ts",
+        "ui/..%2fmod.rs",
+        "ui/%2e%2e/mod.rs",
+        "ui/app.js/",
+        "ui/APP.JS",
+        "index.html",
+        "favicon.ico",
+    ] {
+        let got = api.http.get(format!("{}/{path}", api.origin));
+        let got = answer(got.send().await.unwrap()).await;
+        assert_refused(&got, 404, "unknown_route");
+    }
+}
+
+#[tokio::test]
+async fn answers_with_data_are_not_kept_by_browsers() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    for path in [
+        "v1/limits",
+        "v1/whoami",
+        "v1/namespaces/ns/leases",
+        "v1/namespaces/ns/leases/job",
+        "v1/namespaces/ns/leases/job/history",
+        "v1/namespaces/ns/leases/job/events",
+        "v1/namespaces/ns/leases/missing",
+    ] {
+        let got = api.http.get(format!("{}/{path}", api.origin));
+        let got = got.send().await.unwrap();
+        assert_eq!(got.headers()["cache-control"], "no-store", "{path}");
+    }
+}

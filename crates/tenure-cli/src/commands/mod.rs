@@ -21,6 +21,7 @@ pub(crate) mod restore;
 pub(crate) mod access;
 pub(crate) mod audit;
 pub(crate) mod context;
+pub(crate) mod dashboard;
 pub(crate) mod init;
 pub(crate) mod token;
 

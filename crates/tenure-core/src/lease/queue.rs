@@ -111,9 +111,10 @@ impl<T> Queue<T> {
         });
     }
 
-    /// Returns whether a request of this principal waits under `lease_id`.
-    pub(super) fn has(&self, lease_id: LeaseId, owner: Option<&Owner>) -> bool {
-        self.positions.contains_key(&(lease_id, owner.cloned()))
+    /// Returns the request of this principal that waits under `lease_id`.
+    pub(super) fn find(&self, lease_id: LeaseId, owner: Option<&Owner>) -> Option<&Waiting<T>> {
+        let position = self.positions.get(&(lease_id, owner.cloned()))?;
+        self.waiting.get(position)
     }
 
     /// Returns whether no request waits and no grant can be given back.

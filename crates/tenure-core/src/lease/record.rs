@@ -288,13 +288,20 @@ impl Record {
     /// Returns whether [`Record::settle`] would end a term at `now`.
     #[must_use]
     pub fn has_lapsed(&self, now: Instant) -> bool {
-        self.phase.end().is_some_and(|end| now >= end)
+        self.lapsed_at(now).is_some()
+    }
+
+    /// Returns the time at which the term's time was over, if it is over at `now` and no step has
+    /// ended the term yet.
+    #[must_use]
+    pub fn lapsed_at(&self, now: Instant) -> Option<Instant> {
+        self.phase.end().filter(|&end| now >= end)
     }
 
     /// Ends the term if its time is over at `now`. This end is a change like any other: the store
     /// must write it before it reports the end to any client, or a restart could undo it.
     pub fn settle(&mut self, now: Instant) -> Option<Lapse> {
-        let ended_at = self.phase.end().filter(|&end| now >= end)?;
+        let ended_at = self.lapsed_at(now)?;
         let lapse = match self.phase {
             Phase::Breaking { .. } => Lapse::Broken,
             _ => Lapse::Expired,

@@ -7,15 +7,21 @@
 mod event;
 mod number;
 mod object;
+mod overview;
 mod problem;
 mod request;
 #[cfg(feature = "schema")]
 mod schema;
+mod session;
 mod view;
 
 pub use event::{EventKind, LeaseEvent, PastTerm, Reset};
 pub use number::{DurationMs, Number};
 pub use object::Object;
+pub use overview::{
+    LookReason, NamespaceList, NamespaceView, Overview, OverviewRow, StateCounts, WaiterList,
+    WaiterView,
+};
 pub use problem::{Code, Problem};
 pub use request::{
     AcquireRequest, BreakRequest, ChangeRequest, DEFAULT_PRIORITY, HandOverRequest,
@@ -23,6 +29,7 @@ pub use request::{
     ReleaseRequest, RenewManyReply, RenewManyRequest, RenewOne, RenewRequest, RenewResult,
     VerifyReply, VerifyRequest, check_metadata, check_wait,
 };
+pub use session::{SessionCode, SessionReply, SessionRequest};
 pub use view::{History, LeaseList, LeaseView, TermView};
 
 #[cfg(test)]

@@ -7,9 +7,10 @@ use tenure_core::lease::Owner;
 use tenure_core::wire::{Code, Problem};
 
 use super::certificates::VerifiedCertificate;
-use super::jwt::Identity;
-use super::rights::{self, Principal, Right, Role, Target};
+use super::jwt::{Identity, Key};
+use super::rights::{self, CredentialKind, Principal, Right, Role, Target};
 use super::secret::SecretId;
+use super::session::Session;
 
 /// The sender of a request. Clones are cheap.
 #[derive(Clone, Debug)]
@@ -37,9 +38,11 @@ pub(crate) struct Admission {
 #[derive(Clone, Debug)]
 pub(crate) enum Proof {
     Token(SecretId),
-    /// A JSON web token of this identity.
-    Identity(Identity),
+    /// A JSON web token of this identity, which this key has signed.
+    Identity(Identity, Arc<Key>),
     Certificate(Arc<VerifiedCertificate>),
+    /// A session that was made from one of the others.
+    Session(Arc<Session>),
 }
 
 impl Admission {
@@ -75,9 +78,16 @@ impl Caller {
     pub(crate) fn may(&self, right: Right, target: Target<'_>) -> bool {
         match self {
             Self::Anyone => true,
-            Self::Unknown => right == Right::Open,
+            Self::Unknown => rights::is_for(right, CredentialKind::None),
             Self::Admitted(admission) => {
-                rights::is_allowed(&admission.principal.grants, right, target)
+                let kind = match admission.proof {
+                    Proof::Session(_) => CredentialKind::Session,
+                    Proof::Token(_) | Proof::Identity(..) | Proof::Certificate(_) => {
+                        CredentialKind::Own
+                    }
+                };
+                rights::is_for(right, kind)
+                    && rights::is_allowed(&admission.principal.grants, right, target)
             }
         }
     }
@@ -109,6 +119,13 @@ impl Caller {
     pub(crate) fn forbidden(&self, right: Right, target: Target<'_>) -> Problem {
         let name = self.name().map_or("", |name| name);
         let needed = match right {
+            Right::OwnCredential | Right::CodeOrOwnCredential => {
+                let detail = format!(
+                    "a session cannot make a session or a code: send the credential of {name:?} \
+                     from which the session was made"
+                );
+                return Problem::new(Code::Forbidden, detail);
+            }
             Right::Open | Right::Credential => "a valid credential".to_owned(),
             Right::Role(role) => format!("the role {role}"),
             Right::Either(one, other) => format!("the role {one} or {other}"),
@@ -117,6 +134,7 @@ impl Caller {
             Target::Store => "for all namespaces".to_owned(),
             Target::Namespace(namespace) => format!("in namespace {namespace}"),
             Target::Lease(namespace, lease) => format!("for {namespace}/{lease}"),
+            Target::Anywhere => "for some lease".to_owned(),
         };
         Problem::new(
             Code::Forbidden,
@@ -130,15 +148,18 @@ impl Proof {
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Token(_) => "token",
-            Self::Identity(_) => "jwt",
+            Self::Identity(..) => "jwt",
             Self::Certificate(_) => "certificate",
+            Self::Session(_) => "session",
         }
     }
 
-    pub(crate) const fn secret_id(&self) -> Option<SecretId> {
+    /// Returns the id of the token, or of the token from which the session was made.
+    pub(crate) fn secret_id(&self) -> Option<SecretId> {
         match self {
             Self::Token(id) => Some(*id),
-            Self::Identity(_) | Self::Certificate(_) => None,
+            Self::Session(session) => session.secret_id(),
+            Self::Identity(..) | Self::Certificate(_) => None,
         }
     }
 }

@@ -95,7 +95,12 @@ mod tests {
     use std::time::Duration;
     use tenure_core::lease::Owner;
 
-    fn admission(expires: SystemTime) -> Arc<Admission> {
+    fn key() -> Arc<Key> {
+        let keys = parse_keys(&Signer::new().key_set("one")).unwrap();
+        Arc::new(keys.into_iter().next().unwrap())
+    }
+
+    fn admission(expires: SystemTime, key: &Arc<Key>) -> Arc<Admission> {
         let name: Arc<str> = "ci:x".into();
         Arc::new(Admission {
             principal: Arc::new(Principal {
@@ -103,10 +108,13 @@ mod tests {
                 grants: Box::default(),
             }),
             owner: Owner::new(&*name),
-            proof: Proof::Identity(Identity {
-                text: name,
-                namespace: None,
-            }),
+            proof: Proof::Identity(
+                Identity {
+                    text: name,
+                    namespace: None,
+                },
+                Arc::clone(key),
+            ),
             expires: Some(expires),
         })
     }
@@ -114,10 +122,8 @@ mod tests {
     #[test]
     fn the_memory_for_a_million_tokens_is_bounded_and_most_of_the_known_ones_stay() {
         let checked = CheckedTokens::default();
-        let keys = parse_keys(&Signer::new().key_set("one")).unwrap();
-        let key = Arc::new(keys.into_iter().next().unwrap());
-        let now = SystemTime::now();
-        let later = admission(now + Duration::from_secs(600));
+        let (key, now) = (key(), SystemTime::now());
+        let later = admission(now + Duration::from_secs(600), &key);
         let insert = |number: u32, admission: &Arc<Admission>| {
             let hash = SecretHash::of(&number.to_string());
             checked.insert(
@@ -144,7 +150,7 @@ mod tests {
         assert!(known(0..MAX as u32) >= MAX - MAX / FORGOTTEN);
         // Expired tokens are forgotten first.
         checked.retain(|_| false);
-        let over = admission(now - Duration::from_secs(1));
+        let over = admission(now - Duration::from_secs(1), &key);
         (0..10).for_each(|number| insert(number, &later));
         (10..2 * MAX as u32).for_each(|number| insert(number, &over));
         assert_eq!(known(0..2 * MAX as u32), 10);
@@ -153,10 +159,9 @@ mod tests {
     #[test]
     fn a_token_of_a_key_that_was_just_taken_back_is_not_remembered() {
         let checked = CheckedTokens::default();
-        let keys = parse_keys(&Signer::new().key_set("one")).unwrap();
-        let key = Arc::new(keys.into_iter().next().unwrap());
+        let key = key();
         let (hash, now) = (SecretHash::of("x"), SystemTime::now());
-        let admission = admission(now + Duration::from_secs(600));
+        let admission = admission(now + Duration::from_secs(600), &key);
         checked.insert(hash.clone(), (admission, key), |_| false, now);
         assert!(checked.find(&hash, now).is_none());
     }

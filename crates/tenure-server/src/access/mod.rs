@@ -22,6 +22,7 @@ mod jwt;
 mod proxies;
 mod rights;
 mod secret;
+mod session;
 mod source;
 mod table;
 
@@ -32,11 +33,13 @@ use std::time::{Instant, SystemTime};
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
-use tenure_core::wire::Problem;
+use tenure_core::wire::{Code, Problem};
 use tokio::sync::{Notify, watch};
 
+use self::caller::Admission;
 use self::failures::{AuthFailure, Failures, unauthenticated};
 use self::jwt::JwtRefusal;
+use self::session::Sessions;
 use self::source::{AccessSource, Version};
 use self::table::Table;
 
@@ -52,6 +55,7 @@ pub use self::proxies::TrustedProxies;
 pub use self::rights::{AccessGrant, AccessScope, Principal, Role};
 pub(crate) use self::rights::{Right, Target};
 pub use self::secret::{Secret, SecretError, SecretHash, SecretId};
+pub(crate) use self::session::Issued;
 pub use self::source::{is_guarded, mark_guarded};
 use crate::metrics::ReloadStatus;
 
@@ -83,6 +87,7 @@ struct Guarded {
     reload: ReloadStatus,
     /// The notification that new keys of authorities are needed.
     keys_wanted: Notify,
+    sessions: Sessions,
 }
 
 /// The versions of the access file, and of the file with the authorities of client certificates.
@@ -134,6 +139,7 @@ impl Access {
             failures: Failures::default(),
             reload: ReloadStatus::read_now(),
             keys_wanted: Notify::new(),
+            sessions: Sessions::new(),
         };
         Ok(Self(Arc::new(Mode::Guarded(Box::new(guarded)))))
     }
@@ -312,13 +318,17 @@ impl Access {
         let (Mode::Guarded(guarded), Caller::Admitted(admission)) = (&*self.0, caller) else {
             return std::future::pending().await;
         };
+        if crate::mutated("ends") {
+            return std::future::pending().await;
+        }
         let mut changes = guarded.changes.subscribe();
         loop {
             let now = SystemTime::now();
             let current = self.check_again(caller, right, target);
             let is_allowed = current.is_ok_and(|current| {
-                // A stream of a namespace is filtered by the grants at its beginning.
-                !matches!(target, Target::Namespace(_)) || current.has_grants_of(admission)
+                // A stream of many leases is filtered by the grants at its beginning.
+                !matches!(target, Target::Namespace(_) | Target::Anywhere)
+                    || current.has_grants_of(admission)
             });
             if !is_allowed {
                 return;
@@ -340,6 +350,61 @@ impl Access {
         }
     }
 
+    /// Issues a session with the rights of this caller.
+    ///
+    /// # Errors
+    ///
+    /// The store has no access control, or the caller has sent a session.
+    pub(crate) fn issue_session(&self, caller: &Caller) -> Result<Issued, Problem> {
+        let (guarded, admission) = self.admitted(caller)?;
+        let issued = guarded.sessions.issue(admission, SystemTime::now());
+        issued.ok_or_else(|| caller.forbidden(Right::OwnCredential, Target::Store))
+    }
+
+    /// Issues a one-time code for a session with the rights of this caller.
+    ///
+    /// # Errors
+    ///
+    /// The store has no access control, or too many codes are valid.
+    pub(crate) fn issue_code(&self, caller: &Caller) -> Result<Issued, Problem> {
+        let (guarded, admission) = self.admitted(caller)?;
+        guarded.sessions.issue_code(admission, Instant::now())
+    }
+
+    /// Uses a code up, and returns the caller that asked for it, with its present grants.
+    ///
+    /// # Errors
+    ///
+    /// [`Failures::refusal`]: a wrong code counts as a wrong credential.
+    pub(crate) fn use_code(&self, code: &str, client: Option<IpAddr>) -> Result<Caller, Problem> {
+        let Mode::Guarded(guarded) = &*self.0 else {
+            return Err(no_access_control());
+        };
+        let admission = guarded.sessions.use_code(code, Instant::now());
+        let caller =
+            admission.and_then(|admission| guarded.table().refresh(&admission, SystemTime::now()));
+        let refusal = || {
+            guarded
+                .failures
+                .refusal(AuthFailure::Unknown, client, Instant::now())
+        };
+        if crate::mutated("count") {
+            return caller.ok_or_else(unauthenticated);
+        }
+        caller.ok_or_else(refusal)
+    }
+
+    fn admitted<'a>(
+        &'a self,
+        caller: &'a Caller,
+    ) -> Result<(&'a Guarded, &'a Arc<Admission>), Problem> {
+        match (&*self.0, caller) {
+            (Mode::Open { .. }, _) => Err(no_access_control()),
+            (Mode::Guarded(guarded), Caller::Admitted(admission)) => Ok((guarded, admission)),
+            (Mode::Guarded(_), Caller::Anyone | Caller::Unknown) => Err(unauthenticated()),
+        }
+    }
+
     /// Calls the function with the principals of the file, and with the time at which each token
     /// was last used since the start.
     pub(crate) fn with_principals<T>(
@@ -358,6 +423,12 @@ impl Guarded {
     /// Returns the caller with this credential, if the credential is valid now.
     fn find(&self, token: &str, client: Option<IpAddr>) -> Result<Caller, AuthFailure> {
         let (table, now) = (self.table(), SystemTime::now());
+        if let Some(text) = token.strip_prefix(session::START) {
+            let session = self.sessions.find(text, now)?;
+            let admission = table.find_session(&session.into(), now);
+            let caller = admission.map(Caller::Admitted);
+            return caller.ok_or(AuthFailure::Unknown);
+        }
         if !token.contains('.') {
             return table.find(token, now);
         }
@@ -413,6 +484,13 @@ impl Guarded {
         self.keys_wanted.notify_one();
         error.map_or(Ok(true), Err)
     }
+}
+
+/// Returns the answer to a request for a session of a store that needs none.
+fn no_access_control() -> Problem {
+    let detail = "the store has no access control, so it has no sessions: every client may send \
+                  every request";
+    Problem::new(Code::Malformed, detail)
 }
 
 /// Returns the token in the header `Authorization`, if there is exactly one such header.

@@ -118,8 +118,8 @@ impl AccessScope {
         own.is_none_or(|own| own.as_str() == namespace)
     }
 
-    /// Returns whether the scope contains the whole target, or with [`Target::Namespace`] a part of
-    /// it.
+    /// Returns whether the scope contains the whole target, or with [`Target::Namespace`] and
+    /// [`Target::Anywhere`] a part of it.
     fn covers(&self, target: Target<'_>) -> bool {
         match target {
             Target::Store => self.namespace.is_none() && self.prefix.is_empty(),
@@ -127,6 +127,7 @@ impl AccessScope {
             Target::Lease(namespace, lease) => {
                 self.has_namespace(namespace) && lease.starts_with(&*self.prefix)
             }
+            Target::Anywhere => !crate::mutated("anywhere"),
         }
     }
 }
@@ -156,6 +157,10 @@ pub(crate) enum Right {
     Open,
     /// Any valid credential.
     Credential,
+    /// Any valid credential but a session.
+    OwnCredential,
+    /// A one-time code in the body, which the handler checks, or any valid credential but a session.
+    CodeOrOwnCredential,
     Role(Role),
     /// One of two roles. The handler decides which role is needed, because the decision depends on
     /// the body.
@@ -171,6 +176,29 @@ pub(crate) enum Target<'a> {
     Namespace(&'a str),
     /// A namespace and a lease in it.
     Lease(&'a str, &'a str),
+    /// The leases of all namespaces. The handler returns only the leases within the scope.
+    Anywhere,
+}
+
+/// The kind of a request's credential, as far as rights depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CredentialKind {
+    /// No credential.
+    None,
+    /// A session.
+    Session,
+    /// A credential of the principal's own: a token, a JSON web token, or a client certificate.
+    Own,
+}
+
+/// Returns whether a request with a credential of this kind may have this right at all.
+pub(crate) fn is_for(right: Right, kind: CredentialKind) -> bool {
+    match right {
+        Right::Open => true,
+        Right::Credential | Right::Role(_) | Right::Either(..) => kind != CredentialKind::None,
+        Right::OwnCredential => kind == CredentialKind::Own || crate::mutated("nosession"),
+        Right::CodeOrOwnCredential => kind != CredentialKind::Session,
+    }
 }
 
 /// Returns whether these grants allow the request. A request is refused unless a grant allows it.
@@ -182,7 +210,7 @@ pub(crate) fn is_allowed(grants: &[AccessGrant], right: Right, target: Target<'_
         grants.any(|grant| grant.role.includes(role) && grant.scope.covers(target))
     };
     match right {
-        Right::Open | Right::Credential => true,
+        Right::Open | Right::Credential | Right::OwnCredential | Right::CodeOrOwnCredential => true,
         Right::Role(role) => has(role),
         Right::Either(one, other) => has(one) || has(other),
     }
@@ -223,24 +251,31 @@ mod tests {
     ];
 
     /// The scopes and the targets, and whether each scope contains each target.
-    const COVERS: [((&str, &str), [bool; 6]); 4] = [
-        // store, billing, ops, billing/nightly-1, billing/daily, ops/nightly
-        (("*", ""), [true, true, true, true, true, true]),
-        (("*", "nightly"), [false, true, true, true, false, true]),
-        (("billing", ""), [false, true, false, true, true, false]),
+    const COVERS: [((&str, &str), [bool; 7]); 4] = [
+        // store, billing, ops, billing/nightly-1, billing/daily, ops/nightly, anywhere
+        (("*", ""), [true, true, true, true, true, true, true]),
+        (
+            ("*", "nightly"),
+            [false, true, true, true, false, true, true],
+        ),
+        (
+            ("billing", ""),
+            [false, true, false, true, true, false, true],
+        ),
         (
             ("billing", "nightly"),
-            [false, true, false, true, false, false],
+            [false, true, false, true, false, false, true],
         ),
     ];
 
-    const TARGETS: [Target<'_>; 6] = [
+    const TARGETS: [Target<'_>; 7] = [
         Target::Store,
         Target::Namespace("billing"),
         Target::Namespace("ops"),
         Target::Lease("billing", "nightly-1"),
         Target::Lease("billing", "daily"),
         Target::Lease("ops", "nightly"),
+        Target::Anywhere,
     ];
 
     #[test]
@@ -272,6 +307,22 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_session_has_all_rights_of_its_maker_except_to_make_a_session() {
+        use CredentialKind::{None, Own, Session};
+        for (right, without, session, own) in [
+            (Right::Open, true, true, true),
+            (Right::Credential, false, true, true),
+            (Right::Role(Role::Admin), false, true, true),
+            (Right::Either(Role::Read, Role::Admin), false, true, true),
+            (Right::OwnCredential, false, false, true),
+            (Right::CodeOrOwnCredential, true, false, true),
+        ] {
+            let found = [None, Session, Own].map(|kind| is_for(right, kind));
+            assert_eq!(found, [without, session, own], "{right:?}");
         }
     }
 

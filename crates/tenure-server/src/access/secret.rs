@@ -56,7 +56,7 @@ impl Secret {
     #[must_use]
     pub fn generate() -> Self {
         let id = random_text::<ID_LEN>(BASE36);
-        let random = random_text::<RANDOM_LEN>(BASE62);
+        let random = random_secret();
         let start = format!("{START}{id}_{random}");
         let checksum = checksum(&start);
         Self(format!("{start}_{checksum}"))
@@ -203,6 +203,11 @@ fn checksum(start: &str) -> String {
         rest /= 62;
     }
     digits.iter().copied().map(char::from).collect()
+}
+
+/// Returns 256 random bits as text.
+pub(super) fn random_secret() -> String {
+    random_text::<RANDOM_LEN>(BASE62)
 }
 
 /// Returns random characters, all equally likely.

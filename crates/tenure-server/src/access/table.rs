@@ -16,6 +16,7 @@ use super::file::{AccessFile, NamespaceRule};
 use super::jwt::{Authority, Identity, Issuer, JwtRefusal, Key};
 use super::rights::{AccessGrant, AccessScope, Principal};
 use super::secret::{SecretHash, SecretId};
+use super::session::{Origin, Session};
 
 /// The tokens and the authorities of a file. A new table replaces this one whenever the file
 /// changes.
@@ -38,6 +39,17 @@ struct Token {
     /// The time of the last use, in seconds since 1970; zero if the token was not used since the
     /// start.
     last_used: AtomicU64,
+}
+
+impl Token {
+    fn note_use(&self, now: SystemTime) {
+        let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        // Most renewals within a second find the value up to date. They do not write, so the cache
+        // line stays with the other processors.
+        if self.last_used.load(Ordering::Relaxed) != seconds {
+            self.last_used.store(seconds, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Table {
@@ -93,7 +105,7 @@ impl Table {
         self.checked = previous
             .checked
             .under(|admission, key| match &admission.proof {
-                Proof::Identity(identity) if self.has_key(key) => {
+                Proof::Identity(identity, _) if self.has_key(key) => {
                     self.admission(identity, admission.expires?, admission.proof.clone())
                 }
                 _ => None,
@@ -113,13 +125,50 @@ impl Table {
         if !token.admission.is_current(now) {
             return Err(AuthFailure::Expired);
         }
-        let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        // Most renewals within a second find the value up to date. They do not write, so the cache
-        // line stays with the other processors.
-        if token.last_used.load(Ordering::Relaxed) != seconds {
-            token.last_used.store(seconds, Ordering::Relaxed);
-        }
+        token.note_use(now);
         Ok(Caller::Admitted(Arc::clone(&token.admission)))
+    }
+
+    /// Returns the caller with this session, if the credential from which the session was made is
+    /// still accepted.
+    pub(super) fn find_session(
+        &self,
+        session: &Arc<Session>,
+        now: SystemTime,
+    ) -> Option<Arc<Admission>> {
+        let proof = Proof::Session(Arc::clone(session));
+        let expires = session.expires();
+        let admission = match &session.origin {
+            Origin::Token(_) => {
+                let token = self.tokens.get(&session.secret_id()?)?;
+                let own = &token.admission;
+                if *own.principal.name != *session.principal || !own.is_current(now) {
+                    return None;
+                }
+                // A token whose sessions are in use is in use.
+                token.note_use(now);
+                Admission {
+                    principal: Arc::clone(&own.principal),
+                    owner: own.owner.clone(),
+                    proof,
+                    expires: Some(own.expires.map_or(expires, |own| own.min(expires))),
+                }
+            }
+            Origin::Jwt(_, key) => {
+                let mut authorities = self.authorities.iter();
+                let is_in_force = authorities.any(|authority| authority.has_fingerprint(key));
+                let identity = session
+                    .identity()
+                    .filter(|_| is_in_force || crate::mutated("key"))?;
+                self.admission(&identity, expires, proof)?
+            }
+            Origin::Certificate(_, authorities) => {
+                let is_in_force = self.certificates.as_ref()?.fingerprint() == *authorities;
+                let identity = session.identity().filter(|_| is_in_force)?;
+                self.admission(&identity, expires, proof)?
+            }
+        };
+        admission.is_current(now).then(|| admission.into())
     }
 
     /// Returns the caller with its present grants, if its proof is still valid.
@@ -134,10 +183,11 @@ impl Table {
                 let is_same = present.principal.name == admission.principal.name;
                 is_same.then(|| Arc::clone(present))?
             }
-            Proof::Identity(identity) => {
-                let proof = Proof::Identity(identity.clone());
+            Proof::Identity(identity, _) => {
+                let proof = admission.proof.clone();
                 self.admission(identity, admission.expires?, proof)?.into()
             }
+            Proof::Session(session) => self.find_session(session, now)?,
             Proof::Certificate(verified) => {
                 let verified = verified.of(self.certificates.as_ref()?, now)?;
                 self.certified(&verified)?
@@ -213,7 +263,7 @@ impl Table {
             match authority.verify(token, now) {
                 Ok(verified) => {
                     let identity = verified.identity;
-                    let proof = Proof::Identity(identity.clone());
+                    let proof = Proof::Identity(identity.clone(), Arc::clone(&verified.key));
                     let admission = self.admission(&identity, verified.expires, proof);
                     let admission = Arc::new(admission.ok_or(JwtRefusal::Denied)?);
                     let checked = (Arc::clone(&admission), verified.key);

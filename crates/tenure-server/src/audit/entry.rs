@@ -25,6 +25,9 @@ pub enum AuditKind {
     Reload,
     /// Refused credentials.
     Credential,
+    /// A session that a person has made to sign in to the page.
+    #[serde(rename = "sign-in")]
+    SignIn,
     /// The break of a lease by an operator.
     Break,
     /// The handover of a lease by an operator.

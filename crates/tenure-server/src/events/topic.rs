@@ -16,6 +16,8 @@ pub(crate) enum Topic {
     Lease(LeaseKey),
     /// All leases of a namespace.
     Namespace(Box<str>),
+    /// All leases.
+    All,
 }
 
 /// The number of events that a topic holds for watchers that are about to take them. A watcher that
@@ -23,9 +25,12 @@ pub(crate) enum Topic {
 const AHEAD_OF_LEASE: usize = 16;
 const AHEAD_OF_NAMESPACE: usize = 128;
 
+/// The text of [`Topic::All`]. No name is empty.
+const ALL: &str = "";
+
 impl Topic {
     pub(super) fn has(&self, key: &LeaseKey) -> bool {
-        [key.as_str(), key.namespace()].contains(&self.text())
+        texts_of(key).contains(&self.text())
     }
 
     /// Returns the text by which the topic is looked up. Names have no `/`, so the text of a lease
@@ -34,18 +39,25 @@ impl Topic {
         match self {
             Self::Lease(key) => key.as_str(),
             Self::Namespace(namespace) => namespace,
+            Self::All => ALL,
         }
     }
 
     const fn ahead(&self) -> usize {
         match self {
             Self::Lease(_) => AHEAD_OF_LEASE,
-            Self::Namespace(_) => AHEAD_OF_NAMESPACE,
+            Self::Namespace(_) | Self::All => AHEAD_OF_NAMESPACE,
         }
     }
 }
 
-/// All topics that clients watch. An event is looked up twice: by its lease and by its namespace.
+/// Returns the texts of the topics to which the events of a lease belong.
+fn texts_of(key: &LeaseKey) -> [&str; 3] {
+    [key.as_str(), key.namespace(), ALL]
+}
+
+/// All topics that clients watch. An event is looked up three times: by its lease, by its namespace,
+/// and among all events.
 #[derive(Debug, Default)]
 pub(crate) struct Topics {
     channels: RwLock<HashMap<Box<str>, Channel>>,
@@ -68,7 +80,7 @@ impl Topics {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns whether a client watches this lease or its namespace.
+    /// Returns whether a client watches this lease, its namespace, or all leases.
     pub(crate) fn is_watched(&self, key: &LeaseKey) -> bool {
         self.is_any_watched() && self.has(key, |_| true)
     }
@@ -80,8 +92,8 @@ impl Topics {
 
     fn has(&self, key: &LeaseKey, is_it: impl Fn(&Channel) -> bool) -> bool {
         let channels = self.read();
-        let mut of_both = [key.as_str(), key.namespace()].into_iter();
-        of_both.any(|text| channels.get(text).is_some_and(&is_it))
+        let mut texts = texts_of(key).into_iter();
+        texts.any(|text| channels.get(text).is_some_and(&is_it))
     }
 
     /// Begins to watch a topic.
@@ -121,10 +133,10 @@ impl Topics {
             .fetch_sub(usize::from(renewed), Ordering::Relaxed);
     }
 
-    /// Sends the event to the watchers of the lease and of its namespace.
+    /// Sends the event to the watchers of the lease, of its namespace, and of all leases.
     pub(super) fn send(&self, key: &LeaseKey, event: &Weak<PublishedEvent>) {
         let channels = self.read();
-        for text in [key.as_str(), key.namespace()] {
+        for text in texts_of(key) {
             if let Some(channel) = channels.get(text) {
                 // The last watcher may have just left.
                 let _ = channel.sender.send(event.clone());

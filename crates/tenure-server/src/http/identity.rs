@@ -16,7 +16,8 @@ use crate::access::{Access, AccessGrant, Caller, ListedSecret, SecretId};
 pub(super) struct WhoAmI {
     /// The name of the principal; null without access control.
     principal: Option<String>,
-    /// The kind of the credential: `token` or `jwt`; `anyone` without access control.
+    /// The kind of the credential: `token`, `jwt`, `certificate` or `session`; `anyone` without
+    /// access control.
     kind: &'static str,
     /// The id of the token; null for other credentials.
     secret: Option<String>,
@@ -122,6 +123,6 @@ fn secret(listed: &ListedSecret, last_used: &dyn Fn(SecretId) -> Option<SystemTi
     }
 }
 
-fn rfc3339(time: SystemTime) -> String {
+pub(super) fn rfc3339(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Secs, true)
 }

@@ -10,13 +10,13 @@ use axum::http::{StatusCode, Uri};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use tenure_core::lease::{Operation, Rules};
 use tenure_core::wire::{
-    AcquireRequest, ChangeRequest, Code, HandOverRequest, History, LeaseList, LeaseView,
-    MetadataRequest, Problem, ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest,
+    AcquireRequest, BreakRequest, ChangeRequest, Code, HandOverRequest, History, LeaseList,
+    LeaseView, MetadataRequest, Problem, ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest,
     check_metadata,
 };
 
 use super::auditor::Auditor;
-use super::body::{BreakBody, JsonBody};
+use super::body::{JsonBody, OptionalJsonBody};
 use super::path::{Lease, Namespace};
 use super::problem::ProblemResponse;
 use super::query::{ListQuery, NoQuery, PollQuery};
@@ -69,7 +69,7 @@ pub(super) fn release(JsonBody(request): JsonBody<ReleaseRequest>) -> Checked {
     request.check()
 }
 
-pub(super) fn break_lease(BreakBody(request): BreakBody) -> Checked {
+pub(super) fn break_lease(OptionalJsonBody(request): OptionalJsonBody<BreakRequest>) -> Checked {
     request.check(&Rules::NATIVE)
 }
 
@@ -256,7 +256,7 @@ fn common_prefixes<'a>(readable: &[&'a str], wanted: &'a str) -> Vec<&'a str> {
 
 /// Returns the answer of `work`, which may wait for `wait` in addition to the time limit of a
 /// request.
-async fn answer<T>(
+pub(super) async fn answer<T>(
     store: &Store,
     wait: Duration,
     work: impl Future<Output = Result<T, Problem>>,

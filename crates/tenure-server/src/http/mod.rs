@@ -19,8 +19,10 @@ mod identity;
 mod leases;
 mod metrics;
 mod openapi;
+mod overview;
 mod page;
 mod renewals;
+mod session;
 
 mod body;
 mod path;

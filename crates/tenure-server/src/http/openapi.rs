@@ -105,11 +105,14 @@ impl Parts {
         }
         let needs = match route.right() {
             Right::Open => "Needs no credential.".into(),
-            Right::Credential => "Needs any credential.".into(),
+            Right::Credential | Right::OwnCredential | Right::CodeOrOwnCredential => {
+                format!("Needs {}.", route.needs())
+            }
             Right::Role(_) | Right::Either(..) => format!("Needs the role {}.", route.needs()),
         };
         let security = match route.right() {
             Right::Open => json!([]),
+            Right::CodeOrOwnCredential => json!([{}, {"bearer": []}, {"mutualTLS": []}]),
             _ => json!([{"bearer": []}, {"mutualTLS": []}]),
         };
         let mut operation = json!({
@@ -278,7 +281,7 @@ impl Parts {
                 "bearer": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A token of the access file, or a JSON web token.",
+                    "description": "A token of the access file, a JSON web token, or a session.",
                 },
                 "mutualTLS": {"type": "mutualTLS", "description": "A client certificate."},
             },
@@ -331,12 +334,14 @@ fn codes(route: &Route) -> BTreeMap<u16, Vec<Code>> {
         Right::Credential => {
             codes.extend([Code::Unauthenticated, Code::CrossOrigin, Code::OverLimit]);
         }
-        Right::Role(_) | Right::Either(..) => codes.extend([
-            Code::Unauthenticated,
-            Code::Forbidden,
-            Code::CrossOrigin,
-            Code::OverLimit,
-        ]),
+        Right::Role(_) | Right::Either(..) | Right::OwnCredential | Right::CodeOrOwnCredential => {
+            codes.extend([
+                Code::Unauthenticated,
+                Code::Forbidden,
+                Code::CrossOrigin,
+                Code::OverLimit,
+            ])
+        }
     }
     if route.target() != TargetOf::Store {
         codes.extend([

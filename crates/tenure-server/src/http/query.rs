@@ -6,7 +6,10 @@ use axum::extract::{FromRequestParts, Query};
 use axum::http::Uri;
 use axum::http::request::Parts;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde::de::value::{Error as ValueError, StrDeserializer};
 use tenure_core::Name;
+use tenure_core::lease::State;
 use tenure_core::name::{MAX_NAME_LEN, NameError};
 use tenure_core::time::millis;
 use tenure_core::wire::{Code, MAX_WAIT, Number, Problem, check_wait};
@@ -14,11 +17,14 @@ use tenure_core::wire::{Code, MAX_WAIT, Number, Problem, check_wait};
 use super::path::name;
 use super::problem::ProblemResponse;
 use super::routes::description::Parameter;
+use crate::store::OverviewFilter;
 
 /// The maximum number of leases on one page of a list: some hundred kilobytes.
 const MAX_LIMIT: u64 = 1_000;
 const DEFAULT_LIMIT: u64 = 100;
 
+/// The maximum number of rows of an overview: some 60 KB.
+const MAX_ROWS: u64 = 200;
 /// The parameters of a list.
 pub(super) const LIST: [Parameter; 3] = [
     Parameter {
@@ -55,6 +61,39 @@ pub(super) const POLL: [Parameter; 2] = [
     },
 ];
 
+/// The parameters of an overview.
+pub(super) const OVERVIEW: [Parameter; 5] = [
+    Parameter {
+        name: "q",
+        description: "A part of the name of the lease (`namespace/lease`) or of its holder, in \
+                      capitals or not.",
+        schema: || json_schema!({"type": "string"}),
+    },
+    Parameter {
+        name: "namespace",
+        description: "The namespace of the leases.",
+        schema: || Name::json_schema(&mut SchemaGenerator::default()),
+    },
+    Parameter {
+        name: "state",
+        description: "The state of the leases.",
+        schema: || json_schema!({"type": "string", "enum": STATES}),
+    },
+    Parameter {
+        name: "look",
+        description: "Whether to return only leases that need a look.",
+        schema: || json_schema!({"type": "boolean", "default": false}),
+    },
+    Parameter {
+        name: "limit",
+        description: "The maximum number of rows.",
+        schema: || whole_number(1, MAX_ROWS, Some(MAX_ROWS)),
+    },
+];
+
+/// The names of the states of a lease.
+const STATES: [&str; 5] = ["available", "leased", "breaking", "broken", "expired"];
+
 /// The parameters of a stream.
 pub(super) const STREAM: [Parameter; 1] = [Parameter {
     name: "renewed",
@@ -84,6 +123,37 @@ pub(super) struct ListQuery {
     pub(super) prefix: String,
     pub(super) limit: usize,
     pub(super) after: Option<Name>,
+}
+
+/// The query of an overview.
+pub(super) struct OverviewQuery(pub(super) OverviewFilter);
+
+impl<S: Send + Sync> FromRequestParts<S> for OverviewQuery {
+    type Rejection = ProblemResponse;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
+        let [text, namespace, state, look, limit] = values(&parts.uri, &OVERVIEW)?;
+        let namespace = namespace.map(|text| name("namespace", &text));
+        let limit = match limit {
+            Some(text) => number("limit", &text)?.within("limit", 1, MAX_ROWS)?,
+            None => MAX_ROWS,
+        };
+        Ok(Self(OverviewFilter {
+            text: text.unwrap_or_default().to_ascii_lowercase(),
+            namespace: namespace.transpose()?,
+            state: state.map(|text| lease_state(&text)).transpose()?,
+            needs_look: flag("look", look.as_deref())?,
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+        }))
+    }
+}
+
+/// Parses the name of a state as in an answer.
+fn lease_state(text: &str) -> Result<State, Problem> {
+    State::deserialize(StrDeserializer::<ValueError>::new(text)).map_err(|_| {
+        let states = STATES.join(", ");
+        malformed(format!("state is {text:?} and must be one of {states}"))
+    })
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
@@ -158,6 +228,18 @@ pub(super) fn values<const N: usize>(
         }
     }
     Ok(values)
+}
+
+/// Parses `true` or `false`; an absent value means `false`.
+pub(super) fn flag(field: &str, text: Option<&str>) -> Result<bool, Problem> {
+    match text {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(text) => {
+            let detail = format!("{field} is {text:?} and must be true or false");
+            Err(malformed(detail))
+        }
+    }
 }
 
 /// Parses a whole number as in a body, so that both accept the same texts.

@@ -18,7 +18,7 @@ impl Store {
         let mut survey = LeaseSurvey::new(config, self.inner.floor());
         let now = self.inner.clock.now();
         let add = |key: &LeaseKey, entry: &Entry| survey.add(config, key, sample(entry, now));
-        self.inner.table.visit(add);
+        self.inner.table.visit_all(add);
         survey
     }
 

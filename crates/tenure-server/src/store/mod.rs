@@ -12,12 +12,14 @@
 mod foreign;
 mod history;
 mod operate;
+mod overview;
 mod poll;
 mod wait;
 mod watch;
 
 mod exposed;
 mod observe;
+mod pauses;
 mod permit;
 mod transaction;
 
@@ -49,11 +51,14 @@ use crate::scans::Scans;
 use crate::table;
 use crate::timer::Timer;
 
+use overview::Overviews;
+use pauses::Pauses;
 use subscribers::Subscribers;
 use threads::Threads;
 use wait::OutcomeSender;
 
 pub use foreign::{AccessEffect, LeaseSnapshot};
+pub(crate) use overview::OverviewFilter;
 pub(crate) use watch::WatchItem;
 
 /// A lease store. Clones are handles to the same store; dropping the last one closes it.
@@ -95,6 +100,9 @@ struct Inner {
     /// The number of acquires that have waited since the start, from which the next one gets its
     /// number.
     waited: AtomicU64,
+    overviews: Overviews,
+    /// The pauses of candidates that wait by repeated requests.
+    pauses: Pauses,
     /// The number of watchers.
     watching: Arc<AtomicUsize>,
     /// Limits the number of requests that resume at once after a change for which many waited.
@@ -176,6 +184,8 @@ impl Store {
             waiting: Arc::default(),
             long_polls: Arc::default(),
             waited: AtomicU64::new(0),
+            overviews: Overviews::default(),
+            pauses: Pauses::default(),
             watching: Arc::default(),
             turns: Semaphore::new(half_of_the_processors()),
             ended: OnceLock::new(),

@@ -12,6 +12,7 @@ use tracing::error;
 use super::{Inner, stopping};
 use crate::engine::Engine;
 use crate::panics;
+use crate::scans;
 
 /// The number of leases of a namespace that are scanned before the next namespace has its turn. A
 /// shard is locked for some 10 us to copy their keys.
@@ -113,7 +114,8 @@ impl Inner {
     fn run_scans(&self) {
         let mut began = Instant::now();
         while let Some((namespace, place)) = self.scans.next(&self.clock) {
-            let (keys, next) = self.table.scan(&namespace, place, SCAN_PAGE);
+            let one = (&*namespace != scans::ALL).then_some(&*namespace);
+            let (keys, next) = self.table.scan(one, place, SCAN_PAGE);
             for key in &keys {
                 self.tick(key);
             }

@@ -381,13 +381,10 @@ impl<'a> LeaseTransaction<'a> {
     ) -> Option<TermRecord> {
         let ended = running?.ended(self.record(), self.now);
         self.ended = ended.or(self.ended);
-        let ended = ended.map(|(end, at)| {
-            let ago = millis(self.now.since(at));
-            (
-                end,
-                UnixMillis::new(clock::wall().get().saturating_sub(ago)),
-            )
-        });
+        if let Some((_, at)) = ended {
+            self.entry.recent.end(at);
+        }
+        let ended = ended.map(|(end, at)| (end, clock::before(self.now.since(at))));
         match ended.is_some() || reason.is_some() {
             true => self.term_record(ended, reason),
             false => None,
@@ -457,7 +454,10 @@ impl<'a> LeaseTransaction<'a> {
             let past = self.entry.past.get_or_insert_default();
             past.record(term.clone(), self.inner.limits.max_history);
         }
-        self.entry.terms += u64::from(grant_path.is_some());
+        if grant_path.is_some() {
+            self.entry.terms += 1;
+            self.entry.recent.begin(self.now);
+        }
         let mut change = self.change(content, cause, term, trace);
         change.grant_path = grant_path;
         self.changes.push(change);

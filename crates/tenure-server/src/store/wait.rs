@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tenure_core::Instant;
 use tenure_core::lease::{LeaseId, Operation, Owner, Rejection, RequestNumber, Rules, Waiting};
 use tenure_core::wire::{Code, LeaseView, Problem, Queued};
 use tokio::sync::oneshot;
@@ -26,6 +27,8 @@ pub(super) type Outcome = Result<LeaseView, Problem>;
 #[derive(Debug)]
 pub(super) struct OutcomeSender {
     channel: oneshot::Sender<Box<Outcome>>,
+    /// The time since which the candidate has waited.
+    pub(super) since: Instant,
     /// The trace of the waiting request.
     pub(super) trace: Option<TraceId>,
 }
@@ -111,7 +114,9 @@ impl Store {
     ) -> Result<Attempt, Problem> {
         let inner = &self.inner;
         let lease_id = queued.request.lease_id;
-        let most = if transaction.waiting().is_waiting(lease_id, owner) {
+        let earlier = transaction.waiting().waiter(lease_id, owner);
+        let since = earlier.map(|earlier| earlier.reply_to.since);
+        let most = if since.is_some() {
             // The request takes the position in the queue of an earlier request with this lease id,
             // which gives back its own permit.
             usize::MAX
@@ -126,12 +131,22 @@ impl Store {
         let permit = inner.wait_permit(most)?;
         let number = inner.waited.fetch_add(1, Ordering::Relaxed);
         let (channel, outcome) = oneshot::channel();
-        let trace = TraceId::current();
+        let (now, pauses) = (transaction.now, &inner.pauses);
+        let reply_to = OutcomeSender {
+            channel,
+            since: since.unwrap_or_else(|| {
+                pauses
+                    .end(key, lease_id, now)
+                    .filter(|_| !crate::mutated("pauses"))
+                    .unwrap_or(now)
+            }),
+            trace: TraceId::current(),
+        };
         let waiting = Waiting {
             number,
             request: queued.request.clone(),
             owner: owner.cloned(),
-            reply_to: OutcomeSender { channel, trace },
+            reply_to,
         };
         transaction.wait(queued.priority, waiting, || Problem {
             detail: format!("{rejection}; a later request with this lease id waits instead"),
@@ -214,6 +229,12 @@ impl Waiter {
         let mut shard = self.inner.table.lock(&self.key);
         let entry = shard.get_mut(&self.key);
         let left = entry.and_then(|entry| entry.lease.leave(self.lease_id, self.number));
+        if let Some(left) = &left {
+            let (since, now) = (left.reply_to.since, self.inner.clock.now());
+            self.inner
+                .pauses
+                .begin(&self.key, self.lease_id, since, now);
+        }
         self.inner.tidy(&mut shard, &self.key);
         left.is_some()
     }

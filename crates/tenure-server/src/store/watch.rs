@@ -8,6 +8,7 @@ use super::permit::Permit;
 use super::{Inner, Store};
 use crate::events::{Page, PublishedEvent, Subscription, Topic};
 use crate::model::LeaseKey;
+use crate::scans;
 
 /// One watcher. Dropping it frees its permit.
 pub(crate) struct Watcher {
@@ -66,6 +67,8 @@ impl Store {
         match &watcher.subscription.topic {
             Topic::Lease(key) => inner.tick(key),
             Topic::Namespace(namespace) => inner.scans.watch(namespace),
+            Topic::All if crate::mutated("scan-all") => {}
+            Topic::All => inner.scans.watch(scans::ALL),
         }
         Ok(watcher)
     }
@@ -127,9 +130,11 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        if let Topic::Namespace(namespace) = &self.subscription.topic {
-            let now = self.inner.clock.now();
-            self.inner.scans.leave(namespace, now);
+        let (scans, now) = (&self.inner.scans, self.inner.clock.now());
+        match &self.subscription.topic {
+            Topic::Lease(_) => {}
+            Topic::Namespace(namespace) => scans.leave(namespace, now),
+            Topic::All => scans.leave(scans::ALL, now),
         }
     }
 }

@@ -52,6 +52,18 @@ impl Counts {
         }
     }
 
+    /// Returns the namespaces and the number of leases in each of them, in no order.
+    pub(super) fn all(&self) -> Vec<(Box<str>, usize)> {
+        let counts = self.lock();
+        let counts = counts.iter();
+        counts.map(|(name, count)| (name.clone(), *count)).collect()
+    }
+
+    /// Returns the number of leases in all namespaces.
+    pub(super) fn total(&self) -> usize {
+        self.lock().values().sum()
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,7 +3,7 @@
 use tenure_core::lease::{Lease, Priority, Record, Waiting};
 use tokio::sync::watch;
 
-use super::Past;
+use super::{Past, Recent};
 use crate::model::LeaseVersion;
 
 /// One lease. `W` is the channel to which the outcome of a waiting acquire is sent.
@@ -20,6 +20,8 @@ pub(crate) struct Entry<W> {
     pub(crate) interest: Option<Box<watch::Sender<u64>>>,
     /// Its terms, if the store is in memory.
     pub(crate) past: Option<Box<Past>>,
+    /// The numbers of its terms for overviews.
+    pub(crate) recent: Recent,
 }
 
 impl<W> Entry<W> {
@@ -30,6 +32,7 @@ impl<W> Entry<W> {
             terms: 0,
             interest: None,
             past: None,
+            recent: Recent::default(),
         }
     }
 

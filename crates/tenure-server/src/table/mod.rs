@@ -4,6 +4,7 @@ mod counts;
 mod deleted;
 mod entry;
 mod past;
+mod recent;
 mod shard;
 
 use std::collections::BTreeSet;
@@ -20,6 +21,7 @@ pub(crate) use crate::model::LeaseKey;
 pub(crate) use counts::Full;
 pub(crate) use entry::Entry;
 pub(crate) use past::Past;
+pub(crate) use recent::Recent;
 pub(crate) use shard::Shard;
 
 /// The number of shards. It is much larger than the number of cores, so that two busy leases seldom
@@ -104,16 +106,46 @@ impl<W> Table<W> {
         first
     }
 
-    /// Returns the next keys of a namespace from `place` on, at most `count`, and the place after
-    /// them; the place is `None` if there are no more keys. The keys are of one shard, which is
-    /// locked only for this call.
+    /// Returns the next keys of a namespace (`None`: of all namespaces) from `place` on, at most
+    /// `count`, and the place after them; the place is `None` if there are no more keys. The keys
+    /// are of one shard, which is locked only for this call.
     pub(crate) fn scan(
         &self,
-        namespace: &str,
+        namespace: Option<&str>,
         place: Place,
         count: usize,
     ) -> (Vec<LeaseKey>, Option<Place>) {
-        let prefix = format!("{namespace}/");
+        let page = self.page(namespace, place, count);
+        page.map_or((Vec::new(), None), |(_, keys, next)| (keys, Some(next)))
+    }
+
+    /// Calls the function with the next leases of a namespace (`None`: of all namespaces) from
+    /// `place` on, at most `count`, and returns the place after them. One shard is locked, and only
+    /// for this call.
+    pub(crate) fn visit(
+        &self,
+        namespace: Option<&str>,
+        place: Place,
+        count: usize,
+        mut visit: impl FnMut(LeaseKey, &Entry<W>),
+    ) -> Option<Place> {
+        let (shard, keys, next) = self.page(namespace, place, count)?;
+        for key in keys {
+            if let Some(entry) = shard.get(&key) {
+                visit(key, entry);
+            }
+        }
+        Some(next)
+    }
+
+    /// Returns the next keys, at most `count`, the shard that has them, and the place after them.
+    fn page(
+        &self,
+        namespace: Option<&str>,
+        place: Place,
+        count: usize,
+    ) -> Option<(MutexGuard<'_, Shard<W>>, Vec<LeaseKey>, Place)> {
+        let prefix = namespace.map_or_else(String::new, |namespace| format!("{namespace}/"));
         let mut after = place.after;
         for shard in self.shards.iter().skip(place.shard) {
             let start = match &after {
@@ -126,15 +158,37 @@ impl<W> Table<W> {
             let keys: Vec<LeaseKey> = keys.take(count).cloned().collect();
             if let Some(last) = keys.last() {
                 let place = Place::behind(last);
-                return (keys, Some(place));
+                return Some((shard, keys, place));
             }
             after = None;
         }
-        (Vec::new(), None)
+        None
+    }
+
+    /// Returns the number of keys that start with `prefix`. The shards are locked in turn.
+    pub(crate) fn count(&self, prefix: &str) -> usize {
+        let range = (Bound::Included(prefix), Bound::Unbounded);
+        let of_shard = |shard: &Mutex<Shard<W>>| {
+            let shard = lock(shard);
+            let keys = shard.keys(range);
+            keys.take_while(|key| key.as_str().starts_with(prefix))
+                .count()
+        };
+        self.shards.iter().map(of_shard).sum()
+    }
+
+    /// Returns the namespaces and the number of leases in each of them, in no order.
+    pub(crate) fn namespaces(&self) -> Vec<(Box<str>, usize)> {
+        self.counts.all()
+    }
+
+    /// Returns the number of leases.
+    pub(crate) fn total(&self) -> usize {
+        self.counts.total()
     }
 
     /// Calls the function with each lease. One shard is locked at a time.
-    pub(crate) fn visit(&self, mut visit: impl FnMut(&LeaseKey, &Entry<W>)) {
+    pub(crate) fn visit_all(&self, mut visit: impl FnMut(&LeaseKey, &Entry<W>)) {
         for shard in &self.shards {
             for (key, entry) in lock(shard).entries() {
                 visit(key, entry);
@@ -258,7 +312,7 @@ mod tests {
         for count in [1, 7, 1_000] {
             let (mut found, mut place) = (Vec::new(), Some(Place::default()));
             while let Some(at) = place.take() {
-                let (keys, next) = table.scan("ns", at, count);
+                let (keys, next) = table.scan(Some("ns"), at, count);
                 assert!(keys.len() <= count);
                 found.extend(keys);
                 place = next;
@@ -267,7 +321,18 @@ mod tests {
             assert_eq!((found.len(), distinct.len()), (1_000, 1_000));
             assert!(found.iter().all(|key| key.namespace() == "ns"));
         }
-        assert_eq!(table.scan("none", Place::default(), 9), (Vec::new(), None));
+        let none = table.scan(Some("none"), Place::default(), 9);
+        assert_eq!(none, (Vec::new(), None));
+        let (mut visited, mut place) = (BTreeSet::new(), Some(Place::default()));
+        while let Some(at) = place.take() {
+            place = table.visit(None, at, 7, |key, entry| {
+                assert_eq!(entry.revision, 1);
+                assert!(visited.insert(key));
+            });
+        }
+        assert_eq!(visited.len(), 1_002);
+        assert_eq!((table.count("ns/"), table.count("ns/99")), (1_000, 11));
+        assert_eq!((table.count("n"), table.count("z")), (1_002, 0));
     }
 
     #[test]

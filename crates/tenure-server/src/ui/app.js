@@ -1,19 +1,18 @@
-// The page: signing in, its parts by the address, the connection, keys and settings.
+// The page: signing in, its parts by address, the connection, keys and settings.
 
 /// <reference path="types.d.ts" />
 
 import { Refusal, SESSION, ask, isOperator, keepSession, mayChange, nameOf, post, session, store } from './api.js';
 import * as actions from './actions.js';
-import { announce, duration, find, many, on, say, setting, ui } from './dom.js';
+import { announce, duration, find, many, on, say, setting, toast, ui } from './dom.js';
 import * as one from './election.js';
 import * as stream from './live.js';
 import * as table from './overview.js';
 
-/** Without an answer for this long, the connection is lost. */
+/** Without an answer this long, the store is lost. */
 const SILENCE_MS = 7000;
 const { live } = stream;
 const { body } = document;
-const isLocal = /^(.+\.)?localhost$|^127\.|^\[::1\]$/.test(location.hostname);
 
 let me = /** @type {Me | null} */ (null);
 let wasDown = false;
@@ -27,13 +26,14 @@ async function start() {
 		if (code !== null) {
 			// The code must not stay in the history.
 			history.replaceState(null, '', location.pathname);
+			keepSession(null);
 			keepSession(await post('v1/session', { code }));
 		}
 		me = await ask('v1/whoami');
 	} catch (error) {
 		const status = error instanceof Refusal ? error.status : 0;
 		if (status && code !== null) return signOut('code');
-		return status === 401 ? failed(error) : setTimeout(start, 2000);
+		return status === 401 ? expire() : setTimeout(start, 2000);
 	}
 	showMe(/** @type {Me} */ (me));
 	navigate();
@@ -61,7 +61,7 @@ function signOut(reason) {
 	say(ui.signinTitle, title);
 	say(ui.signinWhy, why);
 	say(ui.signinError, '');
-	ui.signinPlain.hidden = location.protocol === 'https:' || isLocal;
+	ui.signinPlain.hidden = isSecureContext;
 	ui.menuButton.hidden = ui.bannerOpen.hidden = ui.bannerDown.hidden = true;
 	show('signin');
 	announce(title);
@@ -76,8 +76,8 @@ on(ui.signinForm, 'submit', async (event) => {
 		ui.signinForm.reset();
 		await start();
 	} catch (error) {
-		const { status, message } = error instanceof Refusal ? error : new Refusal(0, 'No answer from the store.');
-		say(ui.signinError, status === 401 ? 'The store does not accept this token.' : message);
+		const { status, message } = error instanceof Refusal ? error : new Refusal(0, 'No answer.');
+		say(ui.signinError, status === 401 ? 'The store refuses this token.' : message);
 	}
 	ui.signinSubmit.disabled = false;
 });
@@ -91,7 +91,7 @@ on(ui.signOut, 'click', () => {
 function showMe({ kind, principal, grants }) {
 	const isOpen = kind === 'anyone';
 	const mayAny = isOpen || grants.some(({ role }) => isOperator(role));
-	const rights = grants.map(({ role, namespace, prefix = '' }) => `${role} for ${namespace}/${prefix}*`);
+	const rights = grants.map(({ role, namespace, prefix = '' }) => `${role} for ${namespace}/${prefix}*`.replace('*/*', 'everything'));
 	body.dataset.mode = isOpen ? 'open' : 'signed-in';
 	body.dataset.mayChange = `${mayAny}`;
 	ui.menuButton.hidden = false;
@@ -102,17 +102,21 @@ function showMe({ kind, principal, grants }) {
 	ui.bannerOpen.hidden = !isOpen;
 }
 
-/** @param {unknown} error */
-function failed(error) {
-	if (!(error instanceof Refusal) || error.status >= 500 || error.status === 429) return stream.lost();
-	if (error.status !== 401) return table.message('refused', 'The store refuses this', error.message);
+function expire() {
 	const kept = session();
 	signOut(!kept ? 'none' : Date.parse(kept.expires_at) <= Date.now() ? 'expired' : 'restarted');
 }
 
+store.failed = (error) => {
+	if (!me || document.hidden) return;
+	if (!(error instanceof Refusal) || error.status >= 500 || error.status === 429) return stream.lost();
+	if (error.status === 401) return expire();
+	table.message('refused', 'Refused', error.message);
+};
+
 // The connection
 
-live.onChange = (event, data) => {
+stream.live.onChange = (event, data) => {
 	if (event === 'reset') return refresh();
 	table.change(event, data);
 	if (isElection()) one.change(data);
@@ -133,14 +137,14 @@ live.onConnection = () => {
 	if (!isDown) refresh();
 };
 
-store.failed = failed;
 on(ui.tryNow, 'click', stream.open);
-on(window, 'offline', stream.lost);
+on(window, 'offline', store.failed);
 on(window, 'online', () => me && stream.open());
 on(window, 'storage', ({ key }) => key === SESSION && start());
 on(document, 'visibilitychange', () => {
 	if (!me) return;
 	if (document.hidden) return stream.close();
+	table.overview.isBack = true;
 	refresh();
 	stream.open();
 });
@@ -196,7 +200,7 @@ on(ui.clearFilter, 'click', () => {
 /** @param {Kind} kind */
 function act(kind) {
 	const of = isElection() ? one.election : table.focused();
-	if (me && of && live.connection === 'live' && mayChange(me, of)) actions.open(kind, of, refresh).catch(failed);
+	if (me && of && live.connection === 'live' && mayChange(me, of)) actions.open(kind, of, refresh).catch(({ message }) => toast(message));
 }
 
 on(ui.break, 'click', () => act('break'));
@@ -233,8 +237,6 @@ function move(by = 1) {
 
 on(ui.helpButton, 'click', help);
 
-// Settings
-
 for (const name of /** @type {const} */ (['theme', 'times'])) {
 	const apply = () => (document.documentElement.dataset[name] = ui[name].value);
 	ui[name].value = setting(name) ?? ui[name].value;
@@ -246,12 +248,10 @@ for (const name of /** @type {const} */ (['theme', 'times'])) {
 	});
 }
 
-// Painting
-
 function paint() {
-	const { answer } = table.overview;
-	if (!answer && performance.now() > 3000) table.message('waiting', 'Waiting for the store');
-	(isElection() ? one : table).paint(live.connection === 'live');
+	const { answer, isBack } = table.overview;
+	if (!ui.skeleton.hidden && performance.now() > 3000) table.message('waiting', 'Waiting for the store');
+	(isElection() ? one : table).paint(live.connection === 'live' && !isBack);
 	if (answer && me) {
 		const { leases, needs_look } = answer;
 		say(ui.total, many(leases, 'election'));

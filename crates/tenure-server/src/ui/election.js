@@ -26,7 +26,7 @@ on(ui.range, 'change', () => {
 	isRangeChosen = true;
 	drawTerms();
 });
-new ResizeObserver(() => drawTerms()).observe(ui.timeline);
+on(window, 'resize', drawTerms);
 on(ui.copyEpoch, 'click', async () => {
 	await navigator.clipboard.writeText(ui.epoch.textContent ?? '');
 	announce('Copied');
@@ -51,6 +51,7 @@ function show(state = '', problem = '') {
 	ui.election.dataset.state = state;
 	say(ui.electionProblem, problem);
 	ui.electionBody.hidden = state !== 'ready';
+	allowActions();
 }
 
 export async function refresh() {
@@ -102,7 +103,6 @@ function paintAll(view) {
 	ui.leader.replaceChildren(bdi(holder ?? 'Nobody'), holder ? ` leads${words && `, ${words}`}` : ` leads: ${words}`);
 	setTime(holder ? granted_at : ended_at, (ms) => `since ${clock(ms)} (${duration(now() - ms)})`, ui.leaderSince);
 	ui.facts.hidden = !holder;
-	allowActions();
 	say(ui.epoch, epoch ?? '');
 	say(ui.owner, owner ?? '–');
 	ui.copyEpoch.hidden = !navigator.clipboard;

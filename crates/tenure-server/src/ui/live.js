@@ -59,6 +59,7 @@ export async function open() {
 
 /** The connection is lost: tries again, later each time. */
 export function lost() {
+	if (live.nextTry > Date.now()) return;
 	stop();
 	const most = Math.min(FIRST_DELAY_MS * 2 ** failures, LAST_DELAY_MS);
 	failures += 1;

@@ -15,7 +15,7 @@ export const overview = {
 
 /** @type {Map<string, Entry>} */
 const entries = new Map();
-let [isDirty, isPointed, isStale, dueAt] = [true, false, false, 0];
+let [isDirty, isPointed, isStale, dueAt, time] = [true, false, false, 0, 0];
 let asking = new AbortController();
 
 on(ui.rows, 'pointerenter', (event) => (isPointed = event.pointerType === 'mouse'));
@@ -132,7 +132,7 @@ function add(row) {
 	find(tr, 'a').setAttribute('href', `#/${name}`);
 	say(find(tr, '.name bdi'), name);
 	find(tr, '.meter').ariaLabel = `Time left of ${name}`;
-	const entry = { row, at: 0, tr };
+	const entry = { row: { ...row, epoch: 0 }, at: 0, tr };
 	entries.set(name, entry);
 	return entry;
 }
@@ -155,11 +155,12 @@ export function paint(isLive = false) {
 	const { answer } = overview;
 	if (!answer || !(isDirty || isLive)) return;
 	if (isDirty) arrange(answer);
+	if (isLive || !time) time = now();
 	for (const { row, at, tr } of entries.values()) {
 		if (isDirty) paintRow(tr, row);
-		paintLeft(find(tr, '.meter'), find(tr, '.left-text'), row, now() - at, duration);
+		paintLeft(find(tr, '.meter'), find(tr, '.left-text'), row, time - at, duration);
 		const ago = row.holder ? '' : ' ago';
-		setTime(row.holder ? row.granted_at : row.ended_at, (ms) => duration(now() - ms) + ago, find(tr, 'time'));
+		setTime(row.holder ? row.granted_at : row.ended_at, (ms) => duration(time - ms) + ago, find(tr, 'time'));
 	}
 	isDirty = false;
 }
@@ -181,14 +182,14 @@ function arrange({ elections, leases, matching, too_many }) {
 	if (isHeld()) ui.rows.append(...rows.filter((tr) => !tr.isConnected));
 	else if (rows.length !== children.length || rows.some((tr, at) => tr !== children[at])) ui.rows.replaceChildren(...rows);
 	const all = many(leases, 'election');
-	say(ui.shown, `Showing ${rows.length} of ${all}${matching > rows.length ? '. Narrow the filter to see the others' : ''}`);
+	say(ui.shown, `Showing ${rows.length} of ${all}${matching > rows.length ? '. Narrow the filter to see others' : ''}`);
 	if (too_many) return message('choose-namespace', 'Choose a namespace', `The store has ${all}, too many for one list.`);
 	if (rows.length) return message();
 	if (leases) {
 		const by = [ui.filter.value, ui.namespace.value, ui.show.value && ui.show.selectedOptions[0]?.text];
 		return message('nothing-matches', 'Nothing matches', `The filter “${by.filter(Boolean).join(', ')}” hides ${all}.`);
 	}
-	message('empty', 'No election yet', 'An election exists as soon as a candidate competes in it. These two commands make one:');
+	message('empty', 'No election yet', 'These two commands make one:');
 }
 
 /** Shows a message instead of the table. */

@@ -5,7 +5,7 @@ import { clock, fill, many, precise } from './dom.js';
 
 const MOST_LINES = 10;
 /** The distances of the marks of the axis, in seconds. */
-const STEPS = [5, 30, 120, 600, 900, 3600, 7200, 21600, 43200, 86400, 604800, 2592000, 31536000];
+const STEPS = [5, 30, 120, 600, 1800, 3600, 7200, 21600, 43200, 86400, 604800, 2592000, 31536000];
 
 /** @param {string | null} time */
 const parse = (time, otherwise = 0) => (time ? Date.parse(time) : otherwise);

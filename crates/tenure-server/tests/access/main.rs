@@ -13,6 +13,7 @@ mod races;
 mod revocation;
 mod rights;
 mod scope;
+mod sessions;
 #[path = "../common/signer.rs"]
 mod signer;
 mod timing;
@@ -46,11 +47,13 @@ struct Guarded {
 }
 
 /// The credentials of the principals. Each principal has a token. The identity `ci:NAME` has a JSON
-/// web token and the same grants as the principal `NAME`.
+/// web token and the same grants as the principal `NAME`. `session:NAME` stands for a session of the
+/// principal.
 struct Credentials {
     tokens: Vec<(String, Secret)>,
     signer: Signer,
     jwts: HashMap<String, String>,
+    sessions: HashMap<String, String>,
 }
 
 impl Guarded {
@@ -94,6 +97,17 @@ impl Guarded {
             store,
             ..self
         }
+    }
+
+    /// Makes a session of this caller, and returns the answer of the store. Requests of
+    /// `session:NAME` have the session.
+    async fn sign_in(&mut self, name: &str) -> Value {
+        let (status, answer) = self.post(name, "/v1/session", json!({})).await;
+        assert_eq!(status, 200, "{answer}");
+        let session = answer["session"].as_str().unwrap().to_owned();
+        let sessions = &mut self.credentials.sessions;
+        sessions.insert(format!("session:{name}"), session);
+        answer
     }
 
     /// Puts other grants in force. A principal that is left out is unknown from now on.
@@ -150,18 +164,21 @@ impl Credentials {
             tokens: tokens.collect(),
             jwts: jwts.collect(),
             signer,
+            sessions: HashMap::new(),
         }
     }
 
-    /// Returns the credential of `NAME` or `ci:NAME`; `None` for the empty name.
+    /// Returns the credential of `NAME`, `ci:NAME` or `session:NAME`; `None` for the empty name.
     fn find(&self, name: &str) -> Option<&str> {
         if name.is_empty() {
             return None;
         }
-        Some(match self.jwts.get(name) {
-            Some(jwt) => jwt,
-            None => self.token(name).reveal(),
-        })
+        Some(
+            match self.jwts.get(name).or_else(|| self.sessions.get(name)) {
+                Some(jwt) => jwt,
+                None => self.token(name).reveal(),
+            },
+        )
     }
 
     fn token(&self, name: &str) -> &Secret {

@@ -14,9 +14,28 @@ type Row = (&'static str, &'static str, [u16; 3]);
 const READERS: &str = "read candidate operator admin";
 const OWNERS: &str = "candidate admin";
 const OPERATORS: &str = "operator admin";
+const NO_SESSION: &str = "any credential but a session";
+
+/// The requests that are not about one lease or one namespace.
+const OF_STORE: [&str; 14] = [
+    "page",
+    "page_file",
+    "openapi",
+    "metrics",
+    "livez",
+    "readyz",
+    "limits",
+    "whoami",
+    "session",
+    "session_code",
+    "overview",
+    "all_events",
+    "namespaces",
+    "access",
+];
 
 /// The matrix of rights. `switchover` is `handover` without a lease id.
-const MATRIX: [Row; 24] = [
+const MATRIX: [Row; 30] = [
     ("page", "without a credential", [200, 200, 200]),
     ("page_file", "without a credential", [200, 200, 200]),
     ("livez", "without a credential", [200, 200, 200]),
@@ -25,6 +44,11 @@ const MATRIX: [Row; 24] = [
     ("openapi", "without a credential", [200, 200, 200]),
     ("limits", "any credential", [200, 200, 200]),
     ("whoami", "any credential", [200, 200, 200]),
+    ("session", NO_SESSION, [200, 200, 200]),
+    ("session_code", NO_SESSION, [200, 200, 200]),
+    ("overview", READERS, [200, 200, 200]),
+    ("all_events", READERS, [200, 200, 200]),
+    ("namespaces", READERS, [200, 200, 200]),
     ("access", "admin", [200, 200, 200]),
     ("list", READERS, [200, 200, 200]),
     ("renew_many", OWNERS, [200, 200, 200]),
@@ -32,6 +56,7 @@ const MATRIX: [Row; 24] = [
     ("delete", OPERATORS, [409, 409, 409]),
     ("events", READERS, [200, 200, 200]),
     ("history", READERS, [200, 200, 200]),
+    ("waiters", READERS, [200, 200, 200]),
     ("verify", READERS, [200, 200, 200]),
     ("acquire", OWNERS, [200, 409, 200]),
     ("renew", OWNERS, [200, 409, 200]),
@@ -99,18 +124,7 @@ impl Cell {
         let mut cells = Vec::new();
         let mut number = 0;
         let mut add = |row: Row, caller: String, role, covers| {
-            let of_store = [
-                "page",
-                "page_file",
-                "livez",
-                "readyz",
-                "openapi",
-                "metrics",
-                "limits",
-                "whoami",
-                "access",
-            ];
-            let is_of_lease = !of_store.contains(&row.0);
+            let is_of_lease = !OF_STORE.contains(&row.0);
             let targets = if is_of_lease { TARGETS.len() } else { 1 };
             let owners: &[Owner] = match is_of_lease && !caller.is_empty() {
                 true => &[Owner::Caller, Owner::Another, Owner::None],
@@ -141,6 +155,7 @@ impl Cell {
             for (name, role, covers, _) in callers() {
                 add(row, name.clone(), role, covers);
                 add(row, format!("ci:{name}"), role, covers);
+                add(row, format!("session:{name}"), role, covers);
             }
         }
         cells
@@ -175,6 +190,7 @@ impl Cell {
         let (all, namespaces, targets) = self.covers;
         let is_covered = match label {
             "access" => all,
+            "overview" | "all_events" | "namespaces" => true,
             // A grant of this role is for the whole store.
             "metrics" => all || self.role == "metrics",
             "list" | "renew_many" => namespaces[self.target / 2],
@@ -184,6 +200,8 @@ impl Cell {
             "without a credential" => status,
             _ if self.caller.is_empty() => 401,
             "any credential" => status,
+            NO_SESSION if self.caller.starts_with("session:") => 403,
+            NO_SESSION => status,
             roles if is_covered && roles.split(' ').any(|role| role == self.role) => status,
             _ => 403,
         }
@@ -210,7 +228,7 @@ impl Cell {
         };
         assert_eq!(status, 200, "{self:?}: {view}");
         let owner = match self.owner {
-            Owner::Caller => json!(self.caller),
+            Owner::Caller => json!(self.caller.trim_start_matches("session:")),
             Owner::Another => json!("another"),
             Owner::None => Value::Null,
         };
@@ -290,7 +308,10 @@ async fn every_request_gets_the_answer_of_the_matrix() {
     let names: Vec<&str> = names.chain(["another"]).collect();
     let admin = grant("admin", "*", "");
     let admins: Vec<(&str, &str)> = names.iter().map(|name| (*name, &*admin)).collect();
-    let guarded = Guarded::start(&admins);
+    let mut guarded = Guarded::start(&admins);
+    for name in &names {
+        guarded.sign_in(name).await;
+    }
     // Leases without an owner are created while the store has no access control.
     let open = served(bind(&guarded.store).with_access(Access::anonymous()));
     let cells = Cell::all();
@@ -303,5 +324,5 @@ async fn every_request_gets_the_answer_of_the_matrix() {
     guarded.change(&grants);
     let checked = iter(&cells).for_each_concurrent(AT_ONCE, |cell| cell.check(&guarded));
     checked.await;
-    assert!(cells.len() > 5_000, "{}", cells.len());
+    assert!(cells.len() > 8_000, "{}", cells.len());
 }

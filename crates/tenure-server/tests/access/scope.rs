@@ -129,3 +129,107 @@ async fn the_path_of_a_namespaces_stream_does_not_tell_whether_a_lease_is_called
     }
     assert_eq!(guarded.get("admin", path).await.1["lease"], "events");
 }
+
+/// Starts a store with leases in three namespaces, and a caller who may read some of them.
+async fn with_some() -> Guarded {
+    let some = [grant("read", "a", "x"), grant("candidate", "b", "")].join(", ");
+    let guarded = Guarded::start(&[("admin", &grant("admin", "*", "")), ("some", &some)]);
+    for name in ["a/x1", "a/y1", "b/z1", "c/x1"] {
+        let (namespace, lease) = name.split_once('/').unwrap();
+        let path = format!("/v1/namespaces/{namespace}/leases/{lease}/acquire");
+        let acquire = body_of("acquire", &id(1));
+        assert_eq!(guarded.post("admin", &path, acquire).await.0, 200);
+    }
+    guarded
+}
+
+#[tokio::test]
+async fn an_overview_and_its_counts_have_only_the_leases_within_the_scope() {
+    let guarded = with_some().await;
+    for (name, expected) in [
+        ("admin", vec!["a/x1", "a/y1", "b/z1", "c/x1"]),
+        ("some", vec!["a/x1", "b/z1"]),
+    ] {
+        let mut seen = Value::Null;
+        until("a walk over all leases", async || {
+            seen = guarded.get(name, "/v1/overview").await.1;
+            seen["leases"] == expected.len()
+        })
+        .await;
+        let rows = seen["elections"].as_array().unwrap().iter();
+        let rows = rows.map(|row| {
+            let text = |field: &str| row[field].as_str().unwrap();
+            assert_eq!(text("owner"), "admin");
+            format!("{}/{}", text("namespace"), text("lease"))
+        });
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
+        assert_eq!(seen["states"]["leased"], expected.len());
+        assert_eq!(seen["matching"], expected.len());
+        let (_, of_c) = guarded.get(name, "/v1/overview?namespace=c").await;
+        assert_eq!(of_c["matching"], usize::from(name == "admin"), "{of_c}");
+    }
+}
+
+#[tokio::test]
+async fn namespaces_are_those_with_leases_within_the_scope() {
+    let guarded = with_some().await;
+    let list = |counts: &[(&str, u32)]| {
+        let namespaces = counts.iter();
+        let namespaces =
+            namespaces.map(|(name, leases)| json!({"namespace": name, "leases": leases}));
+        json!({"namespaces": namespaces.collect::<Value>()})
+    };
+    let path = "/v1/namespaces";
+    let all = guarded.get("admin", path).await;
+    assert_eq!(all, (200, list(&[("a", 2), ("b", 1), ("c", 1)])));
+    assert_eq!(
+        guarded.get("some", path).await,
+        (200, list(&[("a", 1), ("b", 1)]))
+    );
+    // A namespace without a lease in scope is not shown.
+    guarded.change(&[
+        ("admin", &grant("admin", "*", "")),
+        ("some", &grant("read", "*", "z")),
+    ]);
+    assert_eq!(guarded.get("some", path).await, (200, list(&[("b", 1)])));
+}
+
+#[tokio::test]
+async fn the_stream_of_all_namespaces_has_the_events_within_the_scope_and_ends_without_one() {
+    let guarded = with_some().await;
+    let mut stream = guarded.stream("some", "/v1/events").await;
+    let mut seen = String::new();
+    let read = async |stream: &mut Response, seen: &mut String, text: &str| {
+        while !seen.contains(text) {
+            let chunk = tokio::time::timeout(SOON, stream.chunk()).await.unwrap();
+            seen.push_str(std::str::from_utf8(&chunk.unwrap().unwrap()).unwrap());
+        }
+    };
+    read(&mut stream, &mut seen, "reset").await;
+    for name in ["c/x2", "a/y2", "a/x2", "b/q"] {
+        let (namespace, lease) = name.split_once('/').unwrap();
+        let path = format!("/v1/namespaces/{namespace}/leases/{lease}/acquire");
+        let acquire = body_of("acquire", &id(1));
+        assert_eq!(guarded.post("admin", &path, acquire).await.0, 200);
+    }
+    read(&mut stream, &mut seen, "\"q\"").await;
+    assert!(
+        seen.contains("\"x2\"") && !seen.contains("\"y2\""),
+        "{seen}"
+    );
+    assert!(!seen.contains("\"namespace\":\"c\""), "{seen}");
+
+    let admin = grant("admin", "*", "");
+    let mut of_admin = guarded.stream("admin", "/v1/events").await;
+    guarded.change(&[("admin", &admin), ("some", &grant("metrics", "", ""))]);
+    let ended = async { while let Ok(Some(_)) = stream.chunk().await {} };
+    tokio::time::timeout(SOON, ended).await.expect("the end");
+    let (status, refused) = guarded.get("some", "/v1/events").await;
+    assert_refused(&(status, refused), 403, "forbidden");
+    // The stream of another principal goes on.
+    let mut seen = String::new();
+    let path = "/v1/namespaces/c/leases/later/acquire";
+    let acquire = body_of("acquire", &id(1));
+    assert_eq!(guarded.post("admin", path, acquire).await.0, 200);
+    read(&mut of_admin, &mut seen, "\"later\"").await;
+}

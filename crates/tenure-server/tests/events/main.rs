@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod all;
 mod limits;
 mod resume;
 mod stream;

@@ -9,7 +9,9 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, Head
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_core::wire::{BreakRequest, HandOverRequest, History, LeaseList, LeaseView, Problem};
+use tenure_core::wire::{
+    BreakRequest, HandOverRequest, History, LeaseList, LeaseView, Problem, SessionCode,
+};
 use tenure_core::{ElectionName, Name};
 
 use super::Endpoint;
@@ -317,6 +319,27 @@ impl StoreClient {
     /// [`StoreError`].
     pub async fn whoami(&self) -> Result<serde_json::Value, StoreError> {
         self.ask_any(&Call::get("v1/whoami".into())).await
+    }
+
+    /// Asks for a one-time code with which a browser can sign in as this client, within 60 seconds.
+    /// Only the store at [`endpoint`](Self::endpoint) accepts the code.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn session_code(&self) -> Result<SessionCode, StoreError> {
+        let path = "v1/session/code".to_owned();
+        let call = Call {
+            method: Method::POST,
+            ..Call::get(path)
+        };
+        self.ask_any(&call).await
+    }
+
+    /// Returns the address of the next request: the one that has answered last.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoints[self.current.load(Ordering::Relaxed)]
     }
 
     /// Returns the principals in the store's access file, in JSON, with the last use of each token.

@@ -34,6 +34,22 @@ impl Endpoint {
         &self.0
     }
 
+    /// Returns the address for a browser: without user and password, and with this fragment, which
+    /// browsers do not send.
+    #[must_use]
+    pub fn page(&self, fragment: Option<&str>) -> String {
+        let mut url = self.0.clone();
+        // An http address also accepts no user and no password.
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        if !url.path().ends_with('/') {
+            let path = format!("{}/", url.path());
+            url.set_path(&path);
+        }
+        url.set_fragment(fragment);
+        url.into()
+    }
+
     /// Returns a text without passwords. The text may contain valid or invalid addresses. In case
     /// of doubt, more is hidden than necessary.
     pub(crate) fn shown(text: &str) -> String {
@@ -84,6 +100,20 @@ impl fmt::Debug for Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_address_for_a_browser_has_no_password() {
+        for (text, page) in [
+            ("http://host:7400", "http://host:7400/#code=x"),
+            ("https://user:secret@host/a", "https://host/a/#code=x"),
+            ("https://host/a/#old", "https://host/a/#code=x"),
+        ] {
+            let endpoint: Endpoint = text.parse().unwrap();
+            assert_eq!(endpoint.page(Some("code=x")), page);
+        }
+        let endpoint: Endpoint = "http://host".parse().unwrap();
+        assert_eq!(endpoint.page(None), "http://host/");
+    }
 
     #[test]
     fn a_password_is_hidden_in_every_text_that_contains_one() {

@@ -86,11 +86,17 @@ impl<W> Lease<W> {
         self.queue.as_ref().map_or(0, |queue| queue.waiting.len())
     }
 
-    /// Returns whether a request of this principal waits under this lease id.
+    /// Returns the request of this principal that waits under this lease id.
     #[must_use]
-    pub fn is_waiting(&self, lease_id: LeaseId, owner: Option<&Owner>) -> bool {
-        let queue = self.queue.as_ref();
-        queue.is_some_and(|queue| queue.has(lease_id, owner))
+    pub fn waiter(&self, lease_id: LeaseId, owner: Option<&Owner>) -> Option<&Waiting<W>> {
+        self.queue.as_ref()?.find(lease_id, owner)
+    }
+
+    /// Returns the waiting requests with their priorities, in the order in which the lease is
+    /// granted to them.
+    pub fn waiters(&self) -> impl Iterator<Item = (Priority, &Waiting<W>)> {
+        let waiting = self.queue.iter().flat_map(|queue| &queue.waiting);
+        waiting.map(|((priority, _), waiting)| (*priority, waiting))
     }
 
     /// Returns whether [`poll`](Self::poll) may change the lease at `now`. This is a cheap check

@@ -26,6 +26,7 @@ pub(super) use self::identity::{CERTIFICATE, SPIFFE};
 
 use super::caller::Admission;
 use super::jwt::Identity;
+use super::secret::SecretHash;
 use super::source::{AccessSource, Version};
 use crate::pem;
 
@@ -70,7 +71,7 @@ pub(crate) struct VerifiedCertificate {
     /// The field `notAfter` of the certificate.
     pub(super) expires: SystemTime,
     chain: Chain,
-    authorities: Arc<ClientAuthorities>,
+    pub(super) authorities: Arc<ClientAuthorities>,
 }
 
 impl ClientAuthorities {
@@ -107,6 +108,11 @@ impl ClientAuthorities {
             pem,
             verifier: verifier.map_err(|error| error.to_string())?,
         })
+    }
+
+    /// Returns a text that other authorities do not have.
+    pub(super) fn fingerprint(&self) -> String {
+        SecretHash::of(&self.pem).to_string()
     }
 
     /// Returns a handle to the authorities. If the authorities are equal to `before`, the handle is

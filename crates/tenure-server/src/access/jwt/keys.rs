@@ -5,8 +5,10 @@ use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::access::secret::SecretHash;
+
 /// A public key, and the only algorithm with which the key is used.
-pub(in crate::access) struct Key {
+pub(crate) struct Key {
     jwk: Jwk,
     pub(super) algorithm: Algorithm,
     pub(super) decoding: DecodingKey,
@@ -30,6 +32,12 @@ impl Key {
             decoding: DecodingKey::from_jwk(&jwk).ok()?,
             jwk,
         })
+    }
+
+    /// Returns a text that other keys do not have.
+    pub(in crate::access) fn fingerprint(&self) -> String {
+        let jwk = serde_json::to_string(&self.jwk).unwrap_or_default();
+        SecretHash::of(&jwk).to_string()
     }
 
     /// Returns whether the key may have signed a token with this key id.

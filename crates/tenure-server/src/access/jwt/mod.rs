@@ -168,6 +168,13 @@ impl Authority {
         present.keys.iter().any(|known| Arc::ptr_eq(known, key))
     }
 
+    /// Returns whether a key with this fingerprint is in force.
+    pub(super) fn has_fingerprint(&self, fingerprint: &str) -> bool {
+        let present = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = present.keys.iter();
+        keys.any(|known| known.fingerprint() == fingerprint)
+    }
+
     fn keys(&self) -> Keys {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         keys.clone()

@@ -15,6 +15,7 @@ use axum::{Extension, Router};
 use tenure_core::wire::{Code, Problem};
 
 use self::description::{Answer, Body, Kind, Parameter, Tag};
+use self::table::SESSION;
 pub(super) use self::table::{NAMESPACE_EVENTS, RENEW, ROUTES};
 use super::authorize::{Gate, TargetOf};
 use super::metrics::Scrape;
@@ -77,6 +78,8 @@ impl Route {
         match self.right {
             Right::Open => "nothing".into(),
             Right::Credential => "any credential".into(),
+            Right::OwnCredential => "any credential but a session".into(),
+            Right::CodeOrOwnCredential => "a one-time code, or any credential but a session".into(),
             Right::Role(role) => role.to_string(),
             Right::Either(one, other) => format!("{one} or {other}"),
         }
@@ -238,6 +241,11 @@ pub(super) fn is_open(head: &Parts) -> bool {
 /// Returns whether the request checks liveness or readiness.
 pub(super) fn is_probe(head: &Parts) -> bool {
     is_open(head) && matches!(head.uri.path(), "/livez" | "/readyz")
+}
+
+/// Returns whether the request may have its credential in its body: a one-time code.
+pub(super) fn may_have_code(head: &Parts) -> bool {
+    head.method == SESSION.method && head.uri.path() == SESSION.path
 }
 
 /// Returns whether a native request is answered on a connection over the limit: renewals and checks

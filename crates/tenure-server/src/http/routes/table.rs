@@ -6,22 +6,25 @@ use axum::http::Method;
 use axum::routing::{MethodFilter, delete, get, post};
 use tenure_core::wire::{
     AcquireRequest, BreakRequest, ChangeRequest, Code, HandOverRequest, History, LeaseList,
-    LeaseView, MetadataRequest, ReleaseRequest, RenewManyReply, RenewManyRequest, RenewRequest,
-    VerifyReply, VerifyRequest,
+    LeaseView, MetadataRequest, NamespaceList, Overview, ReleaseRequest, RenewManyReply,
+    RenewManyRequest, RenewRequest, SessionCode, SessionReply, SessionRequest, VerifyReply,
+    VerifyRequest, WaiterList,
 };
 
 use super::description::{Kind, Tag, event_stream, file, json, nothing, optional, required, text};
 use super::{Route, TargetOf};
 use crate::access::{Right, Role};
-use crate::http::query::{LIST, POLL, STREAM};
-use crate::http::{events, health, identity, leases, metrics, openapi, page, renewals};
+use crate::http::query::{LIST, OVERVIEW, POLL, STREAM};
+use crate::http::{
+    events, health, identity, leases, metrics, openapi, overview, page, renewals, session,
+};
 
 const READ: Right = Right::Role(Role::Read);
 const CANDIDATE: Right = Right::Role(Role::Candidate);
 const OPERATOR: Right = Right::Role(Role::Operator);
 
 /// All routes. A route without a right, or without the columns that describe it, does not compile.
-pub(crate) static ROUTES: [Route; 23] = [
+pub(crate) static ROUTES: [Route; 29] = [
     Route {
         method: Method::GET,
         path: "/",
@@ -145,6 +148,67 @@ pub(crate) static ROUTES: [Route; 23] = [
         codes: &[],
         handler: || get(identity::whoami),
     },
+    SESSION,
+    Route {
+        method: Method::POST,
+        path: "/v1/session/code",
+        right: Right::OwnCredential,
+        target: TargetOf::Store,
+        label: "session_code",
+        tag: Tag::Access,
+        description: "a one-time code for a session",
+        kind: Kind::Immediate,
+        query: &[],
+        body: None,
+        answers: &[json::<SessionCode>(200)],
+        codes: &[],
+        handler: || post(session::create_code),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/overview",
+        right: READ,
+        target: TargetOf::Anywhere,
+        label: "overview",
+        tag: Tag::Leases,
+        description: "the leases of all namespaces, those that need a look first",
+        kind: Kind::Immediate,
+        query: &OVERVIEW,
+        body: None,
+        answers: &[json::<Overview>(200)],
+        codes: &[Code::OutOfRange],
+        handler: || get(overview::overview),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/events",
+        right: READ,
+        target: TargetOf::Anywhere,
+        label: "all_events",
+        tag: Tag::Events,
+        description: "the events of all namespaces",
+        kind: Kind::Stream,
+        query: &STREAM,
+        body: None,
+        answers: &[event_stream(200)],
+        codes: &[Code::OutOfRange],
+        handler: || get(events::of_all),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/namespaces",
+        right: READ,
+        target: TargetOf::Anywhere,
+        label: "namespaces",
+        tag: Tag::Leases,
+        description: "the namespaces, and the number of leases in each of them",
+        kind: Kind::Immediate,
+        query: &[],
+        body: None,
+        answers: &[json::<NamespaceList>(200)],
+        codes: &[],
+        handler: || get(overview::namespaces),
+    },
     Route {
         method: Method::GET,
         path: "/v1/access",
@@ -249,6 +313,21 @@ pub(crate) static ROUTES: [Route; 23] = [
         answers: &[json::<History>(200)],
         codes: &[Code::UnknownLease],
         handler: || get(leases::history),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/namespaces/{namespace}/leases/{lease}/waiters",
+        right: READ,
+        target: TargetOf::Lease,
+        label: "waiters",
+        tag: Tag::Leases,
+        description: "the candidates that wait for a lease",
+        kind: Kind::Immediate,
+        query: &[],
+        body: None,
+        answers: &[json::<WaiterList>(200)],
+        codes: &[Code::UnknownLease],
+        handler: || get(overview::waiters),
     },
     Route {
         method: Method::POST,
@@ -391,6 +470,23 @@ pub(crate) static ROUTES: [Route; 23] = [
         handler: || leases::operation(MethodFilter::POST, leases::break_lease),
     },
 ];
+
+/// The route that makes a session. The guard passes a request without a credential to it.
+pub(in crate::http) const SESSION: Route = Route {
+    method: Method::POST,
+    path: "/v1/session",
+    right: Right::CodeOrOwnCredential,
+    target: TargetOf::Store,
+    label: "session",
+    tag: Tag::Access,
+    description: "a session, from a one-time code or from another credential",
+    kind: Kind::Immediate,
+    query: &[],
+    body: optional::<SessionRequest>(),
+    answers: &[json::<SessionReply>(200)],
+    codes: &[],
+    handler: || post(session::create),
+};
 
 /// The route of a renewal. The fast path checks the same right.
 pub(in crate::http) const RENEW: Route = Route {

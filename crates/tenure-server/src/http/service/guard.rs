@@ -35,6 +35,9 @@ pub(super) fn admit(
         // If a header is present, only the header counts: the rights of a request must not depend
         // on its connection, which may be the connection of a proxy.
         Some(certificate) if !has_header => access.authenticate_certificate(certificate, client),
+        None if !has_header && access.is_guarded() && routes::may_have_code(head) => {
+            Ok(Caller::Unknown)
+        }
         _ => access.authenticate(&head.headers, client),
     };
     if let Err(problem) = &caller

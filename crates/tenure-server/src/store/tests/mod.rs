@@ -6,6 +6,7 @@ mod endings;
 mod exposed;
 mod full_disk;
 mod given_up;
+mod overview;
 mod watching;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

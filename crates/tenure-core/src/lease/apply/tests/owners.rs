@@ -120,8 +120,8 @@ fn a_waiting_request_is_granted_to_its_own_principal_and_replaced_by_it_alone() 
     assert!(lease.wait(100, waiting(1, "one")).is_none());
     assert!(lease.wait(100, waiting(2, "thief")).is_none());
     assert_eq!(lease.wait(100, waiting(3, "one")).unwrap().number, 1);
-    assert!(lease.is_waiting(id('b'), Some(&owner("one"))));
-    assert!(!lease.is_waiting(id('b'), None));
+    assert!(lease.waiter(id('b'), Some(&owner("one"))).is_some());
+    assert!(lease.waiter(id('b'), None).is_none());
     assert_eq!(lease.leave(id('b'), 2).unwrap().number, 2);
     assert!(
         lease

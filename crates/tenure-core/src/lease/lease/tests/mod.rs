@@ -77,7 +77,7 @@ fn a_free_lease_goes_to_the_first_waiting_request() {
     let lease = granted_to_20();
     assert_eq!(holder(&lease, at(3)), Some(id(2)));
     assert_eq!(lease.waiting(), 1);
-    assert!(lease.is_waiting(id(3), None) && !lease.is_waiting(id(2), None));
+    assert!(lease.waiter(id(3), None).is_some() && lease.waiter(id(2), None).is_none());
 }
 
 #[test]

@@ -1,0 +1,337 @@
+//! Sessions: credentials for the page that shows the store to people. A page keeps a session instead
+//! of the credential from which the session was made.
+//!
+//! The store keeps no list of sessions. A session has the name of its principal and its end, and a
+//! code of authentication (HMAC) under a key that is random for each start of the store. It refers
+//! to the credential from which it was made, so it ends with that credential, and with the store.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use tenure_core::Name;
+use tenure_core::wire::{Code, Problem};
+
+use super::caller::{Admission, Proof};
+use super::failures::AuthFailure;
+use super::jwt::Identity;
+use super::secret::{SecretHash, SecretId, random_secret};
+
+/// The beginning of every session. Tokens begin in another way.
+pub(super) const START: &str = "tns1_";
+
+/// The time for which a session is valid at most.
+const LIFE: Duration = Duration::from_secs(12 * 3600);
+
+/// The time for which a code can be exchanged for a session.
+const CODE_LIFE: Duration = Duration::from_secs(60);
+
+/// The maximum number of codes that are valid at the same time.
+const MAX_CODES: usize = 100;
+
+const MAC_LEN: usize = 32;
+
+/// The key of the sessions of this process, and the codes that were not used yet.
+pub(super) struct Sessions {
+    key: hmac::Key,
+    codes: Mutex<HashMap<SecretHash, IssuedCode>>,
+}
+
+#[derive(Debug)]
+struct IssuedCode {
+    admission: Arc<Admission>,
+    until: Instant,
+}
+
+/// A session as the store sees it: everything but its code of authentication.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Session {
+    /// The name of the principal.
+    #[serde(rename = "n")]
+    pub(super) principal: String,
+    /// The end, in seconds since 1970.
+    #[serde(rename = "e")]
+    end: u64,
+    #[serde(rename = "o")]
+    pub(super) origin: Origin,
+}
+
+/// The credential from which a session was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Origin {
+    /// The token with this id.
+    #[serde(rename = "t")]
+    Token(String),
+    /// A JSON web token of an identity in this Kubernetes namespace, if it is in one, which the key
+    /// with this fingerprint has signed.
+    #[serde(rename = "j")]
+    Jwt(Option<String>, String),
+    /// A client certificate, under the authorities with this fingerprint.
+    #[serde(rename = "c")]
+    Certificate(Option<String>, String),
+}
+
+/// A new session or a new code, and its end.
+pub(crate) struct Issued {
+    pub(crate) text: String,
+    pub(crate) expires: SystemTime,
+}
+
+impl Session {
+    /// Creates a session with the rights of this caller. `None` if the caller has sent a session.
+    fn of(admission: &Admission, now: SystemTime) -> Option<Self> {
+        let of_identity = |identity: &Identity| identity.namespace.as_ref().map(Name::to_string);
+        let origin = match &admission.proof {
+            Proof::Token(id) => Origin::Token(id.to_string()),
+            Proof::Identity(identity, key) => Origin::Jwt(of_identity(identity), key.fingerprint()),
+            Proof::Certificate(verified) => Origin::Certificate(
+                of_identity(&verified.identity),
+                verified.authorities.fingerprint(),
+            ),
+            Proof::Session(_) => return None,
+        };
+        let end = now + LIFE;
+        let end = admission.expires.map_or(end, |expires| expires.min(end));
+        Some(Self {
+            principal: admission.principal.name.to_string(),
+            end: end.duration_since(UNIX_EPOCH).ok()?.as_secs(),
+            origin,
+        })
+    }
+
+    /// Returns the time from which on the session is refused.
+    pub(super) fn expires(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(self.end)
+    }
+
+    /// Returns the id of the token from which the session was made.
+    pub(crate) fn secret_id(&self) -> Option<SecretId> {
+        match &self.origin {
+            Origin::Token(id) => id.parse().ok(),
+            Origin::Jwt(..) | Origin::Certificate(..) => None,
+        }
+    }
+
+    /// Returns the identity in the JSON web token or in the certificate.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        let namespace = match &self.origin {
+            Origin::Token(_) => None,
+            Origin::Jwt(namespace, _) | Origin::Certificate(namespace, _) => namespace.as_ref(),
+        };
+        Some(Identity {
+            text: self.principal.as_str().into(),
+            namespace: match namespace {
+                Some(namespace) => Some(namespace.parse().ok()?),
+                None => None,
+            },
+        })
+    }
+}
+
+impl Sessions {
+    /// Creates the key for this process.
+    pub(super) fn new() -> Self {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).unwrap_or_else(|error| panic!("no random bits: {error}"));
+        Self {
+            key: hmac::Key::new(hmac::HMAC_SHA256, &key),
+            codes: Mutex::default(),
+        }
+    }
+
+    /// Issues a session to a caller; `None` if the caller has sent a session.
+    pub(super) fn issue(&self, admission: &Admission, now: SystemTime) -> Option<Issued> {
+        let session = Session::of(admission, now)?;
+        let mut bytes = serde_json::to_vec(&session).ok()?;
+        let mac = hmac::sign(&self.key, &bytes);
+        bytes.extend_from_slice(mac.as_ref());
+        Some(Issued {
+            text: format!("{START}{}", URL_SAFE_NO_PAD.encode(bytes)),
+            expires: session.expires(),
+        })
+    }
+
+    /// Returns the session with this text, if this process has issued it and it has not ended.
+    /// `text` is without [`START`].
+    pub(super) fn find(&self, text: &str, now: SystemTime) -> Result<Session, AuthFailure> {
+        let session = self.verified(text).ok_or(AuthFailure::Unknown)?;
+        match crate::mutated("expiry") || now < session.expires() {
+            true => Ok(session),
+            false => Err(AuthFailure::Expired),
+        }
+    }
+
+    fn verified(&self, text: &str) -> Option<Session> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (claims, mac) = bytes.split_at_checked(bytes.len().checked_sub(MAC_LEN)?)?;
+        if !crate::mutated("hmac") {
+            hmac::verify(&self.key, claims, mac).ok()?;
+        }
+        serde_json::from_slice(claims).ok()
+    }
+
+    /// Issues a code that its reader can exchange for a session with the rights of this caller.
+    pub(super) fn issue_code(
+        &self,
+        admission: &Arc<Admission>,
+        now: Instant,
+    ) -> Result<Issued, Problem> {
+        let mut codes = self.codes();
+        codes.retain(|_, code| now < code.until);
+        if codes.len() >= MAX_CODES && !crate::mutated("hundred") {
+            let detail = format!(
+                "{MAX_CODES} codes wait to be used; each of them is valid for {CODE_LIFE:?}"
+            );
+            return Err(Problem::new(Code::OverLimit, detail));
+        }
+        let text = format!("tnc1_{}", random_secret());
+        let issued = IssuedCode {
+            admission: Arc::clone(admission),
+            until: now + CODE_LIFE,
+        };
+        codes.insert(SecretHash::of(&text), issued);
+        Ok(Issued {
+            text,
+            expires: SystemTime::now() + CODE_LIFE,
+        })
+    }
+
+    /// Uses a code up. Returns the caller that asked for the code, if the code is valid.
+    pub(super) fn use_code(&self, code: &str, now: Instant) -> Option<Arc<Admission>> {
+        let hash = SecretHash::of(code);
+        let mut codes = self.codes();
+        let issued = codes.remove(&hash)?;
+        if crate::mutated("once") {
+            codes.insert(
+                hash,
+                IssuedCode {
+                    admission: Arc::clone(&issued.admission),
+                    until: issued.until,
+                },
+            );
+        }
+        (crate::mutated("minute") || now < issued.until).then_some(issued.admission)
+    }
+
+    fn codes(&self) -> MutexGuard<'_, HashMap<SecretHash, IssuedCode>> {
+        self.codes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sessions(..)")
+    }
+}
+
+impl fmt::Debug for Issued {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Issued(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rights::Principal;
+    use super::*;
+    use tenure_core::lease::Owner;
+
+    fn admission(expires: Option<SystemTime>) -> Arc<Admission> {
+        let name: Arc<str> = "ada".into();
+        Arc::new(Admission {
+            principal: Arc::new(Principal {
+                name: Arc::clone(&name),
+                grants: Box::default(),
+            }),
+            owner: Owner::new(&*name),
+            proof: Proof::Token("k3v9x2aq".parse().unwrap()),
+            expires,
+        })
+    }
+
+    const UNKNOWN: Result<Session, AuthFailure> = Err(AuthFailure::Unknown);
+
+    /// Returns a time in whole seconds, as sessions have it.
+    fn now() -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+    }
+
+    #[test]
+    fn a_session_is_valid_for_twelve_hours_and_for_its_process() {
+        let sessions = Sessions::new();
+        let issued = sessions.issue(&admission(None), now()).unwrap();
+        assert_eq!(issued.expires, now() + LIFE);
+        let text = issued.text.strip_prefix(START).unwrap();
+        let found = sessions.find(text, now() + LIFE - Duration::from_secs(1));
+        let found = found.unwrap();
+        assert_eq!(found.principal, "ada");
+        assert_eq!(found.secret_id().unwrap().as_str(), "k3v9x2aq");
+        assert_eq!(sessions.find(text, now() + LIFE), Err(AuthFailure::Expired));
+        assert_eq!(Sessions::new().find(text, now()), UNKNOWN);
+    }
+
+    #[test]
+    fn a_session_ends_with_the_credential_from_which_it_was_made() {
+        let expires = now() + Duration::from_secs(600);
+        let issued = Sessions::new().issue(&admission(Some(expires)), now());
+        assert_eq!(issued.unwrap().expires, expires);
+    }
+
+    #[test]
+    fn a_changed_session_is_refused() {
+        let sessions = Sessions::new();
+        let issued = sessions.issue(&admission(None), now()).unwrap();
+        let bytes = URL_SAFE_NO_PAD.decode(&issued.text[START.len()..]).unwrap();
+        for changed in 0..bytes.len() {
+            let mut bytes = bytes.clone();
+            bytes[changed] ^= 1;
+            let text = URL_SAFE_NO_PAD.encode(bytes);
+            assert_eq!(sessions.find(&text, now()), UNKNOWN, "{changed}");
+        }
+        for len in 0..bytes.len() {
+            let text = URL_SAFE_NO_PAD.encode(&bytes[..len]);
+            assert_eq!(sessions.find(&text, now()), UNKNOWN, "{len}");
+        }
+        assert_eq!(sessions.find("%", now()), UNKNOWN);
+    }
+
+    #[test]
+    fn a_code_is_valid_once_and_for_a_minute() {
+        let (sessions, start) = (Sessions::new(), Instant::now());
+        let issue = || sessions.issue_code(&admission(None), start).unwrap().text;
+        let code = issue();
+        assert_eq!(code.len(), "tnc1_".len() + 43);
+        assert!(sessions.use_code("tnc1_x", start).is_none());
+        assert!(sessions.use_code(&code, start).is_some());
+        assert!(sessions.use_code(&code, start).is_none());
+        let late = issue();
+        assert!(sessions.use_code(&late, start + CODE_LIFE).is_none());
+    }
+
+    #[test]
+    fn at_most_a_hundred_codes_are_valid() {
+        let (sessions, start) = (Sessions::new(), Instant::now());
+        let issue = |now| sessions.issue_code(&admission(None), now);
+        for _ in 0..MAX_CODES {
+            issue(start).unwrap();
+        }
+        assert_eq!(issue(start).unwrap_err().code, Code::OverLimit);
+        issue(start + CODE_LIFE).unwrap();
+        assert_eq!(sessions.codes().len(), 1);
+    }
+
+    #[test]
+    fn no_debug_text_has_a_key_a_session_or_a_code() {
+        let sessions = Sessions::new();
+        let issued = sessions.issue(&admission(None), now()).unwrap();
+        assert_eq!(
+            format!("{sessions:?} {issued:?}"),
+            "Sessions(..) Issued(..)"
+        );
+    }
+}
