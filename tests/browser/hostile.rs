@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tenure_tests::{Limit, wait_for};
+use tenure_tests::wait_for;
 
 use crate::page::{NARROW, Page, Theme, WIDE};
 use crate::states::{wait_for_row, wait_for_view, wait_until_visible};
@@ -126,7 +126,6 @@ fn hostile_names_metadata_and_reasons_are_shown_as_text() {
     let Some(page) = Page::start(test) else {
         return;
     };
-    let _limit = Limit::start();
     let store = TestStore::open();
     let texts = texts();
     let mut holders = BTreeMap::new();
@@ -203,7 +202,6 @@ fn a_hostile_address_runs_nothing() {
     let Some(page) = Page::start("a_hostile_address_runs_nothing") else {
         return;
     };
-    let _limit = Limit::start();
     let store = TestStore::open();
     page.expect_message("status of 400");
     page.expect_message("status of 404");
