@@ -108,7 +108,7 @@ function paintAll(view) {
 	ui.copyEpoch.hidden = !navigator.clipboard;
 	ui.metadata.replaceChildren(...Object.entries(metadata ?? {}).map(([key, value]) =>
 		make('div', {}, make('dt', {}, bdi(key)), make('dd', {}, bdi(value)))));
-	say(ui.waitersNone, waiters.length ? '' : 'nobody');
+	say(ui.waitersNone, view.waiters || 'nobody');
 	ui.waiters.replaceChildren(...waiters.map(({ holder: name, priority, waiting_since, waiting_ms }) =>
 		make('li', {}, bdi(name), make('span', { class: 'muted' }, `priority ${priority}, for `,
 			setTime(waiting_since, () => duration(waiting_ms))))));
@@ -122,14 +122,13 @@ function paintAll(view) {
 
 /** @param {Term} term */
 function termRow({ epoch, holder, began_at, ended_at, end, reason }) {
-	const lasted = (ended_at ? Date.parse(ended_at) : now()) - Date.parse(began_at ?? '');
 	const why = make('b', {}, end?.replace('_', ' ') ?? (ended_at ? 'ended' : 'leads now'));
 	const cell = (/** @type {string} */ name, /** @type {Child[]} */ ...children) =>
 		make('td', { role: 'cell', class: name }, ...children);
 	return make('tr', { role: 'row', 'data-epoch': String(epoch) },
 		cell('began', setTime(began_at, clock)),
 		make('th', { role: 'rowheader' }, bdi(holder)),
-		cell('lasted', began_at ? precise(lasted) : '–'),
+		cell('lasted', began_at && ended_at ? precise(Date.parse(ended_at) - Date.parse(began_at)) : '–'),
 		cell('ended', why, reason ? ': ' : ' ', bdi(reason ?? ''), ' ', ended_at ? setTime(ended_at, clock) : ''),
 		cell('epoch', make('code', {}, String(epoch))));
 }
