@@ -13,6 +13,8 @@ use crate::store::TestStore;
 #[track_caller]
 fn wait_for_reason(page: &Page, reason: &str) {
     wait_until_visible(page, &format!("#signin[data-reason={reason}]"));
+    let left = "return document.getElementById('total').textContent";
+    assert_eq!(page.js(left), "", "what the page shows of the store");
 }
 
 /// What the browser keeps for the page.

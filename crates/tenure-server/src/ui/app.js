@@ -63,6 +63,7 @@ function signOut(reason) {
 	say(ui.signinError, '');
 	ui.signinPlain.hidden = isSecureContext;
 	ui.menuButton.hidden = ui.bannerOpen.hidden = ui.bannerDown.hidden = true;
+	ui.total.textContent = ui.attention.textContent = '';
 	show('signin');
 	announce(title);
 	ui.token.focus();
