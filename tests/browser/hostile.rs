@@ -221,6 +221,11 @@ fn a_hostile_address_runs_nothing() {
         assert_eq!(page.js("return window.tests.ran"), json!([]), "{fragment}");
         wait_until_visible(&page, "header");
     }
+    // A refusal stays, although the page says after three seconds that it waits for the store.
+    page.open(&store.origin(), "/#/?namespace=%3Cscript%3E");
+    page.wait("four seconds", "return performance.now() > 4000");
+    let message = "return document.getElementById('overview-message').dataset.message";
+    assert_eq!(page.js(message), "refused");
     page.check("hostile-address");
     page.finish();
 }

@@ -210,6 +210,13 @@ fn each_state_of_an_election_is_accessible_and_fits() {
     page.go_to(&format!("{}/#/billing/no-such-election", front.origin()));
     wait_until_visible(&page, "#election[data-state=unknown]");
     page.expect_message("404");
+    let are_off = "return document.getElementById('break').disabled
+        && document.getElementById('hand-over').disabled";
+    assert_eq!(
+        page.js(are_off),
+        true,
+        "actions of an election that does not exist"
+    );
     page.check("unknown-election");
     page.finish();
 }
