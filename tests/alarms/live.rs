@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use reqwest::{Client, RequestBuilder, StatusCode};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde_json::json;
 use tenure_tests::needs::SmallDisk;
 use tenure_tests::wait_for;
@@ -335,10 +335,15 @@ impl Requests {
             .post(format!("{url}/v1/namespaces/tests/leases/{lease}/{action}"))
     }
 
+    fn send(&self, request: RequestBuilder) -> Response {
+        let answer = self.runtime.block_on(async { request.send().await });
+        answer.expect("an answer")
+    }
+
     fn break_lease(&self, installation: &Installation) {
         let request = self.post(installation, "job", "break");
-        let answer = self.runtime.block_on(request.json(&json!({})).send());
-        assert!(answer.is_ok_and(|answer| answer.status().is_success()));
+        let answer = self.send(request.json(&json!({})));
+        assert!(answer.status().is_success(), "{answer:?}");
     }
 
     fn break_lease_again_and_again(&self, installation: &Installation) {
@@ -371,10 +376,7 @@ impl Requests {
             json!({"holder": "c", "duration_ms": 600_000, "metadata": {"a": "x".repeat(3_000)}});
         for number in 0..1_000 {
             let request = self.post(installation, &format!("lease-{number}"), "acquire");
-            let answer = self
-                .runtime
-                .block_on(request.json(&body).send())
-                .expect("an answer");
+            let answer = self.send(request.json(&body));
             if answer.status() == StatusCode::INSUFFICIENT_STORAGE {
                 return;
             }

@@ -64,10 +64,9 @@ impl Prometheus {
             let mut process = Process::spawn(&mut command);
             let url = format!("http://{address}");
             let is_ready = wait_for("Prometheus to be ready or to end", || {
-                let answer = client.get(format!("{url}/-/ready")).send();
-                let is_ready = runtime
-                    .block_on(answer)
-                    .is_ok_and(|it| it.status().is_success());
+                let request = client.get(format!("{url}/-/ready"));
+                let answer = runtime.block_on(async { request.send().await });
+                let is_ready = answer.is_ok_and(|answer| answer.status().is_success());
                 (is_ready || process.has_ended()).then_some(is_ready)
             });
             if !is_ready {

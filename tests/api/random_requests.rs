@@ -125,7 +125,10 @@ async fn forged_answers_are_found() {
         ("GET /v1/limits", "Undocumented status code"),
         ("GET /v1/whoami", "Server error"),
         ("GET /readyz", "Undocumented Content-Type"),
-        ("GET /v1/access", "API accepts requests without authentication"),
+        (
+            "GET /v1/access",
+            "API accepts requests without authentication",
+        ),
     ] {
         let found = text.split("____ ").find(|part| part.starts_with(operation));
         let found = found.unwrap_or_else(|| panic!("{operation} has no finding: {text}"));

@@ -11,6 +11,7 @@ type Body<Operation extends Answers> = Operation['responses'][200]['content']['a
 /** Is an error unless the page accepts every answer of the API. */
 type Accepts<Page, Answer extends Page> = [Page, Answer];
 
+type Namespaces = { namespaces: { namespace: string; leases: number }[] };
 type OneLease = '/v1/namespaces/{namespace}/leases/{lease}';
 
 export type Checked = [
@@ -18,5 +19,9 @@ export type Checked = [
   Accepts<View, Body<paths[`${OneLease}/break`]['post']>>,
   Accepts<View, Body<paths[`${OneLease}/handover`]['post']>>,
   Accepts<{ terms: Term[] }, Body<paths[`${OneLease}/history`]['get']>>,
+  Accepts<{ waiters: Waiter[] }, Body<paths[`${OneLease}/waiters`]['get']>>,
+  Accepts<Overview, Body<paths['/v1/overview']['get']>>,
+  Accepts<Namespaces, Body<paths['/v1/namespaces']['get']>>,
   Accepts<Me, Body<paths['/v1/whoami']['get']>>,
+  Accepts<Session, Body<paths['/v1/session']['post']>>,
 ];

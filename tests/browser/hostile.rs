@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tenure_tests::{Limit, wait_for};
+use tenure_tests::wait_for;
 
 use crate::page::{NARROW, Page, Theme, WIDE};
 use crate::states::{wait_for_row, wait_for_view, wait_until_visible};
@@ -126,7 +126,6 @@ fn hostile_names_metadata_and_reasons_are_shown_as_text() {
     let Some(page) = Page::start(test) else {
         return;
     };
-    let _limit = Limit::start();
     let store = TestStore::open();
     let texts = texts();
     let mut holders = BTreeMap::new();
@@ -203,7 +202,6 @@ fn a_hostile_address_runs_nothing() {
     let Some(page) = Page::start("a_hostile_address_runs_nothing") else {
         return;
     };
-    let _limit = Limit::start();
     let store = TestStore::open();
     page.expect_message("status of 400");
     page.expect_message("status of 404");
@@ -223,6 +221,11 @@ fn a_hostile_address_runs_nothing() {
         assert_eq!(page.js("return window.tests.ran"), json!([]), "{fragment}");
         wait_until_visible(&page, "header");
     }
+    // A refusal stays, although the page says after three seconds that it waits for the store.
+    page.open(&store.origin(), "/#/?namespace=%3Cscript%3E");
+    page.wait("four seconds", "return performance.now() > 4000");
+    let message = "return document.getElementById('overview-message').dataset.message";
+    assert_eq!(page.js(message), "refused");
     page.check("hostile-address");
     page.finish();
 }

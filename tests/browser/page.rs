@@ -87,7 +87,8 @@ impl Theme {
     }
 }
 
-/// A browser that shows pages of one origin.
+/// A browser that shows pages of one origin. Each wait and each command has its own limit, so tests
+/// of many states need none for the whole.
 #[derive(Debug)]
 pub(crate) struct Page {
     driver: Driver,

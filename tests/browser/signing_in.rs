@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tenure_tests::Limit;
 
 use crate::page::Page;
 use crate::states::{sign_in, wait_for_view, wait_until_visible};
@@ -14,6 +13,8 @@ use crate::store::TestStore;
 #[track_caller]
 fn wait_for_reason(page: &Page, reason: &str) {
     wait_until_visible(page, &format!("#signin[data-reason={reason}]"));
+    let left = "return document.getElementById('total').textContent";
+    assert_eq!(page.js(left), "", "what the page shows of the store");
 }
 
 /// What the browser keeps for the page.
@@ -25,7 +26,6 @@ fn a_code_and_a_pasted_token_sign_in_and_neither_is_kept() {
     let Some(page) = Page::start(test) else {
         return;
     };
-    let _limit = Limit::start();
     let store = TestStore::guarded();
     let code = store.code("ada");
     page.open(&store.origin(), &format!("/#code={code}"));
@@ -85,10 +85,10 @@ fn the_page_says_why_a_session_has_ended() {
     let Some(page) = Page::start("the_page_says_why_a_session_has_ended") else {
         return;
     };
-    let _limit = Limit::start();
     let mut store = TestStore::guarded();
     page.expect_message("status of 401");
     page.expect_message("ERR_CONNECTION_REFUSED");
+    page.expect_message("ERR_INCOMPLETE_CHUNKED_ENCODING");
 
     sign_in(&page, &store, "rita");
     page.js("document.getElementById('sign-out').click()");

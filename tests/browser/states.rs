@@ -5,7 +5,6 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
-use tenure_tests::Limit;
 use tenure_tests::process::Process;
 
 use crate::front::{Change, Front};
@@ -104,7 +103,6 @@ fn each_state_of_the_overview_is_accessible_and_fits() {
     let Some(page) = Page::start(test) else {
         return;
     };
-    let _limit = Limit::start();
     let store = TestStore::guarded();
     // The page asks who it is before anybody has signed in.
     page.expect_message("status of 401");
@@ -159,7 +157,6 @@ fn each_state_of_an_election_is_accessible_and_fits() {
     let Some(page) = Page::start("each_state_of_an_election_is_accessible_and_fits") else {
         return;
     };
-    let _limit = Limit::start();
     let store = TestStore::guarded();
     let front = Front::start(store.runtime(), store.address(), Change::default());
     let metadata = json!({ "address": "http://10.0.0.7:8080", "version": "4.2" });
@@ -213,6 +210,13 @@ fn each_state_of_an_election_is_accessible_and_fits() {
     page.go_to(&format!("{}/#/billing/no-such-election", front.origin()));
     wait_until_visible(&page, "#election[data-state=unknown]");
     page.expect_message("404");
+    let are_off = "return document.getElementById('break').disabled
+        && document.getElementById('hand-over').disabled";
+    assert_eq!(
+        page.js(are_off),
+        true,
+        "actions of an election that does not exist"
+    );
     page.check("unknown-election");
     page.finish();
 }
@@ -231,7 +235,6 @@ fn each_state_of_an_open_store_is_accessible_and_fits() {
     let Some(page) = Page::start("each_state_of_an_open_store_is_accessible_and_fits") else {
         return;
     };
-    let _limit = Limit::start();
     let mut store = TestStore::open();
     let front = Front::start(store.runtime(), store.address(), Change::default());
     store.acquire_many("jobs", 3);
@@ -278,7 +281,6 @@ fn over_20000_elections_ask_for_a_namespace_first() {
     let Some(page) = Page::start("over_20000_elections_ask_for_a_namespace_first") else {
         return;
     };
-    let _limit = Limit::start();
     let store = TestStore::in_memory();
     store.acquire_many("jobs", 20_001);
     store.acquire_many("other", 2);

@@ -34,10 +34,6 @@
 //! # }
 //! ```
 
-pub(crate) fn mutated(name: &str) -> bool {
-    std::env::var("MUT").is_ok_and(|m| m == name)
-}
-
 mod config;
 mod connections;
 mod head_deadline;

@@ -135,12 +135,9 @@ impl Scans {
             return false;
         }
         let state = self.lock();
-        [
-            namespace,
-            if crate::mutated("scan-has") { "?" } else { ALL },
-        ]
-        .iter()
-        .any(|watched| state.namespaces.contains_key(*watched))
+        [namespace, ALL]
+            .iter()
+            .any(|watched| state.namespaces.contains_key(*watched))
     }
 
     /// Blocks until a namespace must be scanned. Returns it with the place to continue from, or

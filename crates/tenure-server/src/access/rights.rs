@@ -127,7 +127,7 @@ impl AccessScope {
             Target::Lease(namespace, lease) => {
                 self.has_namespace(namespace) && lease.starts_with(&*self.prefix)
             }
-            Target::Anywhere => !crate::mutated("anywhere"),
+            Target::Anywhere => true,
         }
     }
 }
@@ -196,7 +196,7 @@ pub(crate) fn is_for(right: Right, kind: CredentialKind) -> bool {
     match right {
         Right::Open => true,
         Right::Credential | Right::Role(_) | Right::Either(..) => kind != CredentialKind::None,
-        Right::OwnCredential => kind == CredentialKind::Own || crate::mutated("nosession"),
+        Right::OwnCredential => kind == CredentialKind::Own,
         Right::CodeOrOwnCredential => kind != CredentialKind::Session,
     }
 }

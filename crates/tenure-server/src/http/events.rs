@@ -139,9 +139,6 @@ fn stream(
 }
 
 fn is_readable(caller: &Caller, item: &WatchItem) -> bool {
-    if crate::mutated("events") {
-        return true;
-    }
     match item {
         WatchItem::Event(event) => {
             let (namespace, lease) = (event.change.key.namespace(), event.change.key.lease());

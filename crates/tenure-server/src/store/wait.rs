@@ -134,12 +134,7 @@ impl Store {
         let (now, pauses) = (transaction.now, &inner.pauses);
         let reply_to = OutcomeSender {
             channel,
-            since: since.unwrap_or_else(|| {
-                pauses
-                    .end(key, lease_id, now)
-                    .filter(|_| !crate::mutated("pauses"))
-                    .unwrap_or(now)
-            }),
+            since: since.unwrap_or_else(|| pauses.end(key, lease_id, now).unwrap_or(now)),
             trace: TraceId::current(),
         };
         let waiting = Waiting {

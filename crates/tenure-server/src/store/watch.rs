@@ -67,7 +67,6 @@ impl Store {
         match &watcher.subscription.topic {
             Topic::Lease(key) => inner.tick(key),
             Topic::Namespace(namespace) => inner.scans.watch(namespace),
-            Topic::All if crate::mutated("scan-all") => {}
             Topic::All => inner.scans.watch(scans::ALL),
         }
         Ok(watcher)

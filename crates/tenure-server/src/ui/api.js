@@ -1,4 +1,4 @@
-// Requests to the store, its clock, and the session.
+// Requests to the store, its clock, the session.
 
 /** A proxy may serve the store under a prefix. */
 const BASE = new URL('../', import.meta.url);

@@ -9,7 +9,7 @@ import * as one from './election.js';
 import * as stream from './live.js';
 import * as table from './overview.js';
 
-/** Without an answer this long, the store is lost. */
+/** Without an answer this long, it is lost. */
 const SILENCE_MS = 7000;
 const { live } = stream;
 const { body } = document;
@@ -63,6 +63,7 @@ function signOut(reason) {
 	say(ui.signinError, '');
 	ui.signinPlain.hidden = isSecureContext;
 	ui.menuButton.hidden = ui.bannerOpen.hidden = ui.bannerDown.hidden = true;
+	ui.total.textContent = ui.attention.textContent = '';
 	show('signin');
 	announce(title);
 	ui.token.focus();
@@ -250,7 +251,7 @@ for (const name of /** @type {const} */ (['theme', 'times'])) {
 
 function paint() {
 	const { answer, isBack } = table.overview;
-	if (!ui.skeleton.hidden && performance.now() > 3000) table.message('waiting', 'Waiting for the store');
+	if (!ui.skeleton.hidden && performance.now() > 3e3) table.message('waiting', 'Waiting for the store');
 	(isElection() ? one : table).paint(live.connection === 'live' && !isBack);
 	if (answer && me) {
 		const { leases, needs_look } = answer;

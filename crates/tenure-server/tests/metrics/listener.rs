@@ -119,8 +119,10 @@ async fn beyond_loopback_it_needs_the_role() {
 
 #[tokio::test]
 async fn it_answers_while_the_store_has_too_many_connections_and_ends_with_the_store() {
-    let mut limits = Limits::default();
-    limits.max_connections = 1;
+    let limits = Limits {
+        max_connections: 1,
+        ..Limits::default()
+    };
     let config = StoreConfig::memory().with_limits(limits);
     let store = Store::open(config).unwrap();
     let server = bind(&store).with_metrics_listener("127.0.0.1:0".parse().unwrap());

@@ -68,8 +68,7 @@ pub(super) fn reasons(facts: Facts) -> Reasons {
     let patience = duration.unwrap_or(PATIENCE);
     let is_held = matches!(facts.state, State::Leased | State::Breaking);
     let waited = facts.waited.map(|waited| match facts.free_for {
-        Some(free_for) if !crate::mutated("freefor") => waited.min(free_for),
-        Some(_) => waited,
+        Some(free_for) => waited.min(free_for),
         None => waited,
     });
     // The time since the renewal is the duration without the remaining time.

@@ -117,10 +117,9 @@ impl Store {
             if row.namespace() != of {
                 (of, readable) = (row.namespace(), prefixes(row.namespace()));
             }
-            if !crate::mutated("rights")
-                && !readable
-                    .iter()
-                    .any(|prefix| row.lease().starts_with(prefix))
+            if !readable
+                .iter()
+                .any(|prefix| row.lease().starts_with(prefix))
             {
                 continue;
             }
@@ -181,7 +180,7 @@ impl Store {
             Some(_) => MOST_OF_NAMESPACE,
             None => MOST,
         };
-        if leases > most && !crate::mutated("toomany") {
+        if leases > most {
             return Ok(None);
         }
         overview.leases = 0;
@@ -208,9 +207,7 @@ impl Store {
             return Ok(snapshot);
         }
         let rest_until = overviews.lock().rest_until;
-        if !crate::mutated("budget") {
-            tokio::time::sleep(inner.clock.until(rest_until)).await;
-        }
+        tokio::time::sleep(inner.clock.until(rest_until)).await;
         let (walked, of) = (Arc::clone(inner), namespace.clone());
         let walk = tokio::task::spawn_blocking(move || {
             let none = BTreeSet::new();
@@ -233,7 +230,6 @@ impl Store {
         let table = &self.inner.table;
         let readable = |(namespace, all): (Box<str>, usize)| {
             let count = match &*prefixes(&namespace) {
-                _ if crate::mutated("ns") => all,
                 [""] => all,
                 prefixes => {
                     let of_prefix = |prefix| table.count(&format!("{namespace}/{prefix}"));
@@ -280,8 +276,7 @@ impl Overviews {
         let mut taken = state.taken.iter();
         let (_, snapshot) = taken.find(|(of, _)| of.as_deref() == namespace)?;
         let is_fresh = now.since(snapshot.taken) <= FRESH;
-        (is_fresh || (!crate::mutated("rest") && now < state.rest_until))
-            .then(|| Arc::clone(snapshot))
+        (is_fresh || now < state.rest_until).then(|| Arc::clone(snapshot))
     }
 
     /// Adds a snapshot, and forgets the oldest ones if there are too many rows.

@@ -141,7 +141,7 @@ fn contains(name: &str, text: &str) -> bool {
 /// that is not on disk yet might be undone. So no answer has to wait for a commit.
 fn row(inner: &Inner, key: LeaseKey, entry: &Entry, is_expected: bool) -> Option<Row> {
     let now = inner.clock.now();
-    let is_durable = crate::mutated("durable") || entry.revision <= inner.commit_queue.durable();
+    let is_durable = entry.revision <= inner.commit_queue.durable();
     let earlier = match is_durable {
         true => None,
         false => inner.commit_queue.last_durable(&key),

@@ -76,6 +76,8 @@ async fn viewers_share_a_walk_for_a_second_and_while_walks_rest() {
     hold(&store, "ns/two", SOON, Duration::ZERO).await;
     overviews.rest(&store.inner.clock, Duration::from_secs(3_600));
     assert_eq!(seen().await, 1, "the walks rest");
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    assert_eq!(seen().await, 1, "the walks rest, and the snapshot is old");
     overviews.rest(&store.inner.clock, Duration::ZERO);
     let again = async {
         while seen().await != 2 {
