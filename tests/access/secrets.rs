@@ -118,7 +118,9 @@ impl Requests {
     async fn issued(&self, authorization: &str, path: &str, body: Value) -> String {
         let answer = self.answer(authorization, "POST", path, body).await;
         let answer: Value = answer.json().await.expect("JSON");
-        let issued = answer["session"].as_str().or(answer["code"].as_str());
+        let issued = answer["session"]
+            .as_str()
+            .or_else(|| answer["code"].as_str());
         issued.expect("a session or a code").to_owned()
     }
 }

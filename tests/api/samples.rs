@@ -232,12 +232,12 @@ async fn leads_and_stops_in_time(test: &str, sample: Sample) {
     let last = *candidates.receiver.epochs().last().expect("an epoch");
     tokio::time::sleep(LEASE + Duration::from_secs(1)).await;
     candidates.store.process.signal(Signal::SIGCONT);
-    let of_term = candidates
+    let mut of_term = candidates
         .receiver
         .writes()
         .into_iter()
         .filter(|(epoch, _)| *epoch == last);
-    let last = of_term.last().expect("a write").1;
+    let last = of_term.next_back().expect("a write").1;
     assert!(
         last < stopped + LEASE,
         "a write {:?} after the stop of the store",

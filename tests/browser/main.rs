@@ -7,6 +7,9 @@
 //! and pass; if `CI=true`, they fail. Screenshots of all states are kept in
 //! `browser-screenshots` in the target folder.
 
+// Callers pass literals of JSON.
+#![allow(clippy::needless_pass_by_value)]
+
 mod acting;
 mod driver;
 mod front;

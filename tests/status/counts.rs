@@ -186,7 +186,8 @@ async fn each_end_counts_under_its_reason() {
     let unhealthy = HealthCheck::new(async || Err("broken"));
     let candidate = store.candidate(config().with_health_check(unhealthy));
     let mut expected = Vec::new();
-    let cases: [(EndReason, fn(Leadership) -> Task); 6] = [
+    type Case = (EndReason, fn(Leadership) -> Task);
+    let cases: [Case; 6] = [
         (EndReason::Resigned, |leadership| {
             leadership.resign();
             Box::pin(std::future::pending())

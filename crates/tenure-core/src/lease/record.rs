@@ -29,8 +29,9 @@ pub struct Record {
     pub(super) reserved: Option<Box<Reservation>>,
     /// Ids of ended terms, oldest first.
     pub(super) retired: Vec<(LeaseId, Instant)>,
-    /// Epochs of future grants are greater than this.
-    pub(super) floor: Option<Epoch>,
+    /// Epochs of future grants are greater than this. Zero if there is no such bound: every epoch is
+    /// greater than zero.
+    pub(super) floor: u64,
 }
 
 /// The state of a lease at the last settle. The public [`State`] follows from it and `now`.
@@ -161,10 +162,7 @@ impl Record {
     /// other data that is kept for some time.
     #[must_use]
     pub fn above(floor: Option<Epoch>) -> Self {
-        Self {
-            floor,
-            ..Self::default()
-        }
+        Self::default().numbered_above(floor)
     }
 
     /// Returns the same record, except that its next epoch is also greater than `floor`.
@@ -174,7 +172,7 @@ impl Record {
     #[must_use]
     pub fn numbered_above(self, floor: Option<Epoch>) -> Self {
         Self {
-            floor: self.floor.max(floor),
+            floor: self.floor.max(floor.map_or(0, Epoch::get)),
             ..self
         }
     }
@@ -256,7 +254,8 @@ impl Record {
     #[must_use]
     pub fn last_epoch(&self) -> Option<Epoch> {
         let granted = self.grant.as_ref().map(|grant| grant.epoch);
-        granted.max(self.floor)
+        let floor = Epoch::new(self.floor).filter(|floor| floor.get() > 0);
+        granted.max(floor)
     }
 
     /// Returns the grant of the current term, or of the last one.

@@ -87,7 +87,7 @@ impl Record {
                 Reservation { to, until }.into()
             }),
             retired: stored.retired.into_iter().map(|id| (id, now)).collect(),
-            floor: None,
+            floor: 0,
         }
     }
 }

@@ -51,14 +51,11 @@ fn change(revision: u64, content: Content) -> LeaseChange {
 /// Returns a change of the lease. `before` is the earlier revision of the lease, with its retired
 /// ids.
 fn set(before: Option<(u64, &[u64])>, revision: u64, after: &[u64]) -> ChangeSet {
-    let before = before.map_or_else(
-        || LeaseVersion::default(),
-        |(revision, ids)| LeaseVersion {
-            record: Record::restore(stored(ids), NOW),
-            revision,
-            terms: 0,
-        },
-    );
+    let before = before.map_or_else(LeaseVersion::default, |(revision, ids)| LeaseVersion {
+        record: Record::restore(stored(ids), NOW),
+        revision,
+        terms: 0,
+    });
     ChangeSet {
         before,
         changes: vec![change(revision, Content::Lease(stored(after).into()))],

@@ -74,10 +74,9 @@ impl Drop for StatusListener {
 
 /// The only routes of the listener. None of them needs a credential.
 fn router(candidate: Arc<Candidate>) -> Router {
-    let metrics = Router::new()
-        .route("/metrics", get(metrics))
-        .with_state(candidate.clone());
-    candidate.router().merge(metrics)
+    let routes = candidate.router();
+    let metrics = Router::new().route("/metrics", get(metrics));
+    routes.merge(metrics.with_state(candidate))
 }
 
 async fn metrics(State(candidate): State<Arc<Candidate>>) -> impl IntoResponse {

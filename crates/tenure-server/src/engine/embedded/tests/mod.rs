@@ -189,7 +189,7 @@ fn batches(
         };
         change.key = LeaseKey::of_text(&format!("ns/job-{of}"));
         let (list, version) = (&mut retired[of as usize], &mut versions[of as usize]);
-        let before = version.take().unwrap_or_else(|| LeaseVersion::default());
+        let before = version.take().unwrap_or_default();
         match &mut change.content {
             Content::Deleted(deleted) => deleted.retired = std::mem::take(list),
             Content::Lease(stored) => {
