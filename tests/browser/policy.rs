@@ -29,15 +29,16 @@ const ADDED: &str = r#"
     <base href="ELSEWHERE/">
 "#;
 
-/// What a script of the page itself must not be able to do, and a part of the report.
+/// What a script of the page itself must not be able to do, and the beginning of the report, if it
+/// is not for the browser to choose between two directives.
 const TRIED: &[(&str, &str)] = &[
     (
         "document.body.innerHTML = '<img src=x onerror=alert(1)>'",
         "require-trusted-types-for",
     ),
-    ("eval('alert(2)')", "require-trusted-types-for"),
-    ("new Function('alert(3)')()", "require-trusted-types-for"),
-    ("setTimeout('alert(4)')", "require-trusted-types-for"),
+    ("eval('alert(2)')", ""),
+    ("new Function('alert(3)')()", ""),
+    ("setTimeout('alert(4)')", ""),
     (
         "const made = document.createElement('script'); made.textContent = 'alert(5)';
             document.body.append(made)",
@@ -109,11 +110,10 @@ fn injected_scripts_run_nothing_and_are_reported() {
     for (script, directive) in TRIED {
         page.js("window.tests.violations = []");
         let script = here(script).replace("WEBSOCKET", &elsewhere.replace("http", "ws"));
-        let script = format!("try {{ {script} }} catch (error) {{ return String(error) }}");
+        // A task of the page: the policy does not hold for what the driver itself evaluates.
+        let script = format!("setTimeout(() => {{ try {{ {script} }} catch {{}} }})");
         page.try_js(&script);
-        if !directive.is_empty() {
-            wait_for_violation(&page, directive);
-        }
+        wait_for_violation(&page, directive);
     }
     assert_eq!(page.js("return window.tests.ran"), json!([]), "what ran");
     wait_for_row(&page, "jobs/first", "[data-kind=led]");

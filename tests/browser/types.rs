@@ -84,7 +84,10 @@ fn the_scripts_have_no_type_error_and_agree_with_the_api() {
 
     // A field of the API that has another name is an error, and so is a wrong type in a script.
     let api = project.read("openapi.d.ts");
-    project.write("openapi.d.ts", &api.replace("recent_terms", "terms_of_late"));
+    project.write(
+        "openapi.d.ts",
+        &api.replace("recent_terms", "terms_of_late"),
+    );
     let errors = project.errors();
     assert!(errors.contains("'recent_terms' is missing"), "{errors}");
     project.write("openapi.d.ts", &api);
