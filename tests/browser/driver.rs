@@ -139,6 +139,7 @@ impl Driver {
 
     /// Runs the body of a function in the page with these `arguments`, and returns its value.
     #[track_caller]
+    #[allow(clippy::needless_pass_by_value)] // Callers write `json!` in place.
     pub(crate) fn call(&self, body: &str, arguments: Value) -> Value {
         let body = json!({ "script": body, "args": arguments });
         self.post("execute/sync", &body)
@@ -146,6 +147,7 @@ impl Driver {
 
     /// The same for a function whose last argument is a function that takes the value.
     #[track_caller]
+    #[allow(clippy::needless_pass_by_value)] // Callers write `json!` in place.
     pub(crate) fn call_back(&self, body: &str, arguments: Value) -> Value {
         let body = json!({ "script": body, "args": arguments });
         self.post("execute/async", &body)
@@ -159,6 +161,7 @@ impl Driver {
 
     /// Sends a command of the Chrome DevTools Protocol.
     #[track_caller]
+    #[allow(clippy::needless_pass_by_value)] // Callers write `json!` in place.
     pub(crate) fn cdp(&self, command: &str, parameters: Value) -> Value {
         let body = json!({ "cmd": command, "params": parameters });
         self.post("goog/cdp/execute", &body)
