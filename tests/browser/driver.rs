@@ -14,8 +14,8 @@ use nix::unistd::{Pid, Uid};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tenure_tests::needs;
 use tenure_tests::process::{Process, descendants, is_alive};
-use tenure_tests::{needs, wait_for};
 use tokio::runtime::Runtime;
 
 /// The codes of keys that are no characters, as WebDriver defines them.
@@ -33,6 +33,9 @@ const KEYS: &[(&str, char)] = &[
 
 /// How long one command to the browser may take. Only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(40);
+
+/// How long the start of chromedriver may take, on a machine that starts many programs at once.
+const START_PATIENCE: Duration = Duration::from_secs(90);
 
 /// A browser with one tab and its own profile. It ends when this is dropped.
 #[derive(Debug)]
@@ -60,11 +63,16 @@ impl Driver {
         // The files of both programs are then removed with the folder.
         command.arg("--port=0").env("TMPDIR", profile.path());
         let chromedriver = Process::spawn(&mut command);
-        let port: u16 = wait_for("the start of chromedriver", || {
+        let port = || {
             let text = chromedriver.stdout();
             let port = text.split_once("successfully on port ")?.1;
-            port.split('.').next()?.parse().ok()
-        });
+            port.split('.').next()?.parse::<u16>().ok()
+        };
+        let until = Instant::now() + START_PATIENCE;
+        while port().is_none() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let port = port().expect("the start of chromedriver");
         let base: Url = format!("http://127.0.0.1:{port}/").parse().expect("a URL");
         let runtime = Runtime::new().expect("a runtime");
         let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE);
@@ -131,6 +139,7 @@ impl Driver {
 
     /// Runs the body of a function in the page with these `arguments`, and returns its value.
     #[track_caller]
+    #[allow(clippy::needless_pass_by_value)] // Callers write `json!` in place.
     pub(crate) fn call(&self, body: &str, arguments: Value) -> Value {
         let body = json!({ "script": body, "args": arguments });
         self.post("execute/sync", &body)
@@ -138,6 +147,7 @@ impl Driver {
 
     /// The same for a function whose last argument is a function that takes the value.
     #[track_caller]
+    #[allow(clippy::needless_pass_by_value)] // Callers write `json!` in place.
     pub(crate) fn call_back(&self, body: &str, arguments: Value) -> Value {
         let body = json!({ "script": body, "args": arguments });
         self.post("execute/async", &body)
@@ -151,6 +161,7 @@ impl Driver {
 
     /// Sends a command of the Chrome DevTools Protocol.
     #[track_caller]
+    #[allow(clippy::needless_pass_by_value)] // Callers write `json!` in place.
     pub(crate) fn cdp(&self, command: &str, parameters: Value) -> Value {
         let body = json!({ "cmd": command, "params": parameters });
         self.post("goog/cdp/execute", &body)

@@ -29,7 +29,7 @@ const ADDED: &str = r#"
     <base href="ELSEWHERE/">
 "#;
 
-/// What a script of the page itself must not be able to do, and a part of the report.
+/// What a script of the page itself must not be able to do, and the beginning of the report.
 const TRIED: &[(&str, &str)] = &[
     (
         "document.body.innerHTML = '<img src=x onerror=alert(1)>'",
@@ -45,7 +45,7 @@ const TRIED: &[(&str, &str)] = &[
     ),
     (
         "document.body.setAttribute('onclick', 'alert(6)'); document.body.click()",
-        "",
+        "require-trusted-types-for",
     ),
     ("trustedTypes.createPolicy('default', {})", "trusted-types"),
     ("fetch('ELSEWHERE/').catch(() => 0)", "connect-src"),
@@ -57,7 +57,7 @@ const TRIED: &[(&str, &str)] = &[
     ("new Image().src = 'ELSEWHERE/d.svg'", "img-src"),
     (
         "new Worker('data:text/javascript,0').onerror = event => event.preventDefault()",
-        "worker-src",
+        "require-trusted-types-for",
     ),
     (
         "const form = document.createElement('form'); form.action = 'ELSEWHERE/';
@@ -109,11 +109,10 @@ fn injected_scripts_run_nothing_and_are_reported() {
     for (script, directive) in TRIED {
         page.js("window.tests.violations = []");
         let script = here(script).replace("WEBSOCKET", &elsewhere.replace("http", "ws"));
-        let script = format!("try {{ {script} }} catch (error) {{ return String(error) }}");
+        // A task of the page: the policy does not hold for what the driver itself evaluates.
+        let script = format!("setTimeout(() => {{ try {{ {script} }} catch {{}} }})");
         page.try_js(&script);
-        if !directive.is_empty() {
-            wait_for_violation(&page, directive);
-        }
+        wait_for_violation(&page, directive);
     }
     assert_eq!(page.js("return window.tests.ran"), json!([]), "what ran");
     wait_for_row(&page, "jobs/first", "[data-kind=led]");

@@ -198,6 +198,7 @@ impl TestStore {
 
     /// Makes this holder the leader. More fields of the request may follow.
     #[track_caller]
+    #[allow(clippy::needless_pass_by_value)] // Callers write `json!` in place.
     pub(crate) fn acquire(
         &self,
         election: &str,
