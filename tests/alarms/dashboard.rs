@@ -107,6 +107,11 @@ fn the_dashboard_has_the_fields_that_grafana_needs() {
         assert!(text(&variable["query"], "query").starts_with("label_values("));
         assert_eq!(text(variable, "allValue"), ".*");
     }
+    // Each installation of Grafana has other data sources.
+    let annotations = items(&dashboard["annotations"], "list");
+    for annotation in annotations {
+        assert_eq!(text(&annotation["datasource"], "uid"), "${datasource}");
+    }
     let panels = items(&dashboard, "panels");
     assert!(panels.len() > 12, "{} panels", panels.len());
     let ids: BTreeSet<_> = panels
