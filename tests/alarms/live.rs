@@ -55,7 +55,7 @@ fn each_fault_fires_its_alert_and_no_other() {
         .chain([&quiet]);
     let prometheus = Prometheus::start(
         &faster_rules(FACTOR),
-        all.flat_map(Installation::scrapes).collect(),
+        &all.flat_map(Installation::scrapes).collect::<Vec<_>>(),
     );
     thread::sleep(QUIET);
     wait_for("all targets to be up", || {
@@ -96,8 +96,8 @@ fn an_hour_without_faults_fires_no_alert() {
     let peers = Installation::new("peers").with_peers();
     let guarded = Installation::new("access control").with_access_control();
     let all = [&store, &peers, &guarded];
-    let scrapes = all.into_iter().flat_map(Installation::scrapes).collect();
-    let prometheus = Prometheus::start(&faster_rules(FACTOR), scrapes);
+    let scrapes: Vec<_> = all.into_iter().flat_map(Installation::scrapes).collect();
+    let prometheus = Prometheus::start(&faster_rules(FACTOR), &scrapes);
     let requests = Requests::new();
     let began = Instant::now();
     while began.elapsed() < LONG {

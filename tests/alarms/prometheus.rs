@@ -27,7 +27,7 @@ pub(crate) type Labels = BTreeMap<String, String>;
 
 impl Prometheus {
     /// Starts a Prometheus with these rules and these `scrape_configs`.
-    pub(crate) fn start(rules: &Value, scrapes: Vec<Value>) -> Self {
+    pub(crate) fn start(rules: &Value, scrapes: &[Value]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name);
         // JSON is valid YAML.
