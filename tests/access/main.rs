@@ -186,12 +186,16 @@ impl Place {
     }
 }
 
-/// Starts a store, and waits until it serves.
+/// Starts a store, and waits until it serves. A connection of another test may have the port for a
+/// moment.
 fn started(serve: &mut Command) -> Process {
     let mut process = Process::spawn(serve);
     wait_for("the start of the store", || {
-        let has_ended = process.has_ended();
-        assert!(!has_ended, "the store ended: {}", process.stderr());
+        if process.has_ended() {
+            let stderr = process.stderr();
+            assert!(stderr.contains("in use"), "the store ended: {stderr}");
+            process = Process::spawn(serve);
+        }
         process.stdout().contains("listening on ").then_some(())
     });
     process

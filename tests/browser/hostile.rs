@@ -221,7 +221,7 @@ fn a_hostile_address_runs_nothing() {
         let is_ready = "return document.body.dataset.view !== 'loading'";
         page.wait(&format!("the page at {fragment}"), is_ready);
         assert_eq!(page.js("return window.tests.ran"), json!([]), "{fragment}");
-        wait_until_visible(&page, "#connection");
+        wait_until_visible(&page, ".brand");
     }
     // A refusal stays, although the page says after three seconds that it waits for the store.
     page.open(&store.origin(), "/#/?namespace=%3Cscript%3E");

@@ -24,7 +24,7 @@ async fn without_the_protocol_its_paths_are_unknown() {
 #[tokio::test]
 async fn native_paths_stay_native() {
     let (running, _az) = in_memory();
-    for path in ["/", "/v1", "/v1/nothing"] {
+    for path in ["/v1", "/v1/nothing", "/ui/nothing"] {
         let request = running.api.request(Method::GET, path);
         let answer = crate::common::answer(request.send().await.unwrap()).await;
         assert_refused(&answer, 404, "unknown_route");

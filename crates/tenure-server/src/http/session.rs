@@ -2,15 +2,14 @@
 
 use axum::Json;
 use axum::extract::Extension;
-use axum::http::HeaderMap;
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, HeaderName};
+use axum::http::header::{CACHE_CONTROL, HeaderName};
 use tenure_core::wire::{Code, Problem, SessionCode, SessionReply, SessionRequest};
 
 use super::auditor::Auditor;
 use super::body::OptionalJsonBody;
 use super::identity::rfc3339;
 use super::problem::ProblemResponse;
-use super::query::{NoQuery, malformed};
+use super::query::NoQuery;
 use crate::access::{Access, Caller, Right, Target};
 
 /// An answer with a secret, which no cache may keep.
@@ -18,20 +17,16 @@ type Secret<T> = ([(HeaderName, &'static str); 1], Json<T>);
 
 const NO_STORE: [(HeaderName, &str); 1] = [(CACHE_CONTROL, "no-store")];
 
-/// Makes a session from the code in the body, or else from the credential of the request.
+/// Makes a session from the code in the body, or else from the credential of the request. The code
+/// counts if there are both: a page may still have the session of an earlier sign-in.
 pub(super) async fn create(
     Extension(access): Extension<Access>,
     caller: Caller,
     auditor: Auditor,
-    headers: HeaderMap,
     _: NoQuery,
     OptionalJsonBody(SessionRequest { code, .. }): OptionalJsonBody<SessionRequest>,
 ) -> Result<Secret<SessionReply>, ProblemResponse> {
     let maker = match &code {
-        Some(_) if headers.contains_key(AUTHORIZATION) => {
-            let detail = "send a code or the header Authorization, and not both";
-            return Err(malformed(detail.into()).into());
-        }
         Some(code) => auditor.use_code(&access, code)?,
         // The body may have arrived long after the head.
         None => access.check_again(&caller, Right::CodeOrOwnCredential, Target::Store)?,

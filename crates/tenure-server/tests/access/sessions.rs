@@ -95,8 +95,9 @@ async fn a_code_is_exchanged_for_a_session_once() {
     // A code is not a credential itself.
     let other = self::code(&guarded, "ada").await;
     assert_eq!(status(&guarded, &other).await, 401);
-    let both = guarded.post("ada", SESSION, json!({"code": other})).await;
-    assert_refused(&both, 400, "malformed");
+    // The code counts, also beside a valid credential.
+    let both = guarded.post("ada", SESSION, json!({"code": "x"})).await;
+    assert_refused(&both, 401, "unauthenticated");
     let unknown = guarded.post("ada", SESSION, json!({"name": "ada"})).await;
     assert_refused(&unknown, 400, "unknown_field");
     let none = guarded.post("", SESSION, json!({})).await;

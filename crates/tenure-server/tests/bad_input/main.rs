@@ -347,12 +347,12 @@ async fn queries_are_as_strict_as_bodies() {
 async fn unknown_paths_and_wrong_methods_are_refused() {
     let api = in_memory().api;
     for path in [
-        "/",
+        "/ui",
         "/v1",
         "/v1/namespaces/ns/leases/",
         "/v1/namespaces/ns/leases/job/steal",
         "/v1/namespaces/ns/leases/job/acquire/now",
-        "/v1/namespaces",
+        "/v1/namespaces/ns",
         "/v2/namespaces/ns/leases",
     ] {
         let refused = send(&api, "GET", path, "", "").await;

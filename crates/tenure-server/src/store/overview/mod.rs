@@ -17,7 +17,7 @@ use tenure_core::time::millis;
 use tenure_core::wire::{Code, NamespaceView, Overview, Problem, WaiterList, WaiterView};
 use tenure_core::{Instant, Name};
 
-use self::snapshot::{Row, Snapshot};
+use self::snapshot::{ElectionStatus, Snapshot};
 use super::Store;
 use super::observe::{IfMissing, unknown};
 use super::transaction::LeaseTransaction;
@@ -75,7 +75,7 @@ pub(crate) struct OverviewFilter {
 }
 
 impl OverviewFilter {
-    fn matches(&self, row: &Row) -> bool {
+    fn matches(&self, row: &ElectionStatus) -> bool {
         let namespace = self.namespace.as_ref();
         namespace.is_none_or(|namespace| row.namespace() == namespace.as_str())
             && self.state.is_none_or(|state| row.state == state)
@@ -138,7 +138,7 @@ impl Store {
             matching.sort_by_key(|row| row.order());
         }
         let rows = matching.into_iter().take(filter.limit);
-        overview.elections = rows.map(Row::view).collect();
+        overview.elections = rows.map(ElectionStatus::view).collect();
         let taken = snapshots.iter().map(|snapshot| snapshot.taken).min();
         let age = taken.map(|taken| self.inner.clock.now().since(taken));
         overview.age_ms = age.map_or(0, millis);

@@ -25,7 +25,7 @@ const WORK: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(in crate::store) struct Snapshot {
     /// Leases that need a look first, and then by namespace and name.
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<ElectionStatus>,
     /// The beginning of the walk: all rows are at least as new as this.
     pub(super) taken: Instant,
     /// The time that the walk worked, without its rests.
@@ -34,7 +34,7 @@ pub(in crate::store) struct Snapshot {
 
 /// One lease.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct ElectionStatus {
     key: LeaseKey,
     pub(super) state: State,
     /// The holder, its owner, and the beginning of its term.
@@ -79,7 +79,7 @@ impl Snapshot {
         let is_asked = |key: &LeaseKey| namespace.is_none_or(|name| key.namespace() == name);
         let missing = expected.iter().filter(|key| is_asked(key));
         let missing = missing.filter(|key| !known.contains(key));
-        let missing: Vec<Row> = missing.map(|key| of_missing(key.clone())).collect();
+        let missing: Vec<ElectionStatus> = missing.map(|key| of_missing(key.clone())).collect();
         rows.extend(missing);
         rows.sort_unstable_by(|a, b| a.order().cmp(&b.order()));
         cost += worked + inner.clock.now().since(began);
@@ -87,7 +87,7 @@ impl Snapshot {
     }
 }
 
-impl Row {
+impl ElectionStatus {
     pub(super) fn namespace(&self) -> &str {
         self.key.namespace()
     }
@@ -139,7 +139,7 @@ fn contains(name: &str, text: &str) -> bool {
 
 /// Returns the row of a lease; `None` if it does not exist. The row shows the durable state: a grant
 /// that is not on disk yet might be undone. So no answer has to wait for a commit.
-fn row(inner: &Inner, key: LeaseKey, entry: &Entry, is_expected: bool) -> Option<Row> {
+fn row(inner: &Inner, key: LeaseKey, entry: &Entry, is_expected: bool) -> Option<ElectionStatus> {
     let now = inner.clock.now();
     let is_durable = entry.revision <= inner.commit_queue.durable();
     let earlier = match is_durable {
@@ -173,7 +173,7 @@ fn row(inner: &Inner, key: LeaseKey, entry: &Entry, is_expected: bool) -> Option
         recent_terms,
         is_expected,
     });
-    Some(Row {
+    Some(ElectionStatus {
         state,
         held: held.map(|grant| (grant.holder.clone(), grant.owner.clone(), grant.granted_at)),
         epoch: record.last_grant().map(|grant| grant.epoch),
@@ -200,9 +200,9 @@ fn of_queue(record: &Record, entry: &Entry, now: Instant) -> (LeaseDuration, Opt
 }
 
 /// Returns the row of an expected lease that does not exist.
-fn of_missing(key: LeaseKey) -> Row {
+fn of_missing(key: LeaseKey) -> ElectionStatus {
     let state = State::Available;
-    Row {
+    ElectionStatus {
         key,
         state,
         held: None,
