@@ -13,6 +13,7 @@
 mod acting;
 mod driver;
 mod front;
+mod group;
 mod harness;
 mod hostile;
 mod live;
