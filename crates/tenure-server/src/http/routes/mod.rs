@@ -25,7 +25,7 @@ use crate::access::{Access, Right};
 use crate::audit::Audit;
 
 /// A route of the native API. The router and the checks of rights read the first columns, and the
-/// [description of the API](super::openapi) reads all of them.
+/// description of the API reads all of them.
 #[derive(Debug)]
 pub struct Route {
     method: Method,
