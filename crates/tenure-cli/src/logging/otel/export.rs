@@ -29,7 +29,7 @@ struct Counts {
 
 impl Counts {
     /// Logs the number of spans that were dropped since the last warning, at most once a minute.
-    fn report(&self, error: Option<String>, is_last: bool) {
+    fn report(&self, error: Option<&str>, is_last: bool) {
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         let is_early = reported.is_some_and(|at| at.elapsed() < REPORT_INTERVAL);
         if is_early && !is_last {
@@ -86,7 +86,7 @@ impl Export for Exporter {
         if error.is_some() {
             self.counts.dropped.fetch_add(count, Ordering::Relaxed);
         }
-        self.counts.report(error, false);
+        self.counts.report(error.as_deref(), false);
         result
     }
 
@@ -136,8 +136,8 @@ impl SpanProcessor for Queue {
             let queued = self.counts.queued.load(Ordering::Relaxed);
             self.counts.dropped.fetch_add(queued, Ordering::Relaxed);
         }
-        self.counts
-            .report(result.as_ref().err().map(ToString::to_string), true);
+        let error = result.as_ref().err().map(ToString::to_string);
+        self.counts.report(error.as_deref(), true);
         result
     }
 
