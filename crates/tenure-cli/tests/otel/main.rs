@@ -18,8 +18,8 @@ const RELEASE: &str = "POST /v1/namespaces/{namespace}/leases/{lease}/release";
 /// Waits for a span of this name, and returns the last one.
 fn span(collector: &Collector, name: &str) -> Span {
     wait_for(name, || {
-        let spans = collector.spans().into_iter();
-        spans.filter(|span| span.name == name).last()
+        let mut spans = collector.spans().into_iter();
+        spans.rfind(|span| span.name == name)
     })
 }
 
