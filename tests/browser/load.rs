@@ -91,7 +91,8 @@ impl Load {
             let url = format!("{}/v1/events", self.origin);
             let request = self.http.get(url).header("accept", "text/event-stream");
             let mut answer = request.send().await.expect("a stream");
-            while let Some(bytes) = answer.chunk().await.expect("an event") {
+            // The end of the store ends the stream.
+            while let Ok(Some(bytes)) = answer.chunk().await {
                 self.bytes.fetch_add(bytes.len(), Ordering::Relaxed);
             }
         };
