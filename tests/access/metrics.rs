@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
-use std::process::{Command, Stdio};
 
-use tenure_tests::needs::{can_run, has_program};
 use tenure_tests::process::Process;
+use tenure_tests::promtool::check_metrics;
 use tenure_tests::wait_for;
 
 use crate::json_web_tokens::signer::{AUDIENCE, ISSUER, Signer};
@@ -163,30 +162,7 @@ fn a_store_shows_the_metrics_that_the_page_lists_and_promtool_accepts_them() {
     }
 
     let test = "a_store_shows_the_metrics_that_the_page_lists_and_promtool_accepts_them";
-    if !can_run(
-        test,
-        "promtool (package prometheus)",
-        has_program("promtool"),
-    ) {
-        return;
-    }
-    let mut promtool = Command::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("promtool");
-    let mut input = promtool.stdin.take().expect("its input");
-    input.write_all(scraped.text.as_bytes()).expect("its input");
-    drop(input);
-    let output = promtool.wait_with_output().expect("its output");
-    let complaints = [output.stdout, output.stderr].concat();
-    let complaints = String::from_utf8_lossy(&complaints);
-    assert!(
-        output.status.success() && complaints.is_empty(),
-        "{complaints}"
-    );
+    check_metrics(test, &scraped.text);
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use nix::sys::signal::Signal;
 use reqwest::StatusCode;
+use tenure_tests::promtool::check_metrics;
 use tenure_tests::wait_for;
 
-use crate::{Bench, check_with_promtool};
+use crate::Bench;
 
 #[test]
 fn leader_follows_the_leadership_from_one_process_to_the_next() {
@@ -69,5 +70,5 @@ fn the_metrics_are_in_the_format_of_prometheus() {
     let count = metrics.get("candidate_renewal_duration_seconds_count");
     let bucket = "candidate_renewal_duration_seconds_bucket{le=\"+Inf\"}";
     assert_eq!(metrics.get(bucket), count);
-    check_with_promtool("the_metrics_are_in_the_format_of_prometheus", &metrics.text);
+    check_metrics("the_metrics_are_in_the_format_of_prometheus", &metrics.text);
 }

@@ -8,15 +8,13 @@ mod peers;
 mod processes;
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use reqwest::StatusCode;
 use reqwest::header::CONTENT_TYPE;
 use tempfile::TempDir;
-use tenure_tests::needs::{can_run, has_program};
 use tenure_tests::process::{Process, StoreProcess, command};
 use tenure_tests::wait_for;
 use tokio::runtime::Runtime;
@@ -210,31 +208,4 @@ fn short(name: &str) -> String {
     } else {
         format!("{name}{{{}}}", own.join(","))
     }
-}
-
-/// Whether `promtool` has no complaint about this text.
-fn check_with_promtool(test: &str, text: &str) {
-    if !can_run(
-        test,
-        "promtool (of the package prometheus)",
-        has_program("promtool"),
-    ) {
-        return;
-    }
-    let mut promtool = Command::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("promtool starts");
-    let mut stdin = promtool.stdin.take().expect("a pipe");
-    stdin.write_all(text.as_bytes()).expect("promtool reads");
-    drop(stdin);
-    let output = promtool.wait_with_output().expect("promtool ends");
-    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        output.status.success() && complaints.is_empty(),
-        "{complaints}\n{text}"
-    );
 }

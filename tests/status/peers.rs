@@ -5,9 +5,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use tenure_tests::group::{Group, MEMBERS};
+use tenure_tests::promtool::check_metrics;
 use tenure_tests::wait_for;
 
-use crate::{Web, check_with_promtool, status_address};
+use crate::{Web, status_address};
 
 #[test]
 fn a_member_shows_its_quorum_its_suspects_and_its_messages() {
@@ -41,7 +42,7 @@ fn a_member_shows_its_quorum_its_suspects_and_its_messages() {
     assert_eq!(durations, metrics.get(renewals));
     let label = "tenure_peer_quorum{cluster=\"job\"} 1\n";
     assert!(metrics.text.contains(label), "{}", metrics.text);
-    check_with_promtool(
+    check_metrics(
         "a_member_shows_its_quorum_its_suspects_and_its_messages",
         &metrics.text,
     );

@@ -6,6 +6,7 @@ pub mod azurite;
 pub mod group;
 pub mod needs;
 pub mod process;
+pub mod promtool;
 pub mod store;
 
 pub mod history;
