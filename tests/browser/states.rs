@@ -206,7 +206,7 @@ fn each_state_of_an_election_is_accessible_and_fits() {
     page.check("under-way");
     front.hold("");
     wait_until_visible(&page, "#toast");
-    page.check_as("done", Theme::Light, WIDE);
+    page.check("done");
     page.go_to(&format!("{}/#/billing/no-such-election", front.origin()));
     wait_until_visible(&page, "#election[data-state=unknown]");
     page.expect_message("404");
