@@ -21,6 +21,17 @@ pub enum Request {
     },
     /// Restart the lease duration.
     Renew(LeaseId),
+    /// Take the lease under exactly this epoch, for a term that runs without the store: renew it,
+    /// also after its expiry if no other request was granted it since, or acquire it if its last
+    /// epoch is smaller. It never waits.
+    Resume {
+        /// The lease id of the term.
+        lease_id: LeaseId,
+        /// The epoch of the term.
+        epoch: Epoch,
+        /// For how long the term has run without the store.
+        without_store: Duration,
+    },
     /// Release the lease.
     Release {
         /// The holder's lease id.
