@@ -28,6 +28,7 @@ mod outbox;
 
 mod best_effort;
 mod quorum;
+mod quorums;
 
 mod node;
 
@@ -41,6 +42,7 @@ pub use member::{MAX_MEMBERS, Member, Membership, MembershipError};
 pub use message::{ElectionId, PeerEffect, PeerInput, PeerMessage, QuorumMessage};
 pub use node::PeerCandidate;
 pub use node_state::Started;
+pub use quorums::{QuorumKind, Quorums, QuorumsError};
 #[cfg(any(test, feature = "mutations"))]
 pub use settings::DisabledRule;
 pub use settings::{GroupSettings, NotAMember};

@@ -5,7 +5,9 @@ use core::time::Duration;
 use super::best_effort::BestEffort;
 use super::node_state::{Context, NodeState, Started};
 use super::quorum::{Quorum, Role};
-use super::{ElectionId, GroupGuarantee, GroupSettings, HardState, NodeId, PeerEffect, PeerInput};
+use super::{
+    ElectionId, GroupGuarantee, GroupSettings, HardState, NodeId, PeerEffect, PeerInput, QuorumKind,
+};
 use crate::election::{ElectionMachine, EndReason, Output, Standing, TaskEnd, TermEvent};
 use crate::{Epoch, Instant, Random};
 
@@ -145,6 +147,92 @@ impl PeerCandidate {
                 let follows = matches!(machine.role, Role::Following { leader: Some(_) });
                 Some(machine.connected || follows)
             }
+        }
+    }
+
+    /// Returns the kind of quorum that carries this member's term now, and the number of members
+    /// that it can lose without losing that quorum; `None` if this member does not lead.
+    #[must_use]
+    pub fn carried_by(&self) -> Option<(QuorumKind, usize)> {
+        match &self.machine {
+            Machine::BestEffort(_) => None,
+            Machine::Quorum(machine) => machine.carried_by(&self.state),
+        }
+    }
+
+    /// Returns the epoch that this member votes for itself under or leads under.
+    pub(crate) fn stands_under(&self) -> Option<Epoch> {
+        let of_term = self.state.term.as_ref().map(|term| term.epoch);
+        let of_vote = match &self.machine {
+            Machine::BestEffort(_) => None,
+            Machine::Quorum(machine) => machine.stands_under(),
+        };
+        of_term.or(of_vote)
+    }
+
+    /// Returns whether this member may ask the store for the lease now.
+    pub(crate) fn may_ask_store(&self, now: Instant) -> bool {
+        match &self.machine {
+            Machine::BestEffort(_) => false,
+            Machine::Quorum(machine) => machine.may_ask_store(&self.state, now),
+        }
+    }
+
+    /// Returns an epoch above all epochs that this member knows, for a request to the store.
+    pub(crate) fn epoch_to_ask_for(&mut self, now: Instant) -> Option<Epoch> {
+        let known = match &self.machine {
+            Machine::BestEffort(_) => None,
+            Machine::Quorum(machine) => machine.known,
+        };
+        self.state.next_epoch(now, known)
+    }
+
+    /// Input: news of the store's promise. `away` says that the store gives none now.
+    pub(crate) fn handle_store(
+        &mut self,
+        now: Instant,
+        promise: Option<(Epoch, Instant)>,
+        away: bool,
+        random: &mut dyn Random,
+    ) {
+        if let (Machine::Quorum(machine), mut cx) = self.parts(now, random) {
+            machine.handle_store(&mut cx, promise, away);
+        }
+        self.tick_term(now, random);
+    }
+
+    /// Input: the store has granted this epoch to this member. Returns whether the member can lead
+    /// under it.
+    pub(crate) fn claim(&mut self, now: Instant, epoch: Epoch, random: &mut dyn Random) -> bool {
+        match self.parts(now, random) {
+            (Machine::Quorum(machine), mut cx) => machine.claim(&mut cx, epoch),
+            (Machine::BestEffort(_), _) => false,
+        }
+    }
+
+    /// Input: an operator broke the lease in the store. The term ends, and its task must be gone by
+    /// `ceiling`.
+    pub(crate) fn break_term(&mut self, now: Instant, ceiling: Instant, random: &mut dyn Random) {
+        if let Some(term) = &mut self.state.term {
+            let (timings, outputs) = (
+                self.state.settings.timings.term(),
+                &mut self.state.outbox.ready,
+            );
+            term.lose(now, EndReason::Broken, Some(ceiling), timings, outputs);
+            self.tick_term(now, random);
+        }
+    }
+
+    /// Returns whether this member's term is over although its task may still run.
+    pub(crate) fn has_lost_term(&self) -> bool {
+        self.state.term.as_ref().is_some_and(|term| term.lost)
+    }
+
+    /// Input: the store names the holder of the lease. A member that follows no leader sees it as
+    /// the leader.
+    pub(crate) fn see_holder(&mut self, holder: Option<(NodeId, Epoch)>) {
+        if self.leader_or_organiser().is_none() {
+            self.state.see_leader(holder);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The settings of a member.
 
-use super::{GroupGuarantee, GroupTimings, Membership, NodeId};
+use super::{GroupGuarantee, GroupTimings, Membership, NodeId, Quorums};
 use crate::Incarnation;
 use crate::detector::Group;
 
@@ -53,6 +53,20 @@ pub enum DisabledRule {
     CountFromRound,
     /// With a quorum: a release ends only the promise of the epoch that it names.
     ReleaseOwn,
+    /// With a fallback: any two quorums share a voter.
+    Intersection,
+    /// With a fallback: members must promise beside the store.
+    MembersBesideStore,
+    /// With a fallback: the store's promise counts from its request, not from its answer.
+    CountFromStoreRequest,
+    /// With a fallback: a grant of the store does not count for a member that has promised another
+    /// candidate meanwhile.
+    ClaimUnbound,
+    /// With a fallback: a grant of the store counts only if its epoch is above the member's own
+    /// promises.
+    ClaimAbovePromise,
+    /// With a fallback: a promise that the store has taken back counts no more.
+    StorePromiseEnds,
 }
 
 /// The settings of a member: its node id, its group and its rules.
@@ -62,6 +76,7 @@ pub struct GroupSettings {
     pub(super) members: Membership,
     pub(super) timings: GroupTimings,
     guarantee: GroupGuarantee,
+    pub(super) quorums: Quorums,
     preempt: bool,
     #[cfg(any(test, feature = "mutations"))]
     pub(super) without: alloc::vec::Vec<DisabledRule>,
@@ -81,6 +96,7 @@ impl GroupSettings {
         Ok(Self {
             me,
             guarantee: Membership::default_guarantee(members.len()),
+            quorums: Quorums::majority(members.len()),
             members,
             timings,
             preempt: false,
@@ -93,6 +109,17 @@ impl GroupSettings {
     #[must_use]
     pub fn with_guarantee(self, guarantee: GroupGuarantee) -> Self {
         Self { guarantee, ..self }
+    }
+
+    /// Sets the quorums of a group with a store as a voter, which also makes a quorum necessary. The
+    /// quorums must be the same on all members.
+    #[must_use]
+    pub fn with_quorums(self, quorums: Quorums) -> Self {
+        Self {
+            guarantee: GroupGuarantee::Quorum,
+            quorums,
+            ..self
+        }
     }
 
     /// Sets whether this member replaces a worse member that leads and works, once this member has
@@ -115,6 +142,12 @@ impl GroupSettings {
     #[must_use]
     pub const fn guarantee(&self) -> GroupGuarantee {
         self.guarantee
+    }
+
+    /// Returns the sets of voters that elect a leader, if a quorum is necessary.
+    #[must_use]
+    pub const fn quorums(&self) -> &Quorums {
+        &self.quorums
     }
 
     /// Returns whether this member replaces a working leader that is worse.

@@ -4,6 +4,7 @@ mod end_reason;
 mod output;
 mod term;
 
+pub mod fallback;
 pub mod joint;
 
 use crate::{Epoch, Instant, Random};

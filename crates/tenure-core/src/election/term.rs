@@ -126,9 +126,20 @@ impl<P> Term<P> {
         self.progress = self.progress.max(at);
     }
 
+    /// Returns the sending of the last successful renewal.
+    pub(crate) const fn renewed(&self) -> Instant {
+        self.renewed
+    }
+
     /// Records the success of a renewal that was sent at `sent`.
     pub(crate) fn renew(&mut self, sent: Instant) {
         self.renewed = self.renewed.max(sent);
+    }
+
+    /// Counts the term from `sent`, although a later renewal has succeeded: a voter has taken its
+    /// promise back.
+    pub(crate) fn count_from(&mut self, sent: Instant) {
+        self.renewed = sent;
     }
 
     /// Ends the term if its time is over, and takes the next stage of its step-down if that is due.

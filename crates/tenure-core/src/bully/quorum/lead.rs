@@ -1,71 +1,207 @@
 //! Leading, following a leader, and releasing promises.
 
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 use super::{MAX_DEFERRALS, Quorum, Role, Round};
-use crate::Epoch;
-use crate::bully::node_state::Context;
+use crate::bully::node_state::{Context, NodeState};
 use crate::bully::settings::mutation;
 use crate::bully::{NodeId, QuorumMessage};
 use crate::election::{EndReason, TermEvent};
+use crate::{Epoch, Instant};
 
 impl Quorum {
-    /// Begins to lead after a won vote. The first round of renewals notifies all members at once.
-    pub(super) fn lead(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
-        self.role = Role::Leading(Round {
-            epoch,
-            number: 0,
-            asked: cx.now,
-            acks: cx.state.settings.members.iter().collect(),
-            at_risk: false,
-        });
+    /// Begins to lead after a won vote. The first round of renewals notifies all members at once,
+    /// unless the store's promise needs no other member beside it.
+    pub(super) fn lead(&mut self, cx: &mut Context<'_>, won: Round) {
+        let acks = cx.state.settings.members.iter().collect();
+        self.role = Role::Leading(Round { acks, ..won });
         self.next_round(cx);
     }
 
+    /// Begins the next round of renewals, because the last one is a renew interval ago, or because
+    /// too few members have answered it within the message lifetime.
+    ///
+    /// While the store promises the term, the round goes only to as many members as are needed
+    /// beside it. The other members stay free to wait in the store's queue. If one of the voters
+    /// does not answer, the next round goes to all members.
     pub(in crate::bully) fn next_round(&mut self, cx: &mut Context<'_>) {
-        let majority = Self::majority(cx.state);
+        let Role::Leading(round) = &self.role else {
+            return;
+        };
+        let (epoch, is_complete) = (round.epoch, self.is_complete(cx, round));
+        let beside_store = Self::beside_store(cx.state)
+            .filter(|_| is_complete && !self.store.away && self.has_store(epoch));
+        let me = cx.state.me();
+        let settings = cx.state.settings.clone();
+        let others = settings.members.others(me);
+        let to: Vec<NodeId> = match beside_store {
+            Some(needed) => {
+                // The members that answered the last round come first.
+                let (up, rest): (Vec<_>, Vec<_>) = others.partition(|it| round.acks.contains(it));
+                up.into_iter().chain(rest).take(needed - 1).collect()
+            }
+            None => others.collect(),
+        };
         let Role::Leading(round) = &mut self.role else {
             return;
         };
-        self.connected = round.acks.len() >= majority;
-        if !self.connected && !round.at_risk {
+        if !is_complete && round.to_all && !round.at_risk {
             round.at_risk = true;
             cx.state.outbox.ready.emit(TermEvent::AtRisk(true));
         }
+        self.connected = is_complete;
         round.number += 1;
         round.asked = cx.now;
-        round.acks = BTreeSet::from([cx.state.me()]);
-        let (epoch, round) = (round.epoch, round.number);
+        round.acks = BTreeSet::from([me]);
+        round.to_all = beside_store.is_none();
+        let number = round.number;
         // The leader's own promise must cover the lease like every other promise.
         self.promise(cx);
         self.tick_at = cx.now + cx.lifetime();
-        cx.state.send_all(QuorumMessage::Renew { epoch, round });
+        for to in to {
+            let round = number;
+            cx.state.send(to, QuorumMessage::Renew { epoch, round });
+        }
         self.count_round(cx);
     }
 
-    /// Renews the term if a majority has answered the round. The lease counts from the start of
-    /// this round, not from its answers: the members renewed their promises in between.
+    /// Returns whether the store has promised this epoch to this member.
+    fn has_store(&self, epoch: Epoch) -> bool {
+        self.store.promise.is_some_and(|(of, _)| of == epoch)
+    }
+
+    /// Returns whether enough voters have answered the round.
+    fn is_complete(&self, cx: &Context<'_>, round: &Round) -> bool {
+        self.is_quorum(cx.state, round.epoch, round.acks.len())
+    }
+
+    /// Counts an answer to the round. The promises count from the start of this round, not from its
+    /// answers: the members renewed their promises in between.
     pub(super) fn count_round(&mut self, cx: &mut Context<'_>) {
-        let majority = Self::majority(cx.state);
+        let (beside, without) = (
+            Self::beside_store(cx.state),
+            Self::without_store(cx.state),
+        );
         let Role::Leading(round) = &mut self.role else {
             return;
         };
-        if round.acks.len() != majority {
-            return;
-        }
         let from = if mutation!(cx.state.settings, CountFromRound) {
             cx.now
         } else {
             round.asked
         };
-        if let Some(term) = &mut cx.state.term {
+        let acks = round.acks.len();
+        if beside == Some(acks) {
+            round.beside_store = Some(from);
+        }
+        if acks == without {
+            round.without_store = Some(from);
+        }
+        if beside == Some(acks) || acks == without {
+            self.extend_term(cx);
+            self.schedule_round(cx);
+        }
+    }
+
+    /// Extends the term if a quorum has promised it for longer.
+    fn extend_term(&self, cx: &mut Context<'_>) {
+        let Role::Leading(round) = &self.role else {
+            return;
+        };
+        let from = self.valid_from(cx.state, round);
+        if let (Some(term), Some(from)) = (&mut cx.state.term, from) {
             term.renew(from);
         }
-        let interval = cx.state.settings.timings.term().renew_interval();
-        self.tick_at = round.asked + cx.random.jitter(interval);
-        if core::mem::take(&mut round.at_risk) {
-            cx.state.outbox.ready.emit(TermEvent::AtRisk(false));
+    }
+
+    /// Schedules the next round a renew interval after this one, if this one is complete.
+    fn schedule_round(&mut self, cx: &mut Context<'_>) {
+        let Role::Leading(round) = &self.role else {
+            return;
+        };
+        let is_complete = self.is_complete(cx, round);
+        if let Role::Leading(round) = &mut self.role
+            && is_complete
+        {
+            let interval = cx.state.settings.timings.term().renew_interval();
+            self.tick_at = round.asked + cx.random.jitter(interval);
+            if core::mem::take(&mut round.at_risk) {
+                cx.state.outbox.ready.emit(TermEvent::AtRisk(false));
+            }
         }
+    }
+
+    /// Returns the time from which a term counts: the latest one such that all voters of some
+    /// quorum promised the term in answer to requests that were sent at that time or later. `None`
+    /// if no quorum has promised it.
+    ///
+    /// A quorum is only as good as its earliest promise, so the time with the store is the earlier
+    /// one of the store's promise and of the members' round. Of the two kinds of quorums each one
+    /// is enough, so the term counts from the later of their times.
+    pub(super) fn valid_from(&self, state: &NodeState, round: &Round) -> Option<Instant> {
+        let store = self.store.promise.filter(|(of, _)| *of == round.epoch);
+        let store = store.map(|(_, sent)| sent);
+        let with_store = store.zip(round.beside_store);
+        let with_store = with_store.map(|(store, members)| store.min(members));
+        let with_store = with_store.filter(|_| Self::beside_store(state).is_some());
+        with_store.max(round.without_store)
+    }
+
+    /// Handles news of the store's promise. `away` says that the store gives none now.
+    pub(in crate::bully) fn handle_store(
+        &mut self,
+        cx: &mut Context<'_>,
+        promise: Option<(Epoch, Instant)>,
+        away: bool,
+    ) {
+        let count_from_answer = mutation!(cx.state.settings, CountFromStoreRequest)
+            && promise != self.store.promise;
+        let promise = match promise {
+            Some((epoch, _)) if count_from_answer => Some((epoch, cx.now)),
+            promise => promise,
+        };
+        let ended = promise.is_none() && self.store.promise.is_some();
+        let (went_away, returned) = (away && !self.store.away, !away && self.store.away);
+        if !(ended && mutation!(cx.state.settings, StorePromiseEnds)) {
+            self.store.promise = promise;
+        }
+        self.store.away = away;
+        match &self.role {
+            Role::Voting { .. } => self.try_win(cx),
+            Role::Leading(round) => {
+                // A round that only some members got does not wait for the next one.
+                let ask_all = (went_away || ended) && !round.to_all;
+                if ended && !self.count_without_store(cx) {
+                    return;
+                }
+                self.extend_term(cx);
+                if returned {
+                    self.schedule_round(cx);
+                }
+                if ask_all {
+                    self.next_round(cx);
+                }
+            }
+            Role::Following { leader: None } if went_away => self.tick_at = cx.now,
+            Role::Following { .. } | Role::PreVoting { .. } => {}
+        }
+    }
+
+    /// Counts the term from the promises of the members alone, because the store has taken back its
+    /// promise: the lease expired there, or another request was granted it. Ends the term at once
+    /// if the members have not promised it either. Returns whether the term continues.
+    fn count_without_store(&self, cx: &mut Context<'_>) -> bool {
+        let Role::Leading(round) = &self.role else {
+            return false;
+        };
+        let lease = cx.state.settings.timings.term().renew_deadline();
+        let from = round.without_store.filter(|&from| cx.now < from + lease);
+        match (from, &mut cx.state.term) {
+            (Some(from), Some(term)) => term.count_from(from),
+            _ => cx.state.supersede(cx.now),
+        }
+        from.is_some()
     }
 
     /// Begins a new term in order if a member has promised a greater epoch. That member can't

@@ -34,7 +34,7 @@ use core::time::Duration;
 
 use super::node_state::{Context, NodeState};
 use super::settings::mutation;
-use super::{NodeId, PeerInput, PeerMessage, QuorumMessage};
+use super::{NodeId, PeerInput, PeerMessage, QuorumKind, QuorumMessage};
 use crate::{Epoch, Instant};
 
 /// The number of times in a row that a candidate defers to a better one that could lead. After that
@@ -66,6 +66,20 @@ pub(super) struct Quorum {
     pub(super) round: u64,
     pub(super) tick_at: Instant,
     pub(super) followed_since: Instant,
+    pub(super) store: Store,
+}
+
+/// The part of the store in a group in which it is a voter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Store {
+    /// The epoch that the store has promised to this member, and the time at which the request for
+    /// that promise was sent.
+    pub(super) promise: Option<(Epoch, Instant)>,
+    /// Whether the store gives no promise now: it is silent, or it can't promise the epoch of the
+    /// term.
+    pub(super) away: bool,
+    /// Whether this member may ask the store for the lease: enough members beside it are free.
+    pub(super) may_ask: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -93,7 +107,29 @@ pub(super) struct Round {
     pub(super) number: u64,
     pub(super) asked: Instant,
     pub(super) acks: BTreeSet<NodeId>,
+    /// Whether this round was sent to all members.
+    pub(super) to_all: bool,
     pub(super) at_risk: bool,
+    /// The start of the last round that enough members beside the store have answered.
+    pub(super) beside_store: Option<Instant>,
+    /// The start of the last round that enough members without the store have answered.
+    pub(super) without_store: Option<Instant>,
+}
+
+impl Round {
+    /// Creates the round of a term that these members have promised.
+    pub(super) const fn new(epoch: Epoch, asked: Instant, acks: BTreeSet<NodeId>) -> Self {
+        Self {
+            epoch,
+            number: 0,
+            asked,
+            acks,
+            to_all: true,
+            at_risk: false,
+            beside_store: None,
+            without_store: None,
+        }
+    }
 }
 
 impl Role {
@@ -132,15 +168,78 @@ impl Quorum {
             round: 0,
             tick_at: now,
             followed_since: now,
+            store: Store::default(),
         }
     }
 
-    fn majority(state: &NodeState) -> usize {
+    /// Returns the number of members that are enough without the store.
+    fn without_store(state: &NodeState) -> usize {
         if mutation!(state.settings, Majority) {
-            1
-        } else {
-            state.settings.members.majority()
+            return 1;
         }
+        let needed = state.settings.quorums.without_store();
+        if mutation!(state.settings, Intersection) {
+            needed - 1
+        } else {
+            needed
+        }
+    }
+
+    /// Returns the number of members that are enough beside the store; `None` if the store has no
+    /// vote.
+    fn beside_store(state: &NodeState) -> Option<usize> {
+        let needed = state.settings.quorums.with_store();
+        if mutation!(state.settings, MembersBesideStore) {
+            needed.map(|_| 1)
+        } else {
+            needed
+        }
+    }
+
+    /// Returns whether these members are enough, with the store's promise of `epoch` or without it.
+    fn is_quorum(&self, state: &NodeState, epoch: Epoch, acks: usize) -> bool {
+        let promised = self.store.promise.is_some_and(|(of, _)| of == epoch);
+        let beside = Self::beside_store(state).filter(|_| promised && !self.store.away);
+        beside.is_some_and(|needed| acks >= needed) || acks >= Self::without_store(state)
+    }
+
+    /// Returns the epoch that this member votes for itself under or leads under.
+    pub(super) const fn stands_under(&self) -> Option<Epoch> {
+        match &self.role {
+            Role::Voting { epoch, .. } => Some(*epoch),
+            Role::Leading(round) => Some(round.epoch),
+            Role::Following { .. } | Role::PreVoting { .. } => None,
+        }
+    }
+
+    /// Returns whether this member may ask the store for the lease now: it is a candidate, no
+    /// promise binds it, and enough members beside the store were free when it last asked them.
+    pub(super) fn may_ask_store(&self, state: &NodeState, now: Instant) -> bool {
+        let stands_aside = matches!(
+            self.role,
+            Role::Following { leader: None } | Role::PreVoting { .. }
+        );
+        let is_bound = self.promised_to(state, now).is_some_and(|to| to != state.me());
+        self.store.may_ask && stands_aside && !is_bound && state.may_campaign(now)
+    }
+
+    /// Returns the kind of quorum that carries the term, and the number of members that it can
+    /// lose. Of a quorum with the store, all members but the necessary ones count as up, because
+    /// the leader does not ask them.
+    pub(super) fn carried_by(&self, state: &NodeState) -> Option<(QuorumKind, usize)> {
+        let Role::Leading(round) = &self.role else {
+            return None;
+        };
+        let beside = Self::beside_store(state).filter(|_| {
+            !self.store.away && (self.store.promise).is_some_and(|(of, _)| of == round.epoch)
+        });
+        Some(match beside {
+            Some(needed) => (QuorumKind::Store, state.settings.members.len() - needed),
+            None => {
+                let spare = round.acks.len().saturating_sub(Self::without_store(state));
+                (QuorumKind::Members, spare)
+            }
+        })
     }
 
     /// Returns the member to which a promise binds this member now.
@@ -201,7 +300,7 @@ impl Quorum {
                 } else if cx.state.may_campaign(cx.now)
                     && self.bound_elsewhere(cx, cx.state.me()).is_none()
                 {
-                    self.pre_vote(cx);
+                    self.stand(cx);
                 }
             }
             Role::PreVoting { replies } => {
@@ -230,6 +329,7 @@ impl Quorum {
 
     fn lose_leader(&mut self, cx: &mut Context<'_>) {
         self.role = Role::Following { leader: None };
+        self.store.may_ask = false;
         self.tick_at = cx.now;
         cx.state.see_leader(None);
     }

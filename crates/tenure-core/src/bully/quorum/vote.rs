@@ -4,13 +4,24 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{MAX_DEFERRALS, MAX_DOUBLINGS, PreVoteAnswer, Quorum, Role, SOONEST};
+use super::{MAX_DEFERRALS, MAX_DOUBLINGS, PreVoteAnswer, Quorum, Role, Round, SOONEST};
 use crate::Epoch;
-use crate::bully::node_state::{Context, NodeState};
+use crate::bully::node_state::Context;
 use crate::bully::settings::mutation;
 use crate::bully::{NodeId, QuorumMessage};
 
 impl Quorum {
+    /// Begins a candidacy: with a pre-vote, or with a request to the store if the store answers and
+    /// no other member is needed beside it.
+    pub(super) fn stand(&mut self, cx: &mut Context<'_>) {
+        if !self.store.away && Self::beside_store(cx.state) == Some(1) {
+            self.store.may_ask = true;
+            self.tick_at = cx.now + cx.state.settings.timings.term().renew_interval();
+        } else {
+            self.pre_vote(cx);
+        }
+    }
+
     /// Asks all members whether they would vote for this one. The answers bind nobody.
     pub(super) fn pre_vote(&mut self, cx: &mut Context<'_>) {
         self.round += 1;
@@ -44,21 +55,22 @@ impl Quorum {
         let settled = |other| replies.contains_key(&other) || self.silent.contains(&other);
         let all = settings.members.others(settings.me).all(settled);
         let better = || settings.members.better(settings.me).all(settled);
-        if all || (Self::free_in(cx.state, replies) == Some(Duration::ZERO) && better()) {
+        let needed = Self::without_store(cx.state);
+        if all || (Self::free_in(needed, replies) == Some(Duration::ZERO) && better()) {
             self.decide_pre_vote(cx);
         }
     }
 
-    /// Returns the time until a majority, made up of this member and members that have replied, is
-    /// free to vote; `None` if too few have replied.
-    fn free_in(state: &NodeState, replies: &BTreeMap<NodeId, PreVoteAnswer>) -> Option<Duration> {
+    /// Returns the time until `needed` members, made up of this member and members that have
+    /// replied, are free to vote; `None` if too few have replied.
+    fn free_in(needed: usize, replies: &BTreeMap<NodeId, PreVoteAnswer>) -> Option<Duration> {
         let bounds = replies
             .values()
             .map(|reply| reply.bound.unwrap_or_default());
         let mut bounds: Vec<Duration> = bounds.collect();
         bounds.sort_unstable();
         // This member's own vote is free.
-        match Self::majority(state) - 1 {
+        match needed.saturating_sub(1) {
             0 => Some(Duration::ZERO),
             others => bounds.get(others - 1).copied(),
         }
@@ -69,9 +81,15 @@ impl Quorum {
         let Role::PreVoting { replies } = &self.role else {
             return;
         };
-        let free_in = Self::free_in(cx.state, replies);
-        self.connected = free_in.is_some();
-        let free = free_in == Some(Duration::ZERO);
+        let beside_store = Self::beside_store(cx.state);
+        let beside_store = beside_store.map(|needed| Self::free_in(needed, replies));
+        let free_in = Self::free_in(Self::without_store(cx.state), replies);
+        self.store.may_ask = beside_store == Some(Some(Duration::ZERO));
+        self.connected = free_in.is_some() || (self.store.may_ask && !self.store.away);
+        // While the store answers, the candidate waits there, and asks the members for their votes
+        // when the store has granted the lease. A vote binds, and a member that is bound could not
+        // promise a leader that has just lost the store.
+        let free = free_in == Some(Duration::ZERO) && (beside_store.is_none() || self.store.away);
         let settings = cx.state.settings.clone();
         let mut better = settings.members.better(settings.me);
         // A better member that a promise binds for long can't lead soon.
@@ -85,8 +103,17 @@ impl Quorum {
         }
         self.deferrals += u32::from(free && defers);
         self.role = Role::Following { leader: None };
+        if self.store.may_ask && !self.store.away {
+            let interval = cx.state.settings.timings.term().renew_interval();
+            self.tick_at = cx.now + cx.random.jitter(interval);
+            return;
+        }
         // The promises to one leader end at nearly the same time, so the next attempt may succeed
         // within milliseconds.
+        let free_in = match beside_store {
+            Some(beside_store) if !self.store.away => beside_store,
+            _ => free_in,
+        };
         let wait = free_in.filter(|_| !free).unwrap_or(lifetime);
         self.tick_at = cx.now + wait.max(lifetime / SOONEST).min(cx.random.jitter(lifetime));
     }
@@ -98,6 +125,35 @@ impl Quorum {
             return;
         };
         self.deferrals = 0;
+        self.request_votes_for(cx, epoch, false);
+    }
+
+    /// Claims the epoch that the store has granted to this member: promises it to itself, and asks
+    /// the other members for their votes if they are needed. Returns `false` if this member can't
+    /// lead under the grant.
+    ///
+    /// The member's own promises bind it as they bind every voter. While it waited in the store's
+    /// queue it was free to vote for another candidate, for example for a leader that had just lost
+    /// the store. If it has, that candidate counts on its promise, and the grant is given back.
+    pub(in crate::bully) fn claim(&mut self, cx: &mut Context<'_>, epoch: Epoch) -> bool {
+        let is_free = matches!(
+            self.role,
+            Role::Following { leader: None } | Role::PreVoting { .. }
+        );
+        let bound = self.bound_elsewhere(cx, cx.state.me()).is_some()
+            && !mutation!(cx.state.settings, ClaimUnbound);
+        let passed = Some(epoch) <= cx.state.record.highest
+            && !mutation!(cx.state.settings, ClaimAbovePromise);
+        let may = is_free || mutation!(cx.state.settings, ClaimUnbound);
+        if bound || passed || !may || !cx.state.may_campaign(cx.now) {
+            return false;
+        }
+        self.request_votes_for(cx, epoch, true);
+        true
+    }
+
+    fn request_votes_for(&mut self, cx: &mut Context<'_>, epoch: Epoch, granted: bool) {
+        self.store.may_ask = false;
         self.grant(cx, cx.state.me(), epoch);
         self.role = Role::Voting {
             epoch,
@@ -106,7 +162,9 @@ impl Quorum {
             acks: BTreeSet::new(),
         };
         self.tick_at = cx.now + cx.lifetime() * 2;
-        cx.state.send_all(QuorumMessage::RequestVote { epoch });
+        if !granted || Self::beside_store(cx.state) != Some(1) {
+            cx.state.send_all(QuorumMessage::RequestVote { epoch });
+        }
     }
 
     /// Promises `epoch` to one member. The write of the record begins before any message can
@@ -163,26 +221,32 @@ impl Quorum {
         let Role::Voting { epoch, asked, acks } = &self.role else {
             return;
         };
-        let lease = cx.state.settings.timings.term().renew_deadline();
-        // Votes that arrive too late are useless: the lease that they would give is over.
-        let in_time = cx.now < *asked + lease;
-        let durable = cx.state.outbox.is_durable();
-        if acks.len() < Self::majority(cx.state)
-            || !in_time
-            || !durable
-            || !cx.state.may_campaign(cx.now)
-        {
-            return;
-        }
         let (epoch, asked) = (*epoch, *asked);
         let asked = if mutation!(cx.state.settings, CountFromRequest) {
             cx.now
         } else {
             asked
         };
+        let beside_store = Self::beside_store(cx.state).is_some_and(|it| acks.len() >= it);
+        let without_store = acks.len() >= Self::without_store(cx.state);
+        let members = Round {
+            beside_store: beside_store.then_some(asked),
+            without_store: without_store.then_some(asked),
+            ..Round::new(epoch, asked, acks.clone())
+        };
+        let Some(from) = self.valid_from(cx.state, &members) else {
+            return;
+        };
+        let lease = cx.state.settings.timings.term().renew_deadline();
+        // Votes that arrive too late are useless: the lease that they would give is over.
+        let in_time = cx.now < from + lease;
+        let durable = cx.state.outbox.is_durable();
+        if !in_time || !durable || !cx.state.may_campaign(cx.now) {
+            return;
+        }
         self.failures = 0;
-        cx.state.begin(cx.now, epoch, asked);
-        self.lead(cx, epoch);
+        cx.state.begin(cx.now, epoch, from);
+        self.lead(cx, members);
     }
 
     /// Ends a vote with too few answers. The candidate releases the votes, so that no member has to
@@ -193,6 +257,7 @@ impl Quorum {
         };
         cx.state
             .send_all(QuorumMessage::Release { epoch, to: None });
+        self.store.may_ask = false;
         self.promise_until = None;
         self.role = Role::Following { leader: None };
         let lifetime = cx.lifetime();

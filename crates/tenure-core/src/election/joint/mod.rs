@@ -71,7 +71,7 @@ pub enum JointMessage {
 }
 
 /// An action that the driver must execute for a [`Joint`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum JointEffect {
     /// An effect of the half that competes for the lease.
     Store(LeaseEffect),

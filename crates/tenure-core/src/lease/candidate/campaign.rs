@@ -13,10 +13,12 @@ use crate::lease::LeaseId;
 use crate::{Epoch, Instant};
 
 /// A campaign: a lease id, and requests for the lease until it is granted.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Campaign {
     lease_id: LeaseId,
-    min_epoch: Option<Epoch>,
+    pub(super) min_epoch: Option<Epoch>,
+    /// The time at which the campaign begins.
+    pub(super) started: Instant,
     pub(super) pending: Pending,
     failures: u32,
     /// Whether a request with the lease id may have reached the store.
@@ -33,6 +35,7 @@ impl Campaign {
         Self {
             lease_id,
             min_epoch,
+            started: start,
             pending: Pending::At(start),
             failures: 0,
             asked: false,
@@ -163,6 +166,11 @@ impl Campaign {
         self.granted_late = false;
     }
 
+    /// Returns whether the store has not answered the last requests.
+    pub(super) const fn is_unanswered(&self) -> bool {
+        self.in_doubt_since.is_some() && !self.granted_late
+    }
+
     fn retry_later(&mut self, cx: &mut Context<'_>) -> Duration {
         self.failures += 1;
         let delay = retry_delay(self.failures, cx);
@@ -188,7 +196,7 @@ impl Campaign {
     /// Returns how long the store may keep an acquire waiting. The time is at most the lease
     /// duration, so that a connection that failed silently is noticed in time. A candidate that is
     /// also elected among peers blocks its peers meanwhile, so it asks the store more often.
-    fn acquire_wait(&self, timings: &Timings) -> Duration {
+    pub(super) fn acquire_wait(&self, timings: &Timings) -> Duration {
         if self.min_epoch.is_some() {
             return timings.renew_interval();
         }

@@ -44,13 +44,29 @@ pub(super) struct Context<'a> {
 }
 
 /// The only request of a phase: in flight, or scheduled for an instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Pending {
     InFlight { attempt: u64, sent: Instant },
     At(Instant),
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    pub(super) const fn new(
+        now: Instant,
+        random: &'a mut dyn Random,
+        timings: &'a Timings,
+        outputs: &'a mut Outputs<LeaseEffect>,
+        attempts: &'a mut u64,
+    ) -> Self {
+        Self {
+            now,
+            random,
+            timings,
+            outputs,
+            attempts,
+        }
+    }
+
     /// Sends `request` now. Durations count from `now`, because that is before the first byte of
     /// the request leaves.
     pub(super) fn send(&mut self, request: Request, timeout: Duration) -> Pending {
@@ -151,13 +167,13 @@ impl LeaseCandidate {
         now: Instant,
         random: &'a mut dyn Random,
     ) -> (&'a mut Phase, Context<'a>) {
-        let context = Context {
+        let context = Context::new(
             now,
             random,
-            timings: &self.timings,
-            outputs: &mut self.outputs,
-            attempts: &mut self.attempts,
-        };
+            &self.timings,
+            &mut self.outputs,
+            &mut self.attempts,
+        );
         (&mut self.phase, context)
     }
 

@@ -8,7 +8,7 @@ use crate::lease::{Change, LeaseId, Rejection};
 use crate::{CandidateId, Epoch};
 
 /// A request for the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
     /// Acquire the lease under this id. If another candidate holds it, wait in the store.
     Acquire {
@@ -111,7 +111,7 @@ impl From<Result<Change, Rejection>> for Answer {
 }
 
 /// An action that the driver must execute for a [`LeaseCandidate`](super::LeaseCandidate).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LeaseEffect {
     /// Send this request. It replaces the request in flight, which the driver must drop.
     Send {

@@ -64,12 +64,14 @@ mod message;
 mod release;
 mod term;
 mod timings;
+mod voter;
 
 mod machine;
 
 pub use crate::election::{EndReason, Standing, TaskEnd};
 pub use machine::LeaseCandidate;
 pub use message::{Answer, LeaseEffect, Request};
+pub use voter::{HoldState, StoreVoter};
 pub use timings::{MIN_RENEW_INTERVAL, TICK_INTERVAL, Timings, TimingsError, TimingsOptions};
 
 #[cfg(test)]

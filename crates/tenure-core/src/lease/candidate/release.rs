@@ -10,7 +10,7 @@ use crate::{CandidateId, Epoch, Instant};
 
 /// The release of a lease that no task uses any more. It only saves time for the next candidate: if
 /// the release fails, the lease expires.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Release {
     pub(super) lease_id: LeaseId,
     /// The term that ends with the release; `None` for a campaign that was given up.

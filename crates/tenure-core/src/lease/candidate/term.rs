@@ -20,7 +20,7 @@ pub(super) const MIN_ATTEMPT: Duration = Duration::from_millis(100);
 pub(super) struct LeaseTerm {
     pub(super) term: Term<CandidateId>,
     pub(super) lease_id: LeaseId,
-    pending: Pending,
+    pub(super) pending: Pending,
     failures: u32,
 }
 
@@ -43,6 +43,11 @@ impl LeaseTerm {
     pub(super) fn poll_timeout(&self, timings: &Timings) -> Instant {
         let due = self.term.poll_timeout(timings);
         self.renewal_due().map_or(due, |renewal| renewal.min(due))
+    }
+
+    /// Returns the sending of the request that the term counts from.
+    pub(super) const fn sent(&self) -> Instant {
+        self.term.renewed()
     }
 
     /// Returns the time of the next renewal; `None` while one is in flight, and after the lease is
@@ -144,6 +149,6 @@ impl LeaseTerm {
     }
 }
 
-fn next_renewal(cx: &mut Context<'_>, sent: Instant) -> Pending {
+pub(super) fn next_renewal(cx: &mut Context<'_>, sent: Instant) -> Pending {
     Pending::At(sent + cx.random.jitter(cx.timings.renew_interval()))
 }

@@ -1,0 +1,184 @@
+//! The machine alone: what it sends, and when it leads.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::*;
+use crate::bully::{
+    GroupSettings, GroupTimings, HardState, Member, Membership, PeerEffect, PeerInput, PeerMessage,
+    QuorumKind, QuorumMessage, Quorums, Started,
+};
+use crate::lease::candidate::{Answer, LeaseEffect, Request};
+use crate::UnixMillis;
+
+struct Numbers(u64);
+
+impl Random for Numbers {
+    fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0
+    }
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::default() + Duration::from_secs(1_000) + Duration::from_millis(millis)
+}
+
+/// One machine, with the requests and messages that it has sent.
+struct Bench {
+    machine: Fallback,
+    random: Numbers,
+    requests: Vec<(u64, Request)>,
+    messages: Vec<(u32, QuorumMessage)>,
+    events: Vec<TermEvent>,
+    now: u64,
+}
+
+impl Bench {
+    fn new(members: u32, k: usize) -> Self {
+        let membership = Membership::new((1..=members).map(|id| Member {
+            id: NodeId(id),
+            priority: 100,
+        }));
+        let settings =
+            GroupSettings::new(NodeId(1), membership.unwrap(), GroupTimings::default()).unwrap();
+        let quorums = Quorums::fallback(members as usize, k).unwrap();
+        let started = Started {
+            at: at(0),
+            wall: UnixMillis::new(1_000),
+        };
+        let node = PeerCandidate::new(
+            settings.with_quorums(quorums),
+            HardState::default(),
+            started,
+        );
+        let mut bench = Self {
+            machine: Fallback::new(node, at(0)),
+            random: Numbers(1),
+            requests: Vec::new(),
+            messages: Vec::new(),
+            events: Vec::new(),
+            now: 0,
+        };
+        bench.drain();
+        bench.machine.campaign(at(0), &mut bench.random);
+        bench.drain();
+        bench
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                Output::Term(event) => self.events.push(event),
+                Output::Effect(JointEffect::Store(LeaseEffect::Send {
+                    attempt, request, ..
+                })) => self.requests.push((attempt, request)),
+                Output::Effect(JointEffect::Store(LeaseEffect::Retrying(_))) => {}
+                Output::Effect(JointEffect::Peers(PeerEffect::Persist(_))) => {
+                    let written = JointMessage::Peers(PeerInput::Persisted);
+                    let now = at(self.now);
+                    self.machine.handle_message(now, written, &mut self.random);
+                }
+                Output::Effect(JointEffect::Peers(PeerEffect::Send {
+                    to,
+                    message: PeerMessage::Quorum(message),
+                })) => self.messages.push((to.0, message)),
+                Output::Effect(JointEffect::Peers(_)) => {}
+            }
+        }
+    }
+
+    fn until(&mut self, millis: u64) {
+        while let Some(due) = self.machine.poll_timeout().filter(|&due| due <= at(millis)) {
+            self.now = (due.since(at(0)).as_millis() as u64).max(self.now);
+            self.machine.handle_timeout(due, &mut self.random);
+            self.drain();
+        }
+        self.now = millis;
+        self.machine.handle_timeout(at(millis), &mut self.random);
+        self.drain();
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        let attempt = self.requests.last().unwrap().0;
+        let message = JointMessage::Store(attempt, answer);
+        self.machine.handle_message(at(self.now), message, &mut self.random);
+        self.drain();
+    }
+
+    fn hear(&mut self, from: u32, message: QuorumMessage) {
+        let message = PeerInput::Message {
+            from: NodeId(from),
+            message: message.into(),
+        };
+        let message = JointMessage::Peers(message);
+        self.machine.handle_message(at(self.now), message, &mut self.random);
+        self.drain();
+    }
+
+    fn leads(&self) -> bool {
+        matches!(self.machine.standing(at(self.now)), Standing::Leading { .. })
+    }
+
+    /// Answers the last round of renewals for this member.
+    fn acknowledge(&mut self, from: u32) {
+        let renew = self.messages.iter().rev().find(|(to, _)| *to == from);
+        let Some((_, QuorumMessage::Renew { epoch, round })) = renew else {
+            panic!("no renewal was sent to {from}");
+        };
+        let (epoch, round) = (*epoch, *round);
+        self.hear(from, QuorumMessage::RenewAck { epoch, round });
+    }
+}
+
+fn epoch(number: u64) -> Epoch {
+    Epoch::new(number).unwrap()
+}
+
+#[test]
+fn with_one_member_beside_the_store_a_grant_is_enough_and_no_member_gets_a_message() {
+    let mut bench = Bench::new(3, 1);
+    assert!(matches!(bench.requests[..], [(1, Request::Acquire { .. })]));
+    bench.answer(Answer::Held(epoch(2_000)));
+    assert!(bench.leads());
+    assert_eq!(bench.events, [
+        TermEvent::LeaderSeen(None),
+        TermEvent::Began(epoch(2_000))
+    ][1..]);
+    for second in 1..100 {
+        bench.until(second * 1_000);
+        if matches!(bench.requests.last(), Some((_, Request::Renew(_)))) {
+            bench.answer(Answer::Held(epoch(2_000)));
+        }
+        assert!(bench.leads(), "{second}");
+    }
+    assert_eq!(bench.messages, []);
+    assert_eq!(bench.machine.node().carried_by(), Some((QuorumKind::Store, 2)));
+}
+
+#[test]
+fn a_leader_that_loses_the_store_is_carried_by_all_members_and_takes_the_same_epoch_again() {
+    let mut bench = Bench::new(3, 1);
+    bench.answer(Answer::Held(epoch(2_000)));
+    for second in 1..100 {
+        bench.until(second * 1_000);
+        for member in [2, 3] {
+            if bench.messages.iter().any(|(to, _)| *to == member) {
+                bench.acknowledge(member);
+            }
+        }
+        assert!(bench.leads(), "{second}");
+    }
+    assert_eq!(bench.machine.node().carried_by(), Some((QuorumKind::Members, 0)));
+    bench.until(101_000);
+    bench.answer(Answer::Expired);
+    assert!(bench.leads());
+    let Some((_, Request::Resume { epoch: asked, without_store, .. })) = bench.requests.last() else {
+        panic!("{:?}", bench.requests.last());
+    };
+    assert_eq!(*asked, epoch(2_000));
+    assert!(*without_store > Duration::from_secs(95), "{without_store:?}");
+    bench.answer(Answer::Held(epoch(2_000)));
+    assert_eq!(bench.machine.node().carried_by(), Some((QuorumKind::Store, 2)));
+    assert_eq!(bench.events, [TermEvent::Began(epoch(2_000))]);
+}
