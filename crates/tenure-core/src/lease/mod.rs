@@ -13,6 +13,10 @@
 //!      +--------------------+  +------> expired ----------------> leased <
 //! ```
 //!
+//! A leader among peers may lead on without the store while its lease expires. It then takes the
+//! lease again under the same epoch ([`Operation::Resume`]), unless another grant, a release or a
+//! break has ended the term in the store.
+//!
 //! *Expired*, and *broken* after *breaking*, are computed from `now` at every read of a record
 //! ([`Record::settle`]), never by a timer: a late timer cannot create a second holder.
 //!
@@ -27,6 +31,7 @@ mod record;
 mod rules;
 mod stored;
 mod term_end;
+mod without_store;
 
 mod apply;
 #[allow(clippy::module_inception)] // The module has the name of its type.
@@ -39,10 +44,11 @@ pub use apply::{Applied, Change, Rejection, apply, apply_as, deletable};
 pub use duration::LeaseDuration;
 pub use id::{LeaseId, LeaseIdError};
 pub use lease::{Due, Lease, RequestNumber};
-pub use operation::{Acquire, Metadata, Operation};
+pub use operation::{Acquire, Metadata, Operation, Resume};
 pub use owner::Owner;
 pub use queue::{Priority, Waiting};
 pub use record::{Grant, Lapse, RETIRED_LIMIT, Record, Reservation, State};
 pub use rules::Rules;
 pub use stored::{Stored, StoredState};
 pub use term_end::{Running, TermEnd};
+pub use without_store::WithoutStore;

@@ -30,12 +30,26 @@ pub struct Acquire {
     pub min_epoch: Option<Epoch>,
 }
 
+/// The term for which a candidate takes a lease again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resume {
+    /// The epoch of the term: the lease is held under this epoch or not at all.
+    pub epoch: Epoch,
+    /// For how long the term has run without the store, for the history.
+    pub without_store: Duration,
+}
+
 /// One operation on one lease, with valid arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Acquire the lease, or renew it if this lease id already holds it. The wall-clock time is the
     /// source of the epoch.
     Acquire(Acquire, UnixMillis),
+    /// Hold the lease under exactly the epoch of a term that has run without the store. If this
+    /// lease id held the lease under that epoch until it expired, and no grant has followed, the
+    /// term continues. If all epochs of the lease are smaller, the lease is granted. The request's
+    /// least epoch has no effect. The wall-clock time is for the history.
+    Resume(Acquire, Resume, UnixMillis),
     /// Renew the lease at `now`, with a new duration if there is one.
     Renew(LeaseId, Option<LeaseDuration>),
     /// Replace the lease id. The term and its remaining time continue.

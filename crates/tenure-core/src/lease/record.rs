@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{LeaseDuration, LeaseId, Metadata, Owner};
+use super::{LeaseDuration, LeaseId, Metadata, Owner, WithoutStore};
 use crate::{CandidateId, Epoch, Instant, UnixMillis};
 
 /// The number of lease ids of ended terms that a record keeps. The limit bounds memory and the size
@@ -106,6 +106,9 @@ pub struct Grant {
     pub duration: LeaseDuration,
     /// The time after an expiry or a break in which the lease is not granted.
     pub lock_delay: Duration,
+    /// The periods in which the term was led without the store. Few terms have any, so they are
+    /// behind a pointer.
+    pub without_store: Option<Box<WithoutStore>>,
 }
 
 impl Grant {

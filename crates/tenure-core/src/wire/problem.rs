@@ -105,6 +105,8 @@ codes! {
     LeaseIdRetired 409 "lease_id_retired" "The lease id's term has ended";
     /// The epoch is not the current one.
     StaleEpoch 409 "stale_epoch" "The epoch is stale";
+    /// The lease had the epoch in another term, or has had a greater one.
+    EpochPassed 409 "epoch_passed" "The lease has passed this epoch";
     /// No epoch is left for this lease.
     EpochsExhausted 409 "epochs_exhausted" "The lease has used up its epochs";
     /// The request exceeds a limit of this store. Try again later.
@@ -147,7 +149,8 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<CandidateId>"))]
     pub holder: Option<String>,
-    /// With `lease_held`: the holder's epoch. With `stale_epoch`: the greatest epoch seen so far.
+    /// With `lease_held`: the holder's epoch. With `stale_epoch` and `epoch_passed`: the
+    /// greatest epoch seen so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<Epoch>"))]
     pub epoch: Option<u64>,
@@ -187,13 +190,18 @@ impl From<&Rejection> for Problem {
             Rejection::Expired => (Code::LeaseExpired, None),
             Rejection::IdRetired => (Code::LeaseIdRetired, None),
             Rejection::EpochTooFarAhead { .. } => (Code::OutOfRange, None),
+            Rejection::EpochPassed { .. } => (Code::EpochPassed, None),
             Rejection::EpochsExhausted => (Code::EpochsExhausted, None),
         };
         let mut problem = Self::new(code, rejection.to_string());
         problem.remaining_ms = remaining.map(millis);
-        if let Rejection::Held { holder, epoch, .. } = rejection {
-            problem.holder = Some(holder.to_string());
-            problem.epoch = Some(epoch.get());
+        match rejection {
+            Rejection::Held { holder, epoch, .. } => {
+                problem.holder = Some(holder.to_string());
+                problem.epoch = Some(epoch.get());
+            }
+            Rejection::EpochPassed { last, .. } => problem.epoch = Some(last.get()),
+            _ => {}
         }
         problem
     }

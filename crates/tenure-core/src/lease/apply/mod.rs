@@ -1,5 +1,7 @@
 //! The one function that changes a lease.
 
+mod resume;
+
 use core::time::Duration;
 
 use super::record::Phase;
@@ -28,6 +30,9 @@ pub enum Change {
     Granted(Epoch),
     /// The term continues; its duration counts from now.
     Renewed(Epoch),
+    /// The term continues after a time without the store, possibly after its lease had expired. Its
+    /// duration counts from now.
+    Resumed(Epoch),
     /// The term continues under another lease id.
     Changed,
     /// The holder released the lease.
@@ -103,10 +108,19 @@ pub enum Rejection {
     /// The term of this lease id has ended. The caller must use a new lease id.
     #[error("the lease id belongs to a term that has ended")]
     IdRetired,
-    /// The requested least epoch is too far ahead of the store's wall clock.
+    /// The lease had this epoch in another term, or has had a greater one. A term that runs under
+    /// this epoch cannot hold the lease any more.
+    #[error("the lease can't be held under epoch {asked} again: its last epoch is {last}")]
+    EpochPassed {
+        /// The requested epoch.
+        asked: Epoch,
+        /// The greatest epoch of the lease.
+        last: Epoch,
+    },
+    /// The requested epoch is too far ahead of the store's wall clock.
     #[error(
-        "min_epoch is {asked} and must be at most {most}, a hundred years ahead of the store's wall clock: \
-         one of the two clocks is wrong"
+        "the requested epoch is {asked} and must be at most {most}, a hundred years ahead of the store's \
+         wall clock: one of the two clocks is wrong"
     )]
     EpochTooFarAhead {
         /// The requested epoch.
@@ -206,6 +220,9 @@ pub fn apply_as(
     record.settle(now);
     match operation {
         Operation::Acquire(request, wall) => acquire(record, owner, request, *wall, now, rules),
+        Operation::Resume(request, of_term, wall) => {
+            resume::resume(record, owner, request, *of_term, *wall, now, rules)
+        }
         Operation::Renew(lease_id, duration) => {
             renew(record, (*lease_id, owner), *duration, now, rules)
         }
@@ -305,6 +322,18 @@ fn acquire(
     }
     let epoch = next_epoch(record, request, wall)?;
     grantable(record, Some(&request.holder), now)?;
+    Ok(grant(record, owner, request, epoch, wall, now))
+}
+
+/// Begins a term under this epoch. The caller has checked that the lease is free for it.
+fn grant(
+    record: &mut Record,
+    owner: Option<&Owner>,
+    request: &Acquire,
+    epoch: Epoch,
+    wall: UnixMillis,
+    now: Instant,
+) -> Applied {
     let expires = request.duration.end(now);
     record.phase = Phase::Leased { expires };
     record.grant = Some(Grant {
@@ -315,11 +344,15 @@ fn acquire(
         granted_at: wall,
         duration: request.duration,
         lock_delay: request.lock_delay,
+        without_store: None,
     });
     record.metadata = (!request.metadata.is_empty()).then(|| request.metadata.clone().into());
     record.reserved = None;
     record.retired.retain(|&(id, _)| id != request.lease_id);
-    durable(Change::Granted(epoch))
+    Applied {
+        change: Change::Granted(epoch),
+        durable: true,
+    }
 }
 
 /// Returns the epoch of the next grant. It is greater than all earlier epochs, so that receivers
@@ -329,14 +362,20 @@ fn next_epoch(record: &Record, request: &Acquire, wall: UnixMillis) -> Result<Ep
     let least = match request.min_epoch {
         None => wall,
         Some(asked) => {
-            let most = Epoch::most_asked_for(last, wall);
-            if asked > most {
-                return Err(Rejection::EpochTooFarAhead { asked, most });
-            }
+            check_ahead(last, asked, wall)?;
             UnixMillis::new(asked.get())
         }
     };
     Epoch::following(last, least).ok_or(Rejection::EpochsExhausted)
+}
+
+/// Checks that a requested epoch is not too far ahead of the wall clock.
+fn check_ahead(last: Option<Epoch>, asked: Epoch, wall: UnixMillis) -> Result<(), Rejection> {
+    let most = Epoch::most_asked_for(last, wall);
+    if asked > most {
+        return Err(Rejection::EpochTooFarAhead { asked, most });
+    }
+    Ok(())
 }
 
 /// Checks whether a free lease may be granted to `candidate`; with `None`, to every candidate.

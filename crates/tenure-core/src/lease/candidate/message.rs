@@ -72,7 +72,8 @@ pub enum Answer {
     },
     /// The store counts the lease as expired.
     Expired,
-    /// The lease id does not hold the lease any more; another one does or did.
+    /// The lease id does not hold the lease any more, or not under the requested epoch; another one
+    /// does or did.
     Superseded,
     /// The result is unknown: there was no answer, the answer was invalid, or the store asked for a
     /// retry. The cause may pass without a change.
@@ -89,7 +90,9 @@ pub enum Answer {
 impl From<Result<Change, Rejection>> for Answer {
     fn from(result: Result<Change, Rejection>) -> Self {
         match result {
-            Ok(Change::Granted(epoch) | Change::Renewed(epoch)) => Self::Held(epoch),
+            Ok(Change::Granted(epoch) | Change::Renewed(epoch) | Change::Resumed(epoch)) => {
+                Self::Held(epoch)
+            }
             Ok(_) => Self::Released,
             Err(Rejection::Held { holder, epoch, .. }) => {
                 Self::HeldByAnother(Some((holder, epoch)))
@@ -102,7 +105,9 @@ impl From<Result<Change, Rejection>> for Answer {
                 Self::Broken { remaining }
             }
             Err(Rejection::Expired) => Self::Expired,
-            Err(Rejection::IdMismatch | Rejection::NotHeld) => Self::Superseded,
+            Err(Rejection::IdMismatch | Rejection::NotHeld | Rejection::EpochPassed { .. }) => {
+                Self::Superseded
+            }
             Err(rejection @ (Rejection::EpochsExhausted | Rejection::EpochTooFarAhead { .. })) => {
                 Self::Refused(rejection.to_string())
             }

@@ -7,13 +7,14 @@ mod endings;
 mod owners;
 mod properties;
 mod restart;
+mod resume;
 mod terms;
 mod time;
 
 use core::time::Duration;
 
 use super::*;
-use crate::lease::{Metadata, State};
+use crate::lease::{Metadata, Resume, State};
 
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -54,6 +55,19 @@ fn acquire(name: char, duration: LeaseDuration) -> Operation {
 
 fn renew(name: char) -> Operation {
     Operation::Renew(id(name), None)
+}
+
+/// Takes the lease for 30 s, for a term under this epoch that has run without the store for 10 s.
+fn resume(name: char, epoch: u64) -> Operation {
+    let of_term = Resume {
+        epoch: Epoch::new(epoch).unwrap(),
+        without_store: secs(10),
+    };
+    Operation::Resume(
+        request(name, fixed(30)),
+        of_term,
+        UnixMillis::new(1_000_000),
+    )
 }
 
 fn release(name: char) -> Operation {

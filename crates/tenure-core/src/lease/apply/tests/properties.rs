@@ -13,8 +13,32 @@ enum Step {
     Wait(Duration),
     /// An operation under the native rules (`true`) or the Azure rules.
     Ask(Operation, bool),
+    /// A resume under the last epoch, or under one near it.
+    Resume(ResumeStep),
     /// The store restarts from the record on disk.
     Restart,
+}
+
+#[derive(Clone, Debug)]
+struct ResumeStep {
+    name: char,
+    /// The requested epoch minus the last one, plus one.
+    ahead: u64,
+    duration: u64,
+    without_store: u64,
+    native: bool,
+}
+
+impl ResumeStep {
+    fn operation(&self, last: Option<Epoch>) -> Operation {
+        let epoch = last.map_or(0, Epoch::get) + self.ahead;
+        let of_term = Resume {
+            epoch: Epoch::new(epoch.saturating_sub(1)).unwrap(),
+            without_store: secs(self.without_store),
+        };
+        let request = request(self.name, fixed(self.duration));
+        Operation::Resume(request, of_term, UnixMillis::new(1_000_000))
+    }
 }
 
 /// The end of the lease as the holder knows it from its answers.
@@ -40,6 +64,8 @@ struct Known {
     end: End,
     lock_delay: Duration,
     duration: LeaseDuration,
+    /// Whether a break has begun in this term.
+    is_broken: bool,
 }
 
 /// A store that writes the changes that must be durable, and the knowledge of its clients.
@@ -72,6 +98,14 @@ impl Model {
                 self.lease.rules = if *native { Rules::NATIVE } else { Rules::AZURE };
                 self.ask(operation);
             }
+            Step::Resume(resume) => {
+                self.lease.rules = if resume.native {
+                    Rules::NATIVE
+                } else {
+                    Rules::AZURE
+                };
+                self.ask(&resume.operation(self.last_epoch));
+            }
         }
         self.check_state();
     }
@@ -88,7 +122,23 @@ impl Model {
             self.write();
         }
         match (operation, applied.change) {
-            (Operation::Acquire(request, _), Change::Granted(epoch)) => {
+            (
+                Operation::Resume(request, of_term, _),
+                Change::Resumed(epoch) | Change::Renewed(epoch),
+            ) => {
+                assert_eq!((epoch, self.last_epoch), (of_term.epoch, Some(epoch)));
+                let known = self.known_holder(request.lease_id);
+                assert!(!known.is_broken, "a resume has undone a break");
+                known.duration = request.duration.max(known.duration);
+                known.end = End::of(known.duration, now);
+            }
+            (
+                Operation::Acquire(request, _) | Operation::Resume(request, ..),
+                Change::Granted(epoch),
+            ) => {
+                if let Operation::Resume(_, of_term, _) = operation {
+                    assert_eq!(epoch, of_term.epoch);
+                }
                 self.check_that_a_grant_is_safe();
                 assert!(self.last_epoch < Some(epoch), "epochs must increase");
                 self.last_epoch = Some(epoch);
@@ -97,6 +147,7 @@ impl Model {
                     end: End::of(request.duration, now),
                     lock_delay: request.lock_delay,
                     duration: request.duration,
+                    is_broken: false,
                 });
             }
             (Operation::Acquire(request, _), Change::Renewed(epoch)) => {
@@ -125,10 +176,13 @@ impl Model {
                 self.known = None;
             }
             (Operation::Break(_) | Operation::SwitchOver { .. }, Change::Breaking(left)) => {
-                self.known.as_mut().unwrap().end = End::At(now + left);
+                let known = self.known.as_mut().unwrap();
+                known.end = End::At(now + left);
+                known.is_broken = true;
             }
             (Operation::Break(_) | Operation::SwitchOver { .. }, Change::Broken) => {
                 let known = self.known.as_mut().unwrap();
+                known.is_broken = true;
                 if known.end.cmp_to(now) == Ordering::Greater {
                     known.end = End::At(now);
                 }
@@ -208,8 +262,23 @@ fn a_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => prop_oneof![0..20_u64, 0..100_u64, 0..2_000_u64].prop_map(|wait| Step::Wait(secs(wait))),
         8 => (an_operation(), any::<bool>()).prop_map(|(asked, native)| Step::Ask(asked, native)),
+        2 => a_resume().prop_map(Step::Resume),
         1 => Just(Step::Restart),
     ]
+}
+
+fn a_resume() -> impl Strategy<Value = ResumeStep> {
+    let name = prop::char::range('a', 'e');
+    let step = (name, 0..4_u64, 15..=60_u64, 0..3_u64, any::<bool>());
+    step.prop_map(
+        |(name, ahead, duration, without_store, native)| ResumeStep {
+            name,
+            ahead,
+            duration,
+            without_store,
+            native,
+        },
+    )
 }
 
 fn an_operation() -> impl Strategy<Value = Operation> {
@@ -267,6 +336,10 @@ proptest! {
             let step = match step.clone() {
                 Step::Ask(Operation::Change { .. }, _) => continue,
                 Step::Ask(operation, _) => Step::Ask(operation, true),
+                Step::Resume(resume) => Step::Resume(ResumeStep {
+                    native: true,
+                    ..resume
+                }),
                 Step::Wait(wait) => Step::Wait(wait.min(secs(10))),
                 Step::Restart => Step::Restart,
             };

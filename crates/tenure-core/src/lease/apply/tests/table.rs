@@ -12,7 +12,7 @@ use super::*;
 /// and the remaining time. A rejection, which leaves the lease as it is, has an exclamation mark.
 /// "a" is the lease id that holds or held the lease; "b" and "c" are others. [`reach`] produces the
 /// states: in "fixed" and "infinite", "a" has held the lease for 20 s; the fixed lease has 40 s
-/// left and the breaking one 20 s.
+/// left and the breaking one 20 s. The epoch of "a" is 1000.
 const AZURE: &str = "
                | new           | released      | fixed         | infinite      | breaking      | broken        | expired
 acquire a 30 s | granted a 30s | granted a 30s | renewed a 30s | renewed a 30s | !Breaking     | granted a 30s | granted a 30s
@@ -33,10 +33,16 @@ hand a to b    | !IdMismatch   | !IdMismatch   | handed over   | handed over   |
 hand b to b    | !IdMismatch   | !IdMismatch   | !IdMismatch   | !IdMismatch   | !IdMismatch   | !IdMismatch   | !IdMismatch
 describe a     | !IdMismatch   | !IdMismatch   | described     | described     | !Breaking     | !Broken       | !Expired
 describe b     | !IdMismatch   | !IdMismatch   | !IdMismatch   | !IdMismatch   | !IdMismatch   | !IdMismatch   | !IdMismatch
+resume a 900   | granted a 30s | !EpochPassed  | !EpochPassed  | !EpochPassed  | !Breaking     | !Broken       | !EpochPassed
+resume a 1000  | granted a 30s | !IdRetired    | resumed a 60s | resumed a inf | !Breaking     | !Broken       | resumed a 60s
+resume a 2000  | granted a 30s | granted a 30s | !Held         | !Held         | !Breaking     | !Broken       | granted a 30s
+resume b 900   | granted b 30s | !EpochPassed  | !Held         | !Held         | !Held         | !EpochPassed  | !EpochPassed
+resume b 1000  | granted b 30s | !EpochPassed  | !Held         | !Held         | !Held         | !EpochPassed  | !EpochPassed
+resume b 2000  | granted b 30s | granted b 30s | !Held         | !Held         | !Held         | granted b 30s | granted b 30s
 ";
 
 /// The cells in which the native rules differ. There are no others.
-const NATIVE_DIFFERS: [(&str, &str, &str); 9] = [
+const NATIVE_DIFFERS: [(&str, &str, &str); 11] = [
     ("acquire a 30 s", "fixed", "renewed a 60s"),
     ("acquire a 30 s", "infinite", "renewed a inf"),
     ("acquire a 30 s", "released", "!IdRetired"),
@@ -46,6 +52,8 @@ const NATIVE_DIFFERS: [(&str, &str, &str); 9] = [
     ("acquire a inf", "broken", "!IdRetired"),
     ("acquire a inf", "expired", "!IdRetired"),
     ("renew a", "expired", "!Expired"),
+    ("resume a 2000", "released", "!IdRetired"),
+    ("resume a 2000", "expired", "!IdRetired"),
 ];
 
 #[test]
@@ -153,6 +161,13 @@ fn outcome(rules: Rules, state: &str, operation: &str) -> String {
                     );
                     ("renewed", State::Leased)
                 }
+                Change::Resumed(epoch) => {
+                    assert_eq!(
+                        (Some(epoch), lease.record.last_epoch()),
+                        (before.1, before.1)
+                    );
+                    ("resumed", State::Leased)
+                }
                 Change::Changed => ("changed", State::Leased),
                 Change::Released => ("released", State::Available),
                 Change::HandedOver => ("handed over", State::Available),
@@ -201,6 +216,12 @@ fn parse(operation: &str) -> Operation {
         "change a to b" => change('a', 'b'),
         "change b to a" => change('b', 'a'),
         "change b to c" => change('b', 'c'),
+        "resume a 900" => resume('a', 900),
+        "resume a 1000" => resume('a', 1_000),
+        "resume a 2000" => resume('a', 2_000),
+        "resume b 900" => resume('b', 900),
+        "resume b 1000" => resume('b', 1_000),
+        "resume b 2000" => resume('b', 2_000),
         "renew a" => renew('a'),
         "renew b" => renew('b'),
         "release a" => release('a'),

@@ -205,6 +205,9 @@ impl Bench {
                         format!("acquire {}, wait {wait:?}", self.name(lease_id))
                     }
                     Request::Renew(lease_id) => format!("renew {}", self.name(lease_id)),
+                    Request::Resume {
+                        lease_id, epoch, ..
+                    } => format!("resume {} under {epoch}", self.name(lease_id)),
                     Request::Release { lease_id, reason } => {
                         let reason =
                             reason.map_or_else(String::new, |reason| format!(" as {reason}"));

@@ -149,6 +149,8 @@ impl Watch {
                     Request::Acquire { .. } => self.term.is_none(),
                     Request::Renew(_) => task_is_going,
                     Request::Release { .. } | Request::HandOver { .. } => !task_is_going,
+                    // Only a candidate that peers elect resumes a term.
+                    Request::Resume { .. } => false,
                 };
                 assert!(expected, "{request:?} while {:?}", self.term);
             }
