@@ -125,7 +125,10 @@ impl Quorums {
             lost => format!("{lost} members"),
         };
         match self.with_store {
-            None => format!("a leader can be elected while {} of {members} is lost", count(without)),
+            None => format!(
+                "a leader can be elected while {} of {members} is lost",
+                count(without)
+            ),
             Some(k) => format!(
                 "while the store answers, a leader needs {k} of {members} members and the group survives the \
                  loss of {}; while it does not, a leader needs {} and the group survives the loss of {}",
@@ -152,7 +155,10 @@ impl fmt::Display for QuorumsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { members, k } = *self;
         let most = Quorums::largest_k(members);
-        write!(f, "k is {k} and must be 1 to {most} with {members} members: ")?;
+        write!(
+            f,
+            "k is {k} and must be 1 to {most} with {members} members: "
+        )?;
         if k == 0 {
             return f.write_str("a leader needs its own promise");
         }
@@ -223,7 +229,11 @@ mod tests {
             "while the store answers, a leader needs 1 of 3 members and the group survives the loss of 2 \
              members; while it does not, a leader needs 3 and the group survives the loss of no member"
         );
-        for (k, reason) in [(0, "own promise"), (3, "groups of 1 members"), (9, "more members")] {
+        for (k, reason) in [
+            (0, "own promise"),
+            (3, "groups of 1 members"),
+            (9, "more members"),
+        ] {
             let error = Quorums::fallback(3, k).unwrap_err().to_string();
             assert!(error.contains("must be 1 to 2 with 3 members"), "{error}");
             assert!(error.contains(reason), "{error}");

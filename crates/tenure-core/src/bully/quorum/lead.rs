@@ -79,10 +79,7 @@ impl Quorum {
     /// Counts an answer to the round. The promises count from the start of this round, not from its
     /// answers: the members renewed their promises in between.
     pub(super) fn count_round(&mut self, cx: &mut Context<'_>) {
-        let (beside, without) = (
-            Self::beside_store(cx.state),
-            Self::without_store(cx.state),
-        );
+        let (beside, without) = (Self::beside_store(cx.state), Self::without_store(cx.state));
         let Role::Leading(round) = &mut self.role else {
             return;
         };
@@ -155,8 +152,8 @@ impl Quorum {
         promise: Option<(Epoch, Instant)>,
         away: bool,
     ) {
-        let count_from_answer = mutation!(cx.state.settings, CountFromStoreRequest)
-            && promise != self.store.promise;
+        let count_from_answer =
+            mutation!(cx.state.settings, CountFromStoreRequest) && promise != self.store.promise;
         let promise = match promise {
             Some((epoch, _)) if count_from_answer => Some((epoch, cx.now)),
             promise => promise,

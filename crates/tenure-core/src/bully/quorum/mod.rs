@@ -219,7 +219,9 @@ impl Quorum {
             self.role,
             Role::Following { leader: None } | Role::PreVoting { .. }
         );
-        let is_bound = self.promised_to(state, now).is_some_and(|to| to != state.me());
+        let is_bound = self
+            .promised_to(state, now)
+            .is_some_and(|to| to != state.me());
         self.store.may_ask && stands_aside && !is_bound && state.may_campaign(now)
     }
 

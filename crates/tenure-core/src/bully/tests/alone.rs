@@ -423,13 +423,7 @@ fn the_name_of_a_role_is_its_variant_in_kebab_case() {
             asked: at(0),
             acks: [].into(),
         },
-        Role::Leading(Round {
-            epoch,
-            number: 1,
-            asked: at(0),
-            acks: [].into(),
-            at_risk: false,
-        }),
+        Role::Leading(Round::new(epoch, at(0), [].into())),
     ] {
         assert_eq!(role.as_str(), kebab_case(&role));
     }

@@ -105,9 +105,8 @@ impl Fallback {
                 match output {
                     Output::Effect(effect) => self.outputs.effect(JointEffect::Store(effect)),
                     Output::Term(TermEvent::LeaderSeen(holder)) => {
-                        let holder = holder.and_then(|(holder, epoch)| {
-                            Some((self.member_of(&holder)?, epoch))
-                        });
+                        let holder = holder
+                            .and_then(|(holder, epoch)| Some((self.member_of(&holder)?, epoch)));
                         self.node.see_holder(holder);
                     }
                     Output::Term(TermEvent::Failed(why)) => {
@@ -198,8 +197,7 @@ impl Fallback {
     fn claim_or_leave(&mut self, now: Instant, granted: Option<Epoch>, random: &mut dyn Random) {
         let is_new = self.claimed != granted;
         self.claimed = granted;
-        let is_claimed =
-            is_new && granted.is_some_and(|epoch| self.node.claim(now, epoch, random));
+        let is_claimed = is_new && granted.is_some_and(|epoch| self.node.claim(now, epoch, random));
         if !is_claimed {
             self.store.leave(now, random);
         }

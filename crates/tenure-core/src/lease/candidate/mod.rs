@@ -71,8 +71,8 @@ mod machine;
 pub use crate::election::{EndReason, Standing, TaskEnd};
 pub use machine::LeaseCandidate;
 pub use message::{Answer, LeaseEffect, Request};
-pub use voter::{HoldState, StoreVoter};
 pub use timings::{MIN_RENEW_INTERVAL, TICK_INTERVAL, Timings, TimingsError, TimingsOptions};
+pub use voter::{HoldState, StoreVoter};
 
 #[cfg(test)]
 mod tests;

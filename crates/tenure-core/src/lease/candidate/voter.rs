@@ -162,7 +162,10 @@ impl StoreVoter {
                 release.give_up_at = Release::new(&cx, holding.lease_id, None).give_up_at;
             }
             // A request to take the lease again must not arrive after the release.
-            let stray = holding.pending.sent().filter(|_| holding.promised.is_none());
+            let stray = holding
+                .pending
+                .sent()
+                .filter(|_| holding.promised.is_none());
             Next::Release(Release {
                 successor: successor.filter(|_| holding.promised.is_some()),
                 stray_until: stray.map(|sent| sent + MIN_ATTEMPT),
@@ -257,7 +260,9 @@ impl StoreVoter {
     /// failed, or its answer is late.
     #[must_use]
     pub fn silent_since(&self, now: Instant) -> Option<Instant> {
-        self.silent_from().filter(|&from| now >= from).map(|_| self.heard)
+        self.silent_from()
+            .filter(|&from| now >= from)
+            .map(|_| self.heard)
     }
 
     /// Returns the time from which on the store counts as silent, unless an answer comes before.
@@ -427,10 +432,9 @@ impl Holding {
                 self.failures = 0;
                 self.pending = next_renewal(cx, cx.now);
             }
-            Answer::Superseded
-            | Answer::IdRetired
-            | Answer::HeldByAnother(_)
-            | Answer::Held(_) => self.end(HoldState::Passed),
+            Answer::Superseded | Answer::IdRetired | Answer::HeldByAnother(_) | Answer::Held(_) => {
+                self.end(HoldState::Passed)
+            }
             Answer::Unknown(why) | Answer::Refused(why) | Answer::Denied(why) => {
                 self.failures += 1;
                 let delay = retry_delay(self.failures, cx);
