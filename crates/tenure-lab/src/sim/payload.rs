@@ -68,6 +68,7 @@ impl Payload {
             Self::StoreRequest { request, .. } => match request {
                 Request::Acquire { .. } => "acquire",
                 Request::Renew(_) => "renew",
+                Request::Resume { .. } => "resume",
                 Request::Release { .. } => "release",
                 Request::HandOver { .. } => "handover",
             },
@@ -137,6 +138,18 @@ impl Payload {
                         "lease_id": lease_id,
                         "wait_ms": u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
                         "priority": 100,
+                    })),
+                    Request::Resume {
+                        epoch,
+                        without_store,
+                        ..
+                    } => size(&json!({
+                        "holder": candidate.as_str(),
+                        "duration_ms": 15_000,
+                        "lease_id": lease_id,
+                        "epoch": epoch,
+                        "without_store_ms": u64::try_from(without_store.as_millis())
+                            .unwrap_or(u64::MAX),
                     })),
                     Request::Renew(_) | Request::Release { reason: None, .. } => {
                         size(&json!({ "lease_id": lease_id }))
