@@ -17,7 +17,7 @@ use super::candidate::Candidate;
 use super::machine::Machine;
 use super::peer_link::PeerLink;
 use super::store::Store;
-use super::store_client::StoreClient;
+use super::store_client::{StoreClient, name_of};
 use super::{Algorithm, Contestant, DetectorKind};
 use crate::baseline::{self, BaselineTimings};
 use crate::detector::{AttendanceRing, SimDetector};
@@ -147,7 +147,11 @@ impl Cluster {
         durable: Option<&DurableState>,
         context: &mut Context<'_>,
     ) -> Candidate {
-        let store = || StoreClient::new(node, STORE, incarnation, self.mutation);
+        let name = match algorithm {
+            Algorithm::Fallback { .. } => node.into(),
+            _ => name_of(node),
+        };
+        let store = || StoreClient::new(name, STORE, incarnation, self.mutation);
         let lease = || LeaseCandidate::new(self.contestant.term);
         let (machine, store, detector) = match (algorithm, self.mutation) {
             (Algorithm::Joint { .. }, Some(Mutation::PeersIgnored)) | (Algorithm::Lease, _) => {
