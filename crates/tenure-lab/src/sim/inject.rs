@@ -51,6 +51,11 @@ impl World {
             }
             Fault::Heal => self.network.heal(),
             Fault::Links(link) => self.network.everywhere = *link,
+            Fault::HostLinks(who, link) => {
+                for node in self.resolve(*who) {
+                    self.network.set_host(node, *link);
+                }
+            }
             Fault::Kind {
                 kind,
                 from,

@@ -1,6 +1,6 @@
 //! The world: hosts, the network between them, and the queue of events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tenure_core::fence::Gate;
@@ -204,6 +204,38 @@ impl World {
         if let Some(trace) = &mut self.trace {
             trace.push(line(self.now));
         }
+    }
+
+    /// Returns whether some hosts without a fault can elect a leader: every message among them
+    /// arrives in time, and each of them either exchanges messages with another host in both
+    /// directions, or not at all.
+    pub(super) fn is_quorum_connected(&self) -> bool {
+        let is_well = |host: &&Host| host.is_awake() && host.disk.takes.is_none();
+        let well: Vec<NodeId> = self
+            .hosts
+            .values()
+            .filter(is_well)
+            .map(|it| it.node)
+            .collect();
+        let runs = self.hosts.values().filter(|it| it.process.is_some());
+        let runs: Vec<NodeId> = runs.map(|it| it.node).collect();
+        let both =
+            |of: &dyn Fn(NodeId, NodeId) -> bool, one, other| of(one, other) && of(other, one);
+        let is_clean = |from, to| self.network.is_clean(from, to);
+        let is_cut = |from, to| !self.network.is_open(from, to);
+        (1_u32..1 << well.len()).any(|mask| {
+            let set = well.iter().enumerate();
+            let set = set.filter(|(place, _)| mask & 1 << place != 0);
+            let set: BTreeSet<NodeId> = set.map(|(_, &node)| node).collect();
+            let connected = set.iter().all(|&one| {
+                let inside = set.iter().filter(|&&other| other != one);
+                let mut outside = runs.iter().filter(|it| !set.contains(it));
+                inside.copied().all(|other| both(&is_clean, one, other))
+                    && outside
+                        .all(|&other| both(&is_clean, one, other) || both(&is_cut, one, other))
+            });
+            connected && self.factory.can_elect(&set)
+        })
     }
 
     /// Returns the hosts that match a target now.
