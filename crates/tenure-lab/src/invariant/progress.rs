@@ -54,8 +54,13 @@ pub(super) fn check_quorums(
                 return Err((until.max(due), what.into()));
             }
         }
-        if let HistoryEventKind::Connected(is_connected) = event.kind {
-            due = is_connected.then(|| event.at + within);
+        match event.kind {
+            // A fault may stop the leader. The state after it follows at the same time.
+            HistoryEventKind::Fault(_) => due = None,
+            HistoryEventKind::Connected(is_connected) => {
+                due = is_connected.then(|| event.at + within);
+            }
+            _ => {}
         }
         claims.update(event);
     }
