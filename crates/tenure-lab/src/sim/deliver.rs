@@ -32,9 +32,8 @@ impl World {
             Scheduled::TaskWrite(node, number) => self.task_write(node, number),
             scheduled => self.deliver(scheduled),
         }
-        if is_change && self.config.watches_quorums {
-            let is_connected = self.is_quorum_connected();
-            self.record(NodeId(0), HistoryEventKind::Connected(is_connected));
+        if is_change {
+            self.record_quorum();
         }
     }
 

@@ -200,6 +200,7 @@ impl World {
             disk.durable = Some(last);
         }
         self.crash(node, true);
+        self.record_quorum();
     }
 
     fn pause(&mut self, who: Target, time: Duration, suspended: bool, task_goes_on: bool) {

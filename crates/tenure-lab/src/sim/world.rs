@@ -7,6 +7,7 @@ use tenure_core::fence::Gate;
 use tenure_core::lease::candidate::TaskEnd;
 use tenure_core::{Epoch, NodeId};
 
+use super::execute::WRITE;
 use super::host::Host;
 use super::queue::Queue;
 use super::{
@@ -206,11 +207,23 @@ impl World {
         }
     }
 
+    /// Records whether a quorum is connected, after a change of the hosts or links.
+    pub(super) fn record_quorum(&mut self) {
+        if self.config.watches_quorums {
+            let is_connected = self.is_quorum_connected();
+            self.record(NodeId(0), HistoryEventKind::Connected(is_connected));
+        }
+    }
+
     /// Returns whether some hosts without a fault can elect a leader: every message among them
     /// arrives in time, and each of them either exchanges messages with another host in both
     /// directions, or not at all.
-    pub(super) fn is_quorum_connected(&self) -> bool {
-        let is_well = |host: &&Host| host.is_awake() && host.disk.takes.is_none();
+    fn is_quorum_connected(&self) -> bool {
+        // After a disk was slow, the writes that wait for it still take their time.
+        let is_well = |host: &&Host| {
+            let is_quick = host.disk.takes.is_none() && host.disk.busy_until <= self.now + WRITE;
+            host.is_awake() && is_quick
+        };
         let well: Vec<NodeId> = self
             .hosts
             .values()

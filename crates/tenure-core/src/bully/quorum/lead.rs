@@ -267,7 +267,8 @@ impl Quorum {
         let highest = cx.state.record.highest;
         if Some(epoch) < highest {
             let rejected = QuorumMessage::VoteRejected { epoch, highest };
-            return cx.state.send(from, rejected);
+            cx.state.send(from, rejected);
+            return self.hear_of_leader(cx, (from, epoch));
         }
         if matches!(self.role, Role::Leading { .. }) {
             cx.state.supersede(cx.now);
@@ -291,6 +292,18 @@ impl Quorum {
         cx.state.see_leader(Some((from, epoch)));
         cx.state
             .send(from, QuorumMessage::RenewAck { epoch, round });
+    }
+
+    /// Learns of a leader that this member can't promise, and that goes on without it
+    /// ([`can_go_on`](Self::can_go_on)). The member asks for no votes before the next renewal is
+    /// due: the leader's voters would refuse.
+    fn hear_of_leader(&mut self, cx: &mut Context<'_>, leader: (NodeId, Epoch)) {
+        let follows_none = matches!(self.role, Role::Following { leader: None });
+        if Self::beside_store(cx.state).is_some() && follows_none {
+            cx.state.see_leader(Some(leader));
+            let interval = cx.state.settings.timings.term().renew_interval();
+            self.tick_at = cx.now + interval + cx.lifetime();
+        }
     }
 
     /// Stops sending renewals after the term is lost. The leader's own promise still binds it,

@@ -25,6 +25,8 @@ impl Quorum {
     /// Asks all members whether they would vote for this one. The answers bind nobody.
     pub(super) fn pre_vote(&mut self, cx: &mut Context<'_>) {
         self.round += 1;
+        // The leader that the store has named, or that this member can't promise, is gone.
+        cx.state.see_leader(None);
         self.role = Role::PreVoting {
             replies: BTreeMap::new(),
         };
