@@ -66,6 +66,14 @@ impl Storm {
         }
     }
 
+    /// Returns a host that stays the same until the end of a fault.
+    fn fixed_host(&mut self) -> Target {
+        match self.rng.below(2) {
+            0 => Target::Store,
+            _ => self.member(),
+        }
+    }
+
     fn add(&mut self, at: Duration) {
         let longest = match self.rng.below(4) {
             0 => self.lease / 10,
@@ -82,6 +90,7 @@ impl Storm {
             4 => self.push(at, Fault::Freeze(who, lasts)),
             5 => self.push(at, Fault::Suspend(who, lasts)),
             6 => {
+                let who = self.fixed_host();
                 let takes = self.rng.between(Duration::ZERO, self.lease / 2);
                 self.push(at, Fault::SlowDisk(who, takes));
                 self.push(end, Fault::SlowDisk(who, Duration::ZERO));
@@ -136,7 +145,7 @@ impl Storm {
                 }
             }
             15 => {
-                let link = self.bad_link();
+                let (who, link) = (self.fixed_host(), self.bad_link());
                 self.push(at, Fault::HostLinks(who, Some(link)));
                 self.push(end, Fault::HostLinks(who, None));
             }
