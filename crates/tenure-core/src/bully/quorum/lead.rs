@@ -22,9 +22,11 @@ impl Quorum {
     /// Begins the next round of renewals, because the last one is a renew interval ago, or because
     /// too few members have answered it within the message lifetime.
     ///
-    /// While the store promises the term, the round goes only to as many members as are needed
-    /// beside it. The other members stay free to wait in the store's queue. If one of the voters
-    /// does not answer, the next round goes to all members.
+    /// While the store promises the term and no other member is needed beside it, the round goes
+    /// only to the members that have asked for votes during this term: the others wait in the
+    /// store's queue and learn the holder there. With k > 1 the round goes to all members: a member
+    /// that got no renewals would have to ask the others before each of its requests to the store,
+    /// which costs more messages than the renewals.
     pub(in crate::bully) fn next_round(&mut self, cx: &mut Context<'_>) {
         let Role::Leading(round) = &self.role else {
             return;
@@ -34,15 +36,10 @@ impl Quorum {
             .filter(|_| is_complete && !self.store.away && self.has_store(epoch));
         let me = cx.state.me();
         let settings = cx.state.settings.clone();
+        let to_all = beside_store != Some(1);
         let others = settings.members.others(me);
-        let to: Vec<NodeId> = match beside_store {
-            Some(needed) => {
-                // The members that answered the last round come first.
-                let (up, rest): (Vec<_>, Vec<_>) = others.partition(|it| round.acks.contains(it));
-                up.into_iter().chain(rest).take(needed - 1).collect()
-            }
-            None => others.collect(),
-        };
+        let to = others.filter(|it| to_all || round.followers.contains(it));
+        let to: Vec<NodeId> = to.collect();
         let Role::Leading(round) = &mut self.role else {
             return;
         };
@@ -54,7 +51,7 @@ impl Quorum {
         round.number += 1;
         round.asked = cx.now;
         round.acks = BTreeSet::from([me]);
-        round.to_all = beside_store.is_none();
+        round.to_all = to_all;
         let number = round.number;
         // The leader's own promise must cover the lease like every other promise.
         self.promise(cx);
@@ -64,6 +61,19 @@ impl Quorum {
             cx.state.send(to, QuorumMessage::Renew { epoch, round });
         }
         self.count_round(cx);
+    }
+
+    /// Renews the promise of a member that has asked for votes, because it gets no renewals. It
+    /// does not wait in the store's queue, for example because it does not reach the store, and
+    /// would not learn which member leads.
+    pub(super) fn take_along(&mut self, cx: &mut Context<'_>, from: NodeId) {
+        if let Role::Leading(round) = &mut self.role
+            && !round.to_all
+            && round.followers.insert(from)
+        {
+            let (epoch, round) = (round.epoch, round.number);
+            cx.state.send(from, QuorumMessage::Renew { epoch, round });
+        }
     }
 
     /// Returns whether the store has promised this epoch to this member.

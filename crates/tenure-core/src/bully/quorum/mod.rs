@@ -109,6 +109,8 @@ pub(super) struct Round {
     pub(super) acks: BTreeSet<NodeId>,
     /// Whether this round was sent to all members.
     pub(super) to_all: bool,
+    /// The members that get renewals although the store carries the term.
+    pub(super) followers: BTreeSet<NodeId>,
     pub(super) at_risk: bool,
     /// The start of the last round that enough members beside the store have answered.
     pub(super) beside_store: Option<Instant>,
@@ -125,6 +127,7 @@ impl Round {
             asked,
             acks,
             to_all: true,
+            followers: BTreeSet::new(),
             at_risk: false,
             beside_store: None,
             without_store: None,

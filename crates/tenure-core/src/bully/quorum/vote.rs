@@ -34,7 +34,7 @@ impl Quorum {
         self.decide_pre_vote_early(cx);
     }
 
-    pub(super) fn handle_pre_vote(&self, cx: &mut Context<'_>, from: NodeId, round: u64) {
+    pub(super) fn handle_pre_vote(&mut self, cx: &mut Context<'_>, from: NodeId, round: u64) {
         let reply = QuorumMessage::PreVoteReply {
             round,
             highest: cx.state.record.highest,
@@ -42,6 +42,7 @@ impl Quorum {
             can_lead: self.connected && cx.state.may_campaign(cx.now),
         };
         cx.state.send(from, reply);
+        self.take_along(cx, from);
     }
 
     /// Ends the pre-vote as soon as no missing answer can change its outcome. The candidate does
