@@ -67,6 +67,7 @@ impl BlobLease {
                 let timeout = timeout.saturating_sub(wait);
                 self.acquire(lease_id, min_epoch, timeout).await
             }
+            Request::Resume { .. } => Answer::Superseded,
             Request::Renew(lease_id) => {
                 let Some(epoch) = self.epoch_of(lease_id) else {
                     // A lease id without a term has no lease to renew.

@@ -89,6 +89,7 @@ impl LeaseBackend for HttpStore {
                     };
                     Call::post(path("/acquire"), &body)
                 }
+                Request::Resume { .. } => return Answer::Superseded.into(),
                 Request::Renew(lease_id) => {
                     let body = RenewRequest {
                         lease_id: wire_id(lease_id),

@@ -37,6 +37,7 @@ impl LeaseBackend for MemoryBackend {
                     wait,
                     min_epoch,
                 } => self.acquire(number, lease_id, wait, min_epoch).await,
+                Request::Resume { .. } => Answer::Superseded,
                 Request::Renew(lease_id) => self.apply(&Operation::Renew(lease_id, None), None),
                 Request::Release { lease_id, reason } => {
                     let reason = reason.map(|reason| reason.to_string());
