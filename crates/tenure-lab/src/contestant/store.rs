@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_core::lease::candidate::{Answer, Request, Timings};
 use tenure_core::lease::{
     self, Acquire, Change, Due, Lease, LeaseDuration, LeaseId, Metadata, Operation, Record,
-    Rejection, RequestNumber, Rules, Waiting,
+    Rejection, RequestNumber, Resume, Rules, Waiting,
 };
 use tenure_core::wire::DEFAULT_PRIORITY;
 use tenure_core::{CandidateId, Epoch, Instant, NodeId, UnixMillis};
@@ -157,15 +157,21 @@ impl Store {
                 wait,
                 min_epoch,
             } => {
-                let request = Acquire {
-                    lease_id,
-                    min_epoch,
-                    holder,
-                    duration: LeaseDuration::Fixed(self.duration),
-                    lock_delay: Duration::ZERO,
-                    metadata: Metadata::new(),
-                };
+                let request = self.request(lease_id, min_epoch, holder);
                 (Operation::Acquire(request, self.wall(context)), Some(wait))
+            }
+            Request::Resume {
+                lease_id,
+                epoch,
+                without_store,
+            } => {
+                let request = self.request(lease_id, None, holder);
+                let of_term = Resume {
+                    epoch,
+                    without_store,
+                };
+                let wall = self.wall(context);
+                (Operation::Resume(request, of_term, wall), None)
             }
             Request::Renew(lease_id) => (Operation::Renew(lease_id, None), None),
             Request::Release { lease_id, .. } => (Operation::Release(self.known(lease_id)), None),
@@ -196,6 +202,22 @@ impl Store {
             (result, _) => self.answer(context, caller, Answer::from(result)),
         }
         self.serve(context);
+    }
+
+    const fn request(
+        &self,
+        lease_id: LeaseId,
+        min_epoch: Option<Epoch>,
+        holder: CandidateId,
+    ) -> Acquire {
+        Acquire {
+            lease_id,
+            min_epoch,
+            holder,
+            duration: LeaseDuration::Fixed(self.duration),
+            lock_delay: Duration::ZERO,
+            metadata: Metadata::new(),
+        }
     }
 
     fn enqueue(&mut self, request: Acquire, caller: Caller, until: Instant) {
