@@ -141,8 +141,8 @@ impl CandidateRuntime {
             }
         }
         #[cfg(feature = "peers")]
-        if let Some(bully) = config.strategy.bully().cloned() {
-            let (config, parts) = self.start_member(config, &bully)?;
+        if let (Some(plan), Some(members)) = (config.election_plan()?, config.members().cloned()) {
+            let (config, parts) = self.start_member(config, &members, &plan)?;
             let backends = self.backends(&config)?;
             return Ok(self.peer_candidate(config, parts, backends));
         }

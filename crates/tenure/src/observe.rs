@@ -114,7 +114,7 @@ impl Observer {
             },
             #[cfg(feature = "peers")]
             peers: {
-                let bully = config.strategy.bully();
+                let bully = config.members();
                 let watch = |bully| crate::peers::watch_members(config, bully);
                 bully.map(watch).transpose()?
             },

@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex};
 
 use tenure_core::Incarnation;
 use tenure_core::bully::{PeerCandidate, PeerEffect, PeerInput};
+use tenure_core::election::fallback::Fallback;
 use tenure_core::election::joint::Joint;
 use tenure_core::election::{ElectionMachine as _, Output};
 use tenure_core::lease::candidate::LeaseCandidate;
 
 use crate::candidate::Candidate;
 use crate::candidate_runtime::{Backends, CandidateRuntime, StartError};
-use crate::config::{Bully, BullyError, Config};
+use crate::config::{Bully, BullyError, Config, ElectionPlan};
 use crate::metrics::Recorder;
 use crate::observe::Source;
 use crate::peer_page;
@@ -34,12 +35,13 @@ impl CandidateRuntime {
         if backends.is_none() {
             return self.add_member(config, parts, None);
         }
-        let parts = Parts {
-            machine: Joint::new(LeaseCandidate::new(config.timings), parts.machine),
-            detector: parts.detector,
-            transport: parts.transport,
-            disk: parts.disk,
-        };
+        let now = self.driver.clock.now();
+        if config.fallback.is_some() {
+            let parts = parts.map(|member| Fallback::new(member, now));
+            return self.add_member(config, parts, backends);
+        }
+        let lease = LeaseCandidate::new(config.timings);
+        let parts = parts.map(|member| Joint::new(lease, member));
         self.add_member(config, parts, backends)
     }
 
@@ -68,11 +70,17 @@ impl CandidateRuntime {
         &self,
         config: Config,
         bully: &Bully,
+        plan: &ElectionPlan,
     ) -> Result<(Config, Parts), StartError> {
         let me = bully.node.ok_or(BullyError::NoNode)?;
-        let config = config.with_candidate(me.into());
+        let mut config = config.with_candidate(me.into());
+        if config.fallback.is_some()
+            && let Some(own) = bully.peers.iter().find(|peer| peer.node == me)
+        {
+            // The waiters of the store are in the order in which the members elect.
+            config.priority = own.priority;
+        }
         LeaderMetadata::check(&config.metadata).map_err(StartError::Metadata)?;
-        let plan = bully.plan(&config.timings)?;
         let (rules, detection) = (&plan.settings, &plan.detection);
         let timings = rules.timings();
         tracing::info!(election = %config.election, candidate = %config.candidate, %plan, "member");

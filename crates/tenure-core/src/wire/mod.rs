@@ -27,10 +27,10 @@ pub use request::{
     AcquireRequest, BreakRequest, ChangeRequest, DEFAULT_PRIORITY, HandOverRequest,
     MAX_METADATA_BYTES, MAX_REASON_BYTES, MAX_RENEWALS, MAX_WAIT, MetadataRequest, Queued,
     ReleaseRequest, RenewManyReply, RenewManyRequest, RenewOne, RenewRequest, RenewResult,
-    VerifyReply, VerifyRequest, check_metadata, check_wait,
+    ResumeRequest, VerifyReply, VerifyRequest, check_metadata, check_wait,
 };
 pub use session::{SessionCode, SessionReply, SessionRequest};
-pub use view::{History, LeaseList, LeaseView, TermView};
+pub use view::{History, LeaseList, LeaseView, TermView, WithoutStoreView};
 
 #[cfg(test)]
 mod tests;

@@ -162,7 +162,12 @@ impl StoreClient {
                 *lease_id = LeaseId::from_random_bits(high, low);
                 self.fresh = Some(*lease_id);
             }
-            (Request::Renew(lease_id) | Request::Release { lease_id, .. }, Some(fresh)) => {
+            (
+                Request::Renew(lease_id)
+                | Request::Resume { lease_id, .. }
+                | Request::Release { lease_id, .. },
+                Some(fresh),
+            ) => {
                 *lease_id = fresh;
             }
             _ => {}

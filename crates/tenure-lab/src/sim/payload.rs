@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::json;
 use tenure_core::lease::candidate::{Answer, Request};
+use tenure_core::time::millis;
 use tenure_core::{CandidateId, Epoch, Incarnation, bully, detector};
 
 use crate::baseline::{PublishedMessage, classic, ring, textbook};
@@ -147,9 +148,11 @@ impl Payload {
                         "holder": candidate.as_str(),
                         "duration_ms": 15_000,
                         "lease_id": lease_id,
-                        "epoch": epoch,
-                        "without_store_ms": u64::try_from(without_store.as_millis())
-                            .unwrap_or(u64::MAX),
+                        "priority": 100,
+                        "resume": {
+                            "epoch": epoch.get(),
+                            "without_store_ms": millis(*without_store),
+                        },
                     })),
                     Request::Renew(_) | Request::Release { reason: None, .. } => {
                         size(&json!({ "lease_id": lease_id }))

@@ -33,9 +33,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use tenure_core::Epoch;
 use tenure_core::lease::{Owner, Record, Stored};
 use tenure_core::wire::{Code, Problem};
+use tenure_core::{Epoch, Instant};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -81,6 +81,8 @@ struct Inner {
     timer: Timer,
     scans: Scans,
     clock: Clock,
+    /// The time at which the leases of the data directory counted as renewed.
+    opened_at: Instant,
     limits: Limits,
     /// The reader of the terms on disk; `None` for a store in memory, which has the terms of each
     /// lease in its table.
@@ -177,6 +179,7 @@ impl Store {
             timer: Timer::default(),
             scans: Scans::default(),
             clock,
+            opened_at: now,
             limits,
             term_history: engine.as_ref().map(|engine| engine.log.terms()),
             metrics,

@@ -11,7 +11,7 @@ use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
 use tenure_core::wire::{
     AcquireRequest, Code, HandOverRequest, LeaseView, MetadataRequest, Problem, ReleaseRequest,
-    RenewManyReply, RenewManyRequest, RenewOne, RenewRequest, RenewResult,
+    RenewManyReply, RenewManyRequest, RenewOne, RenewRequest, RenewResult, ResumeRequest,
 };
 use tenure_core::{CandidateId, ElectionName, Epoch};
 
@@ -55,6 +55,7 @@ pub(super) fn open(
         metadata: config.metadata.clone(),
         lock_delay_ms: Some(config.lock_delay.into()),
         min_epoch: None,
+        resume: None,
     };
     Ok(Arc::new(HttpStore {
         store: StoreClient::with_http(
@@ -85,6 +86,21 @@ impl LeaseBackend for HttpStore {
                         lease_id: Some(wire_id(lease_id)),
                         wait_ms: Some(wait.into()),
                         min_epoch: min_epoch.map(|epoch| epoch.get().into()),
+                        ..self.acquire.clone()
+                    };
+                    Call::post(path("/acquire"), &body)
+                }
+                Request::Resume {
+                    lease_id,
+                    epoch,
+                    without_store,
+                } => {
+                    let body = AcquireRequest {
+                        lease_id: Some(wire_id(lease_id)),
+                        resume: Some(ResumeRequest {
+                            epoch: epoch.get().into(),
+                            without_store_ms: without_store.into(),
+                        }),
                         ..self.acquire.clone()
                     };
                     Call::post(path("/acquire"), &body)
@@ -274,7 +290,9 @@ fn answer_to_problem(problem: &Problem) -> Answer {
             remaining: Duration::from_millis(problem.remaining_ms.unwrap_or(0)),
         },
         Code::LeaseExpired => Answer::Expired,
-        Code::LeaseIdMismatch | Code::LeaseNotHeld | Code::UnknownLease => Answer::Superseded,
+        Code::LeaseIdMismatch | Code::LeaseNotHeld | Code::UnknownLease | Code::EpochPassed => {
+            Answer::Superseded
+        }
         Code::Unauthenticated | Code::Forbidden => Answer::Denied(why()),
         code if code.is_transient() => Answer::Unknown(why()),
         _ => Answer::Refused(why()),

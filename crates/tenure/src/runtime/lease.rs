@@ -194,6 +194,7 @@ const fn name(request: &Request) -> &'static str {
     match request {
         Request::Acquire { .. } => "acquire",
         Request::Renew(_) => "renew",
+        Request::Resume { .. } => "resume",
         Request::Release { .. } => "release",
         Request::HandOver { .. } => "handover",
     }

@@ -131,7 +131,12 @@ impl Run {
             error => error,
         })?;
         self.check_peer_key(settings, &config)?;
-        for key in ["bully.key_file", "azure_blob.key_file", "client_key"] {
+        for key in [
+            "bully.key_file",
+            "fallback.key_file",
+            "azure_blob.key_file",
+            "client_key",
+        ] {
             if let Some(file) = settings.text(key)? {
                 permissions::check_key(file.as_ref());
             }
@@ -147,11 +152,15 @@ impl Run {
     /// Refuses to start a member without a key if other machines can reach the member, as the store
     /// refuses to start without an access file.
     fn check_peer_key(&self, settings: &Settings, config: &Config) -> anyhow::Result<()> {
-        let bully = config.strategy.bully();
-        let Some(listen) = bully.and_then(Bully::address_without_key) else {
+        let members = config.members();
+        let Some(listen) = members.and_then(Bully::address_without_key) else {
             return Ok(());
         };
-        if self.allow_anonymous || settings.flag("bully.allow_anonymous")?.unwrap_or_default() {
+        let key = match config.fallback() {
+            Some(_) => "fallback.allow_anonymous",
+            None => "bully.allow_anonymous",
+        };
+        if self.allow_anonymous || settings.flag(key)?.unwrap_or_default() {
             return Ok(());
         }
         let port = listen.port();

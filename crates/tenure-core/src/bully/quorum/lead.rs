@@ -24,9 +24,9 @@ impl Quorum {
     ///
     /// While the store promises the term and no other member is needed beside it, the round goes
     /// only to the members that have asked for votes during this term: the others wait in the
-    /// store's queue and learn the holder there. With k > 1 the round goes to all members. A member
-    /// that got no renewal could not wait in the queue, since too few members beside it are free,
-    /// and its pre-votes would cost more than the renewals.
+    /// store's queue and learn the holder there. With k > 1 the round goes to all members: a member
+    /// that got no renewals would have to ask the others before each of its requests to the store,
+    /// which costs more messages than the renewals.
     pub(in crate::bully) fn next_round(&mut self, cx: &mut Context<'_>) {
         let Role::Leading(round) = &self.role else {
             return;

@@ -87,7 +87,9 @@ impl MemoryStore {
         let state = self.lock();
         let lease = state.leases.get(election)?;
         let record = lease.lease.record();
-        let mut view = LeaseView::of(namespace.as_str(), name.as_str(), record, self.clock.now());
+        let now = self.clock.now();
+        let mut view = LeaseView::of(namespace.as_str(), name.as_str(), record, now);
+        view.without_store = record.held(now).and_then(|_| lease.without_store());
         view.waiters = lease.lease.waiting() as u64;
         view.revision = lease.revision;
         Some(view)

@@ -2,6 +2,7 @@
 
 use tenure_core::bully::{PeerCandidate, PeerEffect, PeerInput};
 use tenure_core::election::ElectionMachine;
+use tenure_core::election::fallback::Fallback;
 use tenure_core::election::joint::{Joint, JointEffect, JointMessage};
 use tenure_core::lease::LeaseId;
 use tenure_core::lease::candidate::Answer;
@@ -54,6 +55,36 @@ impl PeerMachine for PeerCandidate {
 }
 
 impl PeerMachine for Joint {
+    fn node(&self) -> &PeerCandidate {
+        self.node()
+    }
+
+    fn handle_peer_input(&mut self, now: Instant, input: PeerInput) {
+        self.handle_message(now, JointMessage::Peers(input), &mut OsRandom);
+    }
+
+    fn half(effect: JointEffect) -> JointEffect {
+        effect
+    }
+
+    fn peer(node: NodeId, candidate: CandidateId) -> (NodeId, CandidateId) {
+        (node, candidate)
+    }
+
+    fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer) {
+        self.handle_message(now, JointMessage::Store(attempt, answer), &mut OsRandom);
+    }
+
+    fn renew_early(&mut self, now: Instant) {
+        self.renew_early(now, &mut OsRandom);
+    }
+
+    fn lease_id(&self) -> Option<LeaseId> {
+        self.lease_id()
+    }
+}
+
+impl PeerMachine for Fallback {
     fn node(&self) -> &PeerCandidate {
         self.node()
     }

@@ -81,6 +81,18 @@ pub(crate) struct Parts<M = PeerCandidate> {
     pub(crate) disk: Option<Disk>,
 }
 
+impl<M> Parts<M> {
+    /// Replaces the machine.
+    pub(crate) fn map<N>(self, machine: impl FnOnce(M) -> N) -> Parts<N> {
+        Parts {
+            machine: machine(self.machine),
+            detector: self.detector,
+            transport: self.transport,
+            disk: self.disk,
+        }
+    }
+}
+
 /// A term that is over while its last messages are being sent.
 #[derive(Clone, Copy)]
 struct Ended {
@@ -104,7 +116,7 @@ impl<M: PeerMachine> Peers<M> {
         let node = parts.machine.node();
         let me = node.settings().me();
         let status = Status {
-            strategy: config.strategy.name().into(),
+            strategy: config.strategy_name().into(),
             ..Status::of(me, Incarnation(node.incarnation()))
         };
         let metadata = Metadata::new(me, config.metadata.clone());
