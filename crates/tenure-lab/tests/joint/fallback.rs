@@ -1,5 +1,7 @@
 //! A group moves from a lease to a fallback and back while it runs.
 
+use tenure_core::Random;
+
 use super::group::{By, Group, LONG, seeds};
 
 /// The sizes of groups, and the numbers of members beside the store.
@@ -12,7 +14,7 @@ fn from_a_lease_to_a_fallback_and_back_one_leads_at_a_time_and_epochs_increase()
     for (members, k) in GROUPS {
         let mut terms = [0; 5];
         for seed in seeds(20) {
-            let mut group = Group::new(members, By::Lease, seed).with_k(k);
+            let mut group = Group::with_k(k, members, By::Lease, seed);
             group.until_led(LONG);
             for by in [
                 By::StoreRequired,
@@ -43,12 +45,12 @@ fn members_of_two_neighbouring_steps_that_come_and_go_never_lead_together() {
             } else {
                 By::Fallback
             };
-            let mut group = Group::new(members, By::StoreRequired, seed).with_k(k);
+            let mut group = Group::with_k(k, members, By::StoreRequired, seed);
             for _ in 0..30 {
                 let id = 1 + group.rng.below(members.into()) as u32;
                 match group.rng.below(5) {
                     0 | 1 if group.is_up(id) => {
-                        let bits = tenure_core::Random::next_u64(&mut group.rng);
+                        let bits = group.rng.next_u64();
                         group.reach(id, bits & 1 == 0, bits & 2 == 0);
                     }
                     2 if group.is_up(id) => group.kill(id),
@@ -79,7 +81,7 @@ fn members_of_two_neighbouring_steps_that_come_and_go_never_lead_together() {
 #[test]
 fn a_candidate_by_lease_among_members_with_a_fallback_may_lead_beside_their_leader() {
     let lead_together = |by| {
-        let mut group = Group::new(5, By::Fallback, 1).with_k(2);
+        let mut group = Group::with_k(2, 5, By::Fallback, 1);
         group.set_link(0);
         group.until_led(LONG);
         if group.leader() == Some(5) {

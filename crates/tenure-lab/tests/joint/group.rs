@@ -62,10 +62,19 @@ impl Group {
     /// Creates members with a lease of 3 s. Their wall clocks and that of the store differ by up to
     /// two hours. One message in twenty is lost, and one in ten is late.
     pub(super) fn new(members: u32, by: By, seed: u64) -> Self {
-        Self::with_quorum(true, members, by, seed)
+        Self::create((true, 1), members, by, seed)
+    }
+
+    /// The same, with this number of members beside the store in a fallback.
+    pub(super) fn with_k(k: usize, members: u32, by: By, seed: u64) -> Self {
+        Self::create((true, k), members, by, seed)
     }
 
     pub(super) fn with_quorum(quorum: bool, members: u32, by: By, seed: u64) -> Self {
+        Self::create((quorum, 1), members, by, seed)
+    }
+
+    fn create((quorum, k): (bool, usize), members: u32, by: By, seed: u64) -> Self {
         let name = if quorum { "both" } else { "both-no-quorum" };
         let mut contestant = Contestant::of_name(name).unwrap().with_lease(ms(3_000));
         contestant.peers.message_lifetime = Some(ms(200));
@@ -80,7 +89,7 @@ impl Group {
             rng: Rng::new(seed, 9),
             members,
             quorum,
-            k: 1,
+            k,
             by: vec![by; members as usize + 1],
             reaches: vec![(true, true); members as usize + 1],
             terms: Vec::new(),
@@ -96,11 +105,6 @@ impl Group {
             group.start(id, by);
         }
         group
-    }
-
-    /// Returns the same group, whose fallbacks need this number of members beside the store.
-    pub(super) fn with_k(self, k: usize) -> Self {
-        Self { k, ..self }
     }
 
     pub(super) fn set_link(&mut self, loss: u32) {
