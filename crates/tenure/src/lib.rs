@@ -133,6 +133,8 @@ mod peer_member;
 mod peer_page;
 #[cfg(feature = "peers")]
 mod peer_transport;
+#[cfg(feature = "peers")]
+mod quorum;
 
 #[doc(inline)]
 pub use self::metrics::Metrics;
@@ -148,6 +150,8 @@ pub use guarantee::Guarantee;
 pub use health::HealthCheck;
 pub use http::HttpClientError;
 pub use leadership::{Leadership, NotLeading, ProclaimError};
+#[cfg(feature = "peers")]
+pub use quorum::{QuorumKind, TermQuorum};
 pub use root_certificates::{RootCertificates, RootCertificatesError};
 pub use shutdown::shutdown_signal;
 pub use task::TaskResult;
@@ -163,9 +167,7 @@ pub use tenure_core::{
 pub mod __cli {
     #[cfg(feature = "peers")]
     pub use crate::config::bully_settings::{cluster_of, peers_of};
-    pub use crate::config::load::{
-        credentials_of, from_settings, roots_of, servers_of,
-    };
+    pub use crate::config::load::{credentials_of, from_settings, roots_of, servers_of};
     pub use crate::config::settings::{
         EXAMPLE, Scope, Settings, is_secret, nearest, secret_variables, variables,
     };

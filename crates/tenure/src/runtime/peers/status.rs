@@ -37,11 +37,22 @@ impl<M: PeerMachine> Peers<M> {
 
     /// Returns the members that this member suspects: a leader suspects members that have been
     /// silent for too long, and another member suspects the member that it watches.
-    fn suspects(&self, now: Instant) -> Vec<NodeId> {
+    pub(super) fn suspects(&self, now: Instant) -> Vec<NodeId> {
         let node = self.machine.node();
-        let longest = node.longest_silence();
-        let heard = |node| self.heard.get(&node);
-        let silent = |node, longest| heard(node).is_none_or(|&heard| now.since(heard) > longest);
+        let lifetime = node.settings().timings().message_lifetime();
+        let (longest, asks_since) = (node.longest_silence(), self.asks_since());
+        let silent = |node, longest| {
+            let heard = self.heard.get(&node);
+            let Some(asks_since) = asks_since else {
+                return false;
+            };
+            match heard {
+                // It has not answered since this leader began to ask.
+                Some(&heard) if heard < asks_since => now > asks_since + lifetime,
+                Some(&heard) => now.since(heard) > longest,
+                None => true,
+            }
+        };
         let is_down = |&node: &NodeId| {
             self.detector.is_suspected(node) || longest.is_some_and(|it| silent(node, it))
         };
