@@ -128,6 +128,8 @@ mod term;
 mod term_guard;
 
 #[cfg(feature = "peers")]
+mod group_store;
+#[cfg(feature = "peers")]
 mod peer_member;
 #[cfg(feature = "peers")]
 mod peer_page;

@@ -4,7 +4,8 @@ use tenure_core::election::{ElectionMachine as _, Standing};
 use tenure_core::{Instant, NodeId};
 
 use super::{PeerMachine, Peers};
-use crate::peer_transport::Status;
+use crate::clock::rfc3339;
+use crate::peer_transport::{CarriedBy, Status};
 
 impl<M: PeerMachine> Peers<M> {
     /// Publishes the status if it has changed.
@@ -27,6 +28,11 @@ impl<M: PeerMachine> Peers<M> {
             suspects: self.suspects(now),
             quorum: node.reaches_majority(),
             metadata: self.metadata.of_leader(),
+            carried_by: self.term_quorum(now).map(|quorum| CarriedBy {
+                kind: quorum.kind.to_string(),
+                further_losses: quorum.further_losses,
+                store_silent_since: quorum.store_silent_since.map(rfc3339),
+            }),
             ..self.status.clone()
         };
         if self.status != status {
