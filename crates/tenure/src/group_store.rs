@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tenure_core::NodeId;
 
-use crate::peer_transport::StateFile;
+use crate::peer_transport::{Fingerprint, StateFile};
 use crate::peers::PeersClient;
 use crate::store::CheckStore;
 
@@ -23,6 +23,8 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct GroupStore {
     me: NodeId,
     state: Mutex<State>,
+    /// A short form of this member's settings.
+    settings: String,
     disk: Arc<Mutex<StateFile>>,
     members: PeersClient,
 }
@@ -32,17 +34,24 @@ struct State {
     known: Option<String>,
     /// The id that this member takes unless another member uses another one.
     pending: Option<String>,
+    /// The last reason for which an answer did not count, so that the log has it once.
+    refused: Option<String>,
 }
 
 impl GroupStore {
-    pub(crate) fn new(me: NodeId, disk: Arc<Mutex<StateFile>>, members: PeersClient) -> Arc<Self> {
-        let known = lock(&disk).store().map(Into::into);
+    pub(crate) fn new(
+        me: NodeId,
+        settings: &Fingerprint,
+        disk: Arc<Mutex<StateFile>>,
+        members: PeersClient,
+    ) -> Arc<Self> {
         let state = State {
-            known,
-            pending: None,
+            known: lock(&disk).store().map(Into::into),
+            ..State::default()
         };
         Arc::new(Self {
             me,
+            settings: settings.short().into(),
             state: state.into(),
             disk,
             members: members.with_timeout(ASK_TIMEOUT),
@@ -95,13 +104,26 @@ impl GroupStore {
         lock(&self.state).pending = Some(id.into());
         let asked = self.members.ask_all().await;
         let others = asked.iter().filter(|asked| asked.peer.node != self.me);
-        let other = others.filter_map(|asked| Some((asked.peer.node, asked.view.as_ref().ok()?)));
-        let mut other = other.filter_map(|(node, view)| Some((node, view.status.store.as_ref()?)));
-        if let Some((node, theirs)) = other.find(|(_, theirs)| *theirs != id) {
-            return Err(format!(
-                "this is the store {id}, and member {node} uses the store {theirs}: all members of a group \
-                 need the same store, or two of them could lead; correct the addresses of the store"
-            ));
+        for (other, view) in others.filter_map(|it| Some((it.peer.node, it.view.as_ref().ok()?))) {
+            let status = &view.status;
+            if status
+                .settings
+                .as_deref()
+                .is_some_and(|it| it != self.settings)
+            {
+                return Err(format!(
+                    "member {other} runs with other settings than member {}, so both could lead: give all \
+                     members the same members, k and timings; `tenure config check` prints them",
+                    self.me
+                ));
+            }
+            if let Some(theirs) = status.store.as_ref().filter(|theirs| *theirs != id) {
+                return Err(format!(
+                    "this is the store {id}, and member {other} uses the store {theirs}: all members of a \
+                     group need the same store, or two of them could lead; correct the addresses of the \
+                     store"
+                ));
+            }
         }
         let (disk, own) = (Arc::clone(&self.disk), id.to_owned());
         let written = tokio::task::spawn_blocking(move || lock(&disk).set_store(own)).await;
@@ -133,19 +155,31 @@ impl CheckStore for GroupStore {
 
     fn check<'a>(&'a self, id: Option<&'a str>) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
-            let Some(id) = id else {
-                return Err(
-                    "its answer has no id of the store, which a fallback needs: run a store of this \
-                     version, and let proxies keep the header tenure-store"
-                        .into(),
-                );
-            };
-            match self.known() {
-                Some(known) if known == id => Ok(()),
-                Some(known) => Err(differs(id, &known)),
-                None => self.take(id).await,
+            let checked = self.compare(id).await;
+            let refused = checked.as_ref().err().cloned();
+            let before = std::mem::replace(&mut lock(&self.state).refused, refused.clone());
+            if let Some(error) = refused.filter(|refused| before.as_ref() != Some(refused)) {
+                tracing::error!(node = %self.me, error, "the store does not count");
             }
+            checked
         })
+    }
+}
+
+impl GroupStore {
+    async fn compare(&self, id: Option<&str>) -> Result<(), String> {
+        let Some(id) = id else {
+            return Err(
+                "its answer has no id of the store, which a fallback needs: run a store of this \
+                     version, and let proxies keep the header tenure-store"
+                    .into(),
+            );
+        };
+        match self.known() {
+            Some(known) if known == id => Ok(()),
+            Some(known) => Err(differs(id, &known)),
+            None => self.take(id).await,
+        }
     }
 }
 

@@ -120,10 +120,10 @@ impl CandidateRuntime {
         let client = PeersClient::new(cluster.clone(), bully.peers.clone());
         let client = client.map_err(ListenError::from)?;
         let disk = Arc::new(Mutex::new(file));
-        let store = config.fallback.as_ref().map(|_| {
-            let members = client.clone();
-            GroupStore::new(me, disk.clone(), members)
-        });
+        let store = config
+            .fallback
+            .as_ref()
+            .map(|_| GroupStore::new(me, &fingerprint, disk.clone(), client.clone()));
         let setup = Setup {
             store,
             cluster: cluster.clone(),

@@ -12,7 +12,7 @@ pub struct TermQuorum {
     /// How many more members can be lost without an end of the term. While the store carries the
     /// term, the leader asks no members, so those count as up.
     pub further_losses: usize,
-    /// The time of the store's last answer, by the wall clock, if the store has been silent since;
-    /// `None` while it answers.
+    /// The time of the store's last answer in this term, or the beginning of the term, by the wall
+    /// clock, if the store has been silent since; `None` while it answers.
     pub store_silent_since: Option<UnixMillis>,
 }

@@ -34,7 +34,10 @@ async fn show(State(endpoint): State<Arc<PeerEndpoint>>, Path(cluster): Path<Str
     }
     let headers = [(CACHE_CONTROL, HeaderValue::from_static("no-store"))];
     let mut view = endpoint.view().clone();
-    view.status.store = (endpoint.group_store()).and_then(|store| store.known_or_pending());
+    if let Some(store) = endpoint.group_store() {
+        view.status.store = store.known_or_pending();
+        view.status.settings = Some(endpoint.setup.fingerprint.short().into());
+    }
     (headers, Json(view)).into_response()
 }
 

@@ -35,6 +35,9 @@ pub struct Status {
     /// With a fallback, on the leader: the voters that carry its term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried_by: Option<CarriedBy>,
+    /// With a fallback: a short form of the settings that must be the same for all members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<String>,
     /// With a fallback: the id of the store that the group uses, if the member knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
@@ -80,6 +83,7 @@ impl Status {
             suspects: Vec::new(),
             quorum: None,
             carried_by: None,
+            settings: None,
             store: None,
             metadata: BTreeMap::new(),
         }

@@ -24,10 +24,13 @@ pub(crate) struct StoreState {
 #[derive(Clone, Debug)]
 pub(super) struct Carrier {
     epoch: Epoch,
+    /// The time at which this member began to lead.
+    began: Instant,
     kind: QuorumKind,
     /// The time of the last change of the kind.
     since: Instant,
-    /// The time of the store's last answer before it became silent.
+    /// The time of the store's last answer before it became silent, or the beginning of the term if
+    /// the store has not answered in it.
     silent_since: Option<(Instant, UnixMillis)>,
     /// The kind that the log has named last.
     told: QuorumKind,
@@ -51,6 +54,7 @@ impl<M: PeerMachine> Peers<M> {
         self.carrier.take_if(|carrier| carrier.epoch != epoch);
         let carrier = self.carrier.get_or_insert_with(|| Carrier {
             epoch,
+            began: now,
             kind: store.kind,
             since: now,
             silent_since: None,
@@ -60,7 +64,9 @@ impl<M: PeerMachine> Peers<M> {
         if carrier.kind != store.kind {
             (carrier.kind, carrier.since) = (store.kind, now);
         }
-        carrier.silent_since = store.silent_since.map(|since| match carrier.silent_since {
+        // A member that was elected without the store may never have asked it before.
+        let silent_since = store.silent_since.map(|since| since.max(carrier.began));
+        carrier.silent_since = silent_since.map(|since| match carrier.silent_since {
             Some((known, wall)) if known == since => (known, wall),
             _ => (since, before(wall, now.since(since))),
         });
