@@ -163,9 +163,7 @@ pub use tenure_core::{
 pub mod __cli {
     #[cfg(feature = "peers")]
     pub use crate::config::bully_settings::{cluster_of, peers_of};
-    pub use crate::config::load::{
-        credentials_of, from_settings, roots_of, servers_of,
-    };
+    pub use crate::config::load::{credentials_of, from_settings, roots_of, servers_of};
     pub use crate::config::settings::{
         EXAMPLE, Scope, Settings, is_secret, nearest, secret_variables, variables,
     };

@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use reqwest::Url;
 use tenure_core::bully::{
-    GroupGuarantee, GroupTimingsError, GroupTimingsOptions, Membership, MembershipError, NotAMember,
-    QuorumsError,
+    GroupGuarantee, GroupTimingsError, GroupTimingsOptions, Membership, MembershipError,
+    NotAMember, QuorumsError,
 };
 use tenure_core::detector::{DetectionOptions, OptionsError};
 use tenure_core::{Name, NodeId};

@@ -72,7 +72,10 @@ fn check(settings: &Settings, fallback: &Fallback, term: &Timings) -> Result<(),
 /// Returns the member's priority in the list, which is also its priority in the store's queue.
 fn priority(settings: &Settings, fallback: &Fallback) -> Result<u32, ConfigError> {
     let members = &fallback.members;
-    let own = members.peers.iter().find(|it| Some(it.node) == members.node);
+    let own = members
+        .peers
+        .iter()
+        .find(|it| Some(it.node) == members.node);
     let own = own.map_or(super::Peer::DEFAULT_PRIORITY, |own| own.priority);
     match settings.number("priority", 0..=u32::MAX)? {
         Some(other) if other != own => Err(settings.invalid(

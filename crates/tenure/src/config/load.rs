@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use tenure_core::ElectionName;
 use tenure_core::lease::Rules;
 use tenure_core::lease::candidate::{Timings, TimingsError, TimingsOptions};
 use tenure_core::wire::MAX_METADATA_BYTES;
-use tenure_core::ElectionName;
 
 use super::candidate::{Config, OnOverrun, default_server};
 use super::settings::{ConfigError, Origin, Scope, Settings};
@@ -226,7 +226,8 @@ fn fallback_of(
 #[cfg(not(feature = "peers"))]
 fn fallback_of(settings: &Settings, _: &mut Config, _: Purpose) -> Result<(), ConfigError> {
     if settings.has_table("fallback") {
-        let reason = "this program was built without it: enable the feature \"peers\" of the crate tenure";
+        let reason =
+            "this program was built without it: enable the feature \"peers\" of the crate tenure";
         return Err(settings.invalid("fallback.members", reason.into()));
     }
     Ok(())

@@ -132,7 +132,10 @@ impl ElectionPlan {
         let fallback = self.quorums();
         let majority = if let Some(quorums) = fallback {
             let (with, without) = (quorums.with_store().unwrap_or(0), quorums.without_store());
-            format!("the store and {with} of {}, or {without} without the store", members.len())
+            format!(
+                "the store and {with} of {}, or {without} without the store",
+                members.len()
+            )
         } else if quorum {
             let (majority, away) = (members.majority(), members.tolerated_failures());
             format!("{majority} of {}; {away} may be away", members.len())
@@ -153,7 +156,14 @@ impl ElectionPlan {
         );
         let mut facts = vec![
             ("members", format!("{}, best first", best_first.join(", "))),
-            (if fallback.is_some() { "quorums" } else { "majority" }, majority),
+            (
+                if fallback.is_some() {
+                    "quorums"
+                } else {
+                    "majority"
+                },
+                majority,
+            ),
             ("guarantee", self.settings.guarantee().to_string()),
             ("timings", schedule),
             ("detection", self.detection.to_string()),
