@@ -32,7 +32,7 @@ impl History {
         header.extend(has_periods.then_some("LED WITHOUT THE STORE"));
         let mut table = output::table(&header);
         for term in &history.terms {
-            let periods = or_dash(term.without_store.as_ref().map(without_store));
+            let periods = or_dash(term.without_store.as_deref().map(without_store));
             let mut row = vec![
                 term.epoch.to_string(),
                 escape(&term.holder),

@@ -138,6 +138,8 @@ impl MemoryStore {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tenure_core::lease::candidate::{Answer, Request};
     use tenure_core::lease::{LeaseId, State};
 
