@@ -41,6 +41,9 @@ pub struct Fallback {
     pub members: Bully,
     /// The number of members that are enough beside the store. It must be the same for all members.
     pub k: BesideStore,
+    /// Whether this member may start although its state directory is of a group with other settings
+    /// or another store. Set it for one start of each member, after all members were stopped.
+    pub accept_changes: bool,
 }
 
 /// The number k of members that are enough beside the store.
@@ -112,6 +115,7 @@ impl Fallback {
         Self {
             members,
             k: BesideStore::Balanced,
+            accept_changes: false,
         }
     }
 

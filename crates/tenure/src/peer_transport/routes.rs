@@ -33,7 +33,9 @@ async fn show(State(endpoint): State<Arc<PeerEndpoint>>, Path(cluster): Path<Str
         return refuse(&endpoint, refusal, None);
     }
     let headers = [(CACHE_CONTROL, HeaderValue::from_static("no-store"))];
-    (headers, Json(&*endpoint.view())).into_response()
+    let mut view = endpoint.view().clone();
+    view.status.store = (endpoint.group_store()).and_then(|store| store.known_or_pending());
+    (headers, Json(view)).into_response()
 }
 
 async fn message(
