@@ -1,6 +1,6 @@
 //! The processes of one contestant.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tenure_core::bully::{
@@ -116,6 +116,17 @@ impl Cluster {
     #[must_use]
     pub const fn message_lifetime(&self) -> Duration {
         self.timings.message_lifetime()
+    }
+
+    /// Returns the longest time without a leader while a quorum is connected and nothing changes,
+    /// as the library prints it.
+    #[must_use]
+    pub fn worst_without_leader(&self) -> Duration {
+        match self.contestant.algorithm {
+            Algorithm::Fallback { .. } => self.timings.worst_with_fallback(),
+            Algorithm::Lease => self.timings.term().worst_without_leader(),
+            _ => self.timings.worst_without_leader(),
+        }
     }
 
     fn settings(&self, node: NodeId, rule: MemberRule) -> GroupSettings {
@@ -307,6 +318,23 @@ impl ProcessFactory for Cluster {
                 member
             }
         }
+    }
+
+    fn can_elect(&self, connected: &BTreeSet<NodeId>) -> bool {
+        let members = connected.iter().filter(|&&node| node != STORE).count();
+        let majority = Quorums::majority(self.members.len()).without_store();
+        let (beside_store, without_store) = match self.contestant.algorithm {
+            Algorithm::Lease => (Some(1), usize::MAX),
+            Algorithm::Joint { .. } => (Some(majority), usize::MAX),
+            Algorithm::Bully { .. } => (None, majority),
+            Algorithm::Fallback { k, .. } => {
+                let quorums = self.fallback(k);
+                (quorums.with_store(), quorums.without_store())
+            }
+            _ => return false,
+        };
+        let beside_store = beside_store.filter(|_| connected.contains(&STORE));
+        beside_store.is_some_and(|needed| members >= needed) || members >= without_store
     }
 
     fn set_algorithm(&mut self, node: NodeId, algorithm: Algorithm) {

@@ -107,6 +107,8 @@ pub(super) struct Round {
     pub(super) number: u64,
     pub(super) asked: Instant,
     pub(super) acks: BTreeSet<NodeId>,
+    /// The members that have refused this round, because they have promised a greater epoch.
+    pub(super) refused: BTreeSet<NodeId>,
     /// Whether this round was sent to all members.
     pub(super) to_all: bool,
     /// The members that get renewals although the store carries the term.
@@ -126,6 +128,7 @@ impl Round {
             number: 0,
             asked,
             acks,
+            refused: BTreeSet::new(),
             to_all: true,
             followers: BTreeSet::new(),
             at_risk: false,
@@ -408,7 +411,7 @@ impl Quorum {
                 }
             }
             QuorumMessage::VoteRejected { epoch, highest } => {
-                self.handle_vote_rejected(cx, epoch, highest)
+                self.handle_vote_rejected(cx, (from, epoch), highest)
             }
             QuorumMessage::Renew { epoch, round } => {
                 self.handle_renew(cx, (from, epoch), round);
