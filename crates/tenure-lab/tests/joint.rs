@@ -204,6 +204,7 @@ impl Group {
             epochs: true,
             one_opinion: false,
             steady: false,
+            leads_within: None,
             settles_within: ms(LONG),
         };
         if let Err(violation) = invariant::check(&self.world.history, &promises) {

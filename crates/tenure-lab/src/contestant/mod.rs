@@ -54,6 +54,16 @@ pub enum Algorithm {
         /// Whether the peers need a quorum.
         quorum: bool,
     },
+    /// By a lease, and among peers while the store is away.
+    Fallback {
+        /// The failure detector.
+        detector: DetectorKind,
+        /// The number of members that a leader needs beside the store; `None` for the default of
+        /// the library.
+        k: Option<usize>,
+        /// Whether the members elect a leader without the store.
+        without_store: bool,
+    },
     /// Bully_FD as published.
     Published,
     /// Garcia-Molina's Bully algorithm.
@@ -109,7 +119,10 @@ impl Contestant {
     pub const fn promises_one_leader(&self) -> bool {
         matches!(
             self.algorithm,
-            Algorithm::Lease | Algorithm::Bully { quorum: true, .. } | Algorithm::Joint { .. }
+            Algorithm::Lease
+                | Algorithm::Bully { quorum: true, .. }
+                | Algorithm::Joint { .. }
+                | Algorithm::Fallback { .. }
         )
     }
 
@@ -118,7 +131,10 @@ impl Contestant {
     pub const fn has_epochs(&self) -> bool {
         matches!(
             self.algorithm,
-            Algorithm::Lease | Algorithm::Bully { .. } | Algorithm::Joint { .. }
+            Algorithm::Lease
+                | Algorithm::Bully { .. }
+                | Algorithm::Joint { .. }
+                | Algorithm::Fallback { .. }
         )
     }
 }

@@ -151,13 +151,21 @@ impl Store {
     ) {
         self.serve(context);
         let from = caller.from;
+        let acquire = |lease_id, min_epoch| Acquire {
+            lease_id,
+            min_epoch,
+            holder,
+            duration: LeaseDuration::Fixed(self.duration),
+            lock_delay: Duration::ZERO,
+            metadata: Metadata::new(),
+        };
         let (operation, wait) = match request {
             Request::Acquire {
                 lease_id,
                 wait,
                 min_epoch,
             } => {
-                let request = self.request(lease_id, min_epoch, holder);
+                let request = acquire(lease_id, min_epoch);
                 (Operation::Acquire(request, self.wall(context)), Some(wait))
             }
             Request::Resume {
@@ -165,13 +173,13 @@ impl Store {
                 epoch,
                 without_store,
             } => {
-                let request = self.request(lease_id, None, holder);
                 let of_term = Resume {
                     epoch,
                     without_store,
                 };
-                let wall = self.wall(context);
-                (Operation::Resume(request, of_term, wall), None)
+                let request = acquire(lease_id, None);
+                let operation = Operation::Resume(request, of_term, self.wall(context));
+                (operation, None)
             }
             Request::Renew(lease_id) => (Operation::Renew(lease_id, None), None),
             Request::Release { lease_id, .. } => (Operation::Release(self.known(lease_id)), None),
@@ -202,22 +210,6 @@ impl Store {
             (result, _) => self.answer(context, caller, Answer::from(result)),
         }
         self.serve(context);
-    }
-
-    const fn request(
-        &self,
-        lease_id: LeaseId,
-        min_epoch: Option<Epoch>,
-        holder: CandidateId,
-    ) -> Acquire {
-        Acquire {
-            lease_id,
-            min_epoch,
-            holder,
-            duration: LeaseDuration::Fixed(self.duration),
-            lock_delay: Duration::ZERO,
-            metadata: Metadata::new(),
-        }
     }
 
     fn enqueue(&mut self, request: Acquire, caller: Caller, until: Instant) {

@@ -10,7 +10,7 @@ use super::world::Scheduled;
 use super::{DurableState, HistoryEventKind, Payload, ProcessEffect, TaskStop, World};
 
 /// The longest time of a write to a disk, if no fault sets another one.
-const WRITE: Duration = Duration::from_millis(4);
+pub(super) const WRITE: Duration = Duration::from_millis(4);
 
 impl World {
     pub(super) fn execute(&mut self, node: NodeId, effect: ProcessEffect) {

@@ -618,8 +618,9 @@ fn known<T>(answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure_core::lease::State;
-    use tenure_core::wire::{MAX_METADATA_BYTES, MAX_RENEWALS};
+    use tenure_core::UnixMillis;
+    use tenure_core::lease::{State, WithoutStore};
+    use tenure_core::wire::{MAX_METADATA_BYTES, MAX_RENEWALS, WithoutStoreView};
 
     /// Builds the largest possible answer: as many renewals as fit into a request, for leases that
     /// have all optional values, in characters that need the most bytes in JSON.
@@ -643,6 +644,14 @@ mod tests {
         view.epoch = Some(u64::MAX);
         view.remaining_ms = Some(u64::MAX);
         view.granted_at = Some("2026-11-21T03:05:09.701Z".into());
+        let most = WithoutStore {
+            periods: u32::MAX,
+            from: UnixMillis::new(u64::MAX),
+            to: UnixMillis::new(u64::MAX),
+            total: Duration::MAX,
+        };
+        let time = |_| Some("2026-11-21T03:05:09.701Z".into());
+        view.without_store = Some(WithoutStoreView::of(&most, time).into());
         view.metadata = Some(metadata);
         view.waiters = u64::MAX;
         view.revision = u64::MAX;

@@ -204,6 +204,17 @@ fn about(way: Algorithm) -> String {
         Algorithm::Joint { quorum, .. } => {
             format!("a lease in a store, and peers {} a quorum", with(quorum))
         }
+        Algorithm::Fallback {
+            k, without_store, ..
+        } => {
+            let k = k.map_or_else(|| "k".into(), |k| k.to_string());
+            let rule = if without_store {
+                "or more members without it"
+            } else {
+                "and never without it"
+            };
+            format!("the lease of a store and {k} members, {rule}")
+        }
         Algorithm::Published => "Bully_FD as published".into(),
         Algorithm::Classic => "the Bully algorithm of Garcia-Molina".into(),
         Algorithm::Textbook => "the Bully algorithm of textbooks".into(),

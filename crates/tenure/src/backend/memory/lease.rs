@@ -88,9 +88,9 @@ impl MemoryLease {
     }
 
     /// Returns the periods in which the last term was led without the store.
-    pub(super) fn without_store(&self) -> Option<WithoutStoreView> {
+    pub(super) fn without_store(&self) -> Option<Box<WithoutStoreView>> {
         let periods = self.lease.record().last_grant()?.without_store.as_deref()?;
-        Some(WithoutStoreView::of(periods, |wall| Some(rfc3339(wall))))
+        Some(WithoutStoreView::of(periods, |wall| Some(rfc3339(wall))).into())
     }
 
     /// Records the end of the term that ran before the last step, if that step ended it.
