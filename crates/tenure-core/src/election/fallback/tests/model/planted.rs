@@ -1,0 +1,1 @@
+//! Mistakes that the model must find.
