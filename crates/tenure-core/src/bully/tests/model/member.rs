@@ -112,9 +112,13 @@ impl PeerCandidate {
         idle && promised.is_none_or(|to| to == self.state.me())
     }
 
-    /// Returns whether the member has a term, and whether that term is ending.
-    pub(crate) fn term_is_ending(&self) -> Option<bool> {
-        self.state.term.as_ref().map(|term| term.is_ending())
+    /// Returns whether a crash changes nothing: no promise binds the member, and it neither leads
+    /// nor asks for votes.
+    pub(crate) fn is_at_rest(&self, now: Instant) -> bool {
+        let Machine::Quorum(machine) = &self.machine else {
+            return false;
+        };
+        self.is_free(now) && machine.promised_to(&self.state, now).is_none()
     }
 
     /// Returns whether the term is valid at `now` by the promises of the store and members, and by

@@ -30,7 +30,7 @@ pub(super) struct Bounds {
     pub(super) lease: u8,
     pub(super) promise: u8,
     pub(super) events: Left,
-    pub(super) without: Option<DisabledRule>,
+    pub(super) without: &'static [DisabledRule],
     pub(super) without_in_store: Option<DisabledLeaseRule>,
 }
 
@@ -108,7 +108,7 @@ impl Bounds {
         let quorums = Quorums::unchecked(with_store, without_store);
         let settings = GroupSettings::new(id, members, timings).unwrap();
         let mut settings = settings.with_quorums(quorums);
-        if let Some(rule) = self.without {
+        for &rule in self.without {
             settings = settings.without(rule);
         }
         let started = Started {
@@ -130,14 +130,15 @@ impl Bounds {
     /// Returns whether messages that can have no effect under the rules must be kept, because a
     /// rule is disabled.
     fn keeps_all(&self) -> bool {
-        matches!(
-            self.without,
-            Some(
+        let needs = |rule| {
+            matches!(
+                rule,
                 DisabledRule::DurablePromise
                     | DisabledRule::ReleaseOwn
                     | DisabledRule::ClaimAbovePromise
             )
-        )
+        };
+        self.without.iter().copied().any(needs)
     }
 
     fn actions_of(&self, state: &State, place: &Place, actions: &mut Vec<Action>) {
@@ -162,11 +163,11 @@ impl Bounds {
                 }
             }
         }
-        if left.crashes > 0 && may_begin {
+        let is_at_rest = machine.store.is_idle() && machine.node.is_at_rest(now);
+        if left.crashes > 0 && may_begin && !is_at_rest {
             actions.push(Action::Crash(id));
         }
-        let is_ending = machine.node.term_is_ending();
-        if is_ending == Some(true) || (is_ending.is_some() && left.resignations > 0) {
+        if left.task_ends > 0 && machine.stop_by().is_some() {
             actions.push(Action::TaskEnds(id));
         }
         if left.rounds > 0 && machine.node.valid_by(now).is_some() {
@@ -187,16 +188,17 @@ impl Model for Bounds {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let places = (1..=self.members).map(NodeId).map(|id| Place {
-            machine: self.machine(id, HardState::default(), tick(0)),
-            durable: HardState::default(),
+        let places = (1..=self.members).map(NodeId).map(|id| {
+            let durable = HardState::default();
+            let machine = self.machine(id, durable, tick(0));
+            Place { machine, durable }.into()
         });
         let mut state = State {
             places: places.collect(),
             net: BTreeSet::new(),
             requests: BTreeMap::new(),
             answers: Vec::new(),
-            store: Store::new(),
+            store: Store::new().into(),
             now: 0,
             left: self.events,
             begun: 0,
@@ -299,9 +301,7 @@ impl Model for Bounds {
                 });
             }
             Action::TaskEnds(id) => {
-                if last.place(id).machine.node.term_is_ending() == Some(false) {
-                    next.left.resignations -= 1;
-                }
+                next.left.task_ends -= 1;
                 next.act(id, |machine, now, random| {
                     machine.task_ended(now, TaskEnd::Returned, random);
                 });
@@ -309,21 +309,22 @@ impl Model for Bounds {
             Action::Crash(id) => {
                 next.left.crashes -= 1;
                 next.begun = next.begun.max(id.0);
-                let place = &mut next.places[id.0 as usize - 1];
-                place.machine = self.machine(id, place.durable, now);
+                next.places[id.0 as usize - 1].change(|place| {
+                    place.machine = self.machine(id, place.durable, now);
+                });
                 next.act(id, |_, _, _| {});
             }
             Action::StoreRestarts => {
                 next.left.store_restarts -= 1;
-                next.store.restart(now);
+                next.store.change(|store| store.restart(now));
             }
             Action::StorePolls => {
-                let answers = next.store.poll(now, &self.rules());
+                let answers = next.store.change(|store| store.poll(now, &self.rules()));
                 next.serve(answers);
             }
             Action::Disconnects(client) => {
                 next.left.disconnections -= 1;
-                next.store.notice_gone(now, client);
+                next.store.change(|store| store.notice_gone(now, client));
             }
             Action::Tick => {
                 next.now += 1;

@@ -16,6 +16,7 @@ extern crate std;
 mod bounds;
 mod checks;
 mod planted;
+mod shared;
 mod state;
 mod store;
 

@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use super::shared::Shared;
 use super::store::{Client, Store, lease_id, reduced};
 use super::tick;
 use crate::bully::{HardState, PeerEffect, PeerInput, PeerMessage, QuorumKind, QuorumMessage};
@@ -31,8 +32,8 @@ pub(super) struct Left {
     pub(super) store_restarts: u8,
     /// Clients whose disconnection the store notices.
     pub(super) disconnections: u8,
-    /// Terms that the leader's own task ends.
-    pub(super) resignations: u8,
+    /// Tasks that end, after their term or before.
+    pub(super) task_ends: u8,
 }
 
 /// A term that has begun.
@@ -51,12 +52,12 @@ pub(super) struct Place {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<Shared<Place>>,
     pub(super) net: BTreeSet<(NodeId, NodeId, QuorumMessage)>,
     pub(super) requests: BTreeMap<Client, Request>,
     /// The answers that are awaited, in a fixed order.
     pub(super) answers: Vec<(Client, Answer)>,
-    pub(super) store: Store,
+    pub(super) store: Shared<Store>,
     pub(super) now: u8,
     pub(super) left: Left,
     /// The number of members that have crashed or asked for votes or the lease.
@@ -127,7 +128,7 @@ impl State {
         let now = self.instant();
         let leads =
             move |place: &&Place| matches!(place.machine.standing(now), Standing::Leading { .. });
-        self.places.iter().filter(leads)
+        self.places.iter().map(|place| &**place).filter(leads)
     }
 
     /// Lets one machine act, and executes its effects.
@@ -137,7 +138,7 @@ impl State {
         act: impl FnOnce(&mut Fallback, Instant, &mut dyn Random),
     ) {
         let now = self.instant();
-        let place = &mut self.places[id.0 as usize - 1];
+        let mut place = Place::clone(&self.places[id.0 as usize - 1]);
         // Every lease id is used for a request before the next one is drawn.
         let client = place.client(place.machine.store.attempts());
         let mut random = Numbers(
@@ -220,6 +221,7 @@ impl State {
         if machine.store.epoch().is_none() {
             machine.claimed = None;
         }
+        self.places[id.0 as usize - 1] = place.into();
         self.forget();
     }
 
@@ -260,8 +262,10 @@ impl State {
         promise: core::time::Duration,
     ) {
         let now = self.instant();
-        if let Some(request) = self.requests.remove(&client) {
-            let answers = self.store.handle(now, rules, promise, client, request);
+        if let Some(request) = self.requests.get(&client).cloned() {
+            let answers = self
+                .store
+                .change(|store| store.handle(now, rules, promise, client, request));
             self.serve(answers);
         }
     }
