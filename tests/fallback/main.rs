@@ -14,9 +14,9 @@ use tenure_tests::wait_for;
 /// The renew interval of the group.
 const RENEW_INTERVAL: Duration = LEASE.checked_div(3).unwrap();
 
-/// The longest time without a leader, as members log it at their start: a lease duration and five
-/// message lifetimes of 400 ms. A busy machine adds to it.
-const BOUND: Duration = LEASE.saturating_add(Duration::from_secs(2));
+/// The longest time without a leader, as members log it at their start: a lease duration, a renew
+/// interval, and six message lifetimes of 400 ms. A busy machine adds to it.
+const BOUND: Duration = LEASE.saturating_add(Duration::from_millis(3_400));
 
 /// Five members that are not running yet, and a running store. `k` members are enough beside it.
 fn group(k: u32) -> Group {

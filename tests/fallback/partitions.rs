@@ -46,9 +46,13 @@ fn in_a_partition_whose_one_side_reaches_the_store_never_two_lead() {
 }
 
 #[test]
-#[ignore = "takes five minutes"]
+#[ignore = "takes ten minutes"]
 fn in_every_partition_whose_one_side_reaches_the_store_never_two_lead() {
+    let sides: Vec<u32> = (1..0b11111).collect();
     for k in [1, 2, 3] {
-        check(k, 1..0b11111);
+        // A group may run for a minute.
+        for sides in sides.chunks(5) {
+            check(k, sides.iter().copied());
+        }
     }
 }

@@ -57,9 +57,9 @@ pub(crate) fn rfc3339(wall: UnixMillis) -> Option<String> {
 }
 
 /// Returns the view of the periods in which the term of this grant was led without the store.
-pub(crate) fn without_store(grant: &Grant) -> Option<WithoutStoreView> {
+pub(crate) fn without_store(grant: &Grant) -> Option<Box<WithoutStoreView>> {
     let periods = grant.without_store.as_deref()?;
-    Some(WithoutStoreView::of(periods, rfc3339))
+    Some(WithoutStoreView::of(periods, rfc3339).into())
 }
 
 /// Checks that the wall clock shows a time with which a store can start.

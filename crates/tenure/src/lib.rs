@@ -128,11 +128,15 @@ mod term;
 mod term_guard;
 
 #[cfg(feature = "peers")]
+mod group_store;
+#[cfg(feature = "peers")]
 mod peer_member;
 #[cfg(feature = "peers")]
 mod peer_page;
 #[cfg(feature = "peers")]
 mod peer_transport;
+#[cfg(feature = "peers")]
+mod quorum;
 
 #[doc(inline)]
 pub use self::metrics::Metrics;
@@ -148,6 +152,8 @@ pub use guarantee::Guarantee;
 pub use health::HealthCheck;
 pub use http::HttpClientError;
 pub use leadership::{Leadership, NotLeading, ProclaimError};
+#[cfg(feature = "peers")]
+pub use quorum::{QuorumKind, TermQuorum};
 pub use root_certificates::{RootCertificates, RootCertificatesError};
 pub use shutdown::shutdown_signal;
 pub use task::TaskResult;

@@ -221,6 +221,17 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
 
+    impl Quorums {
+        /// Returns quorums that need not share a voter.
+        pub(crate) const fn unchecked(with_store: usize, without_store: usize) -> Self {
+            Self {
+                with_store: Some(with_store),
+                without_store,
+                requires_store: false,
+            }
+        }
+    }
+
     /// Returns whether two disjoint sets of voters can both be quorums.
     fn can_be_disjoint(members: usize, quorums: Quorums) -> bool {
         let k = quorums.with_store().unwrap_or(usize::MAX / 2);

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::mem;
 use core::time::Duration;
 
 use super::{LeaseDuration, LeaseId, Metadata, Owner, WithoutStore};
@@ -20,15 +21,16 @@ pub(super) const RETIRED_FOR: Duration = Duration::from_secs(10 * 60);
 ///
 /// Only [`apply`](super::apply) and [`Record::settle`] change it. Its instants belong to the clock
 /// of the authority that owns it. [`Stored`](super::Stored) is the form on disk, without instants.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
     pub(super) phase: Phase,
     /// The grant of the current term, or of the last one.
     pub(super) grant: Option<Grant>,
     pub(super) metadata: Option<Box<Metadata>>,
     pub(super) reserved: Option<Box<Reservation>>,
-    /// Ids of ended terms, oldest first.
-    pub(super) retired: Vec<(LeaseId, Instant)>,
+    /// Ids of ended terms, oldest first. Without spare capacity, because a store has very many
+    /// records, and this list changes only with a term.
+    pub(super) retired: Box<[(LeaseId, Instant)]>,
     /// Epochs of future grants are greater than this. Zero if there is no such bound: every epoch is
     /// greater than zero.
     pub(super) floor: u64,
@@ -38,7 +40,7 @@ pub struct Record {
 ///
 /// After a term that ended by time there is no grant before the end of the lock delay,
 /// `barred_until`. Without a lock delay it is the origin of the clock, so equal states stay equal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     #[default]
     Available,
@@ -89,7 +91,7 @@ impl Phase {
 }
 
 /// The grant of a term.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
     /// The secret that proves the ownership of the lease.
     pub lease_id: LeaseId,
@@ -123,7 +125,7 @@ impl Grant {
 }
 
 /// The reservation of a lease that was handed over.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reservation {
     /// The only candidate that may acquire the lease.
     pub to: CandidateId,
@@ -327,17 +329,30 @@ impl Record {
     }
 
     pub(super) fn retire(&mut self, lease_id: LeaseId, now: Instant) {
-        self.forget_old_ids(now);
-        self.retired.retain(|&(id, _)| id != lease_id);
-        if self.retired.len() == RETIRED_LIMIT {
-            self.retired.remove(0);
+        self.change_retired(|retired| {
+            retired.retain(|&(id, since)| id != lease_id && !is_old(since, now));
+            if retired.len() == RETIRED_LIMIT {
+                retired.remove(0);
+            }
+            retired.push((lease_id, now));
+        });
+    }
+
+    /// Removes this lease id from the ids of ended terms: it holds the lease again.
+    pub(super) fn unretire(&mut self, lease_id: LeaseId) {
+        if self.is_retired(lease_id) {
+            self.change_retired(|retired| retired.retain(|&(id, _)| id != lease_id));
         }
-        self.retired.push((lease_id, now));
     }
 
     fn forget_old_ids(&mut self, now: Instant) {
-        self.retired
-            .retain(|&(_, since)| now.since(since) < RETIRED_FOR);
+        self.change_retired(|retired| retired.retain(|&(_, since)| !is_old(since, now)));
+    }
+
+    fn change_retired(&mut self, change: impl FnOnce(&mut Vec<(LeaseId, Instant)>)) {
+        let mut retired = mem::take(&mut self.retired).into_vec();
+        change(&mut retired);
+        self.retired = retired.into();
     }
 
     /// Returns the lease ids of ended terms that are still kept, oldest first.
@@ -348,6 +363,11 @@ impl Record {
     pub(super) fn is_retired(&self, lease_id: LeaseId) -> bool {
         self.retired.iter().any(|&(id, _)| id == lease_id)
     }
+}
+
+/// Returns whether an id that was retired at `since` may be forgotten.
+fn is_old(since: Instant, now: Instant) -> bool {
+    now.since(since) >= RETIRED_FOR
 }
 
 #[cfg(test)]

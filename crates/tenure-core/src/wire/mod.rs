@@ -32,5 +32,8 @@ pub use request::{
 pub use session::{SessionCode, SessionReply, SessionRequest};
 pub use view::{History, LeaseList, LeaseView, TermView, WithoutStoreView};
 
+/// The header of every answer of a store with the id of that store, 32 hexadecimal digits.
+pub const STORE_HEADER: &str = "tenure-store";
+
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! The public view of a lease.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -45,7 +46,7 @@ pub struct LeaseView {
     pub granted_at: Option<String>,
     /// The periods in which the holder's term was led without the store; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub without_store: Option<WithoutStoreView>,
+    pub without_store: Option<Box<WithoutStoreView>>,
     /// The metadata of the holder.
     pub metadata: Option<BTreeMap<String, String>>,
     /// The number of acquires that wait for the lease.
@@ -151,7 +152,7 @@ pub struct TermView {
     pub reason: Option<String>,
     /// The periods in which the term was led without the store; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub without_store: Option<WithoutStoreView>,
+    pub without_store: Option<Box<WithoutStoreView>>,
 }
 
 /// The periods in which a term was led without the store. There may be several: this is a summary of

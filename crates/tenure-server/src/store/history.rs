@@ -81,6 +81,7 @@ fn view(term: TermRecord) -> TermView {
     view.end = term.ended.map(|(end, _)| end);
     view.reason = term.reason.map(Into::into);
     let periods = term.without_store.as_deref();
-    view.without_store = periods.map(|periods| WithoutStoreView::of(periods, clock::rfc3339));
+    view.without_store =
+        periods.map(|periods| WithoutStoreView::of(periods, clock::rfc3339).into());
     view
 }

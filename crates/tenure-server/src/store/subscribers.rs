@@ -44,7 +44,6 @@ fn log(change: &LeaseChange) {
     let what = match &change.cause {
         Cause::Requested(Change::HandedOver, _) => "handed over",
         Cause::Requested(Change::Renewed(_), _) => "renewed for another duration",
-        Cause::Requested(Change::Resumed(_), _) => "held again after a time without the store",
         Cause::Requested(Change::Changed, _) => "lease id changed",
         Cause::Requested(Change::MetadataSet, _) => "metadata set",
         _ => &kind,

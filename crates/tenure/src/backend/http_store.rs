@@ -20,7 +20,7 @@ use super::{
 };
 use crate::config::Config;
 use crate::http::{HttpClientError, HttpClients};
-use crate::store::{Call, Endpoint, Pong, StoreClient, StoreError, path};
+use crate::store::{Call, CheckStore, Endpoint, Pong, StoreClient, StoreError, path};
 
 /// The time for which a refused candidate tries again. A store reads a changed access file within a
 /// second, so a token may be newer than the access file that the store has read.
@@ -42,6 +42,7 @@ struct HttpStore {
 pub(super) fn open(
     config: &Config,
     clients: &HttpClients,
+    check: Option<Arc<dyn CheckStore>>,
 ) -> Result<SharedBackend, HttpClientError> {
     let urls = config.servers.iter().map(Endpoint::url);
     let http = clients.get(&config.roots, config.credentials.certificate(), urls)?;
@@ -63,7 +64,8 @@ pub(super) fn open(
             &config.servers,
             &config.roots,
             config.credentials.clone(),
-        )?,
+        )?
+        .with_check(check),
         election: config.election.clone(),
         acquire,
         was_admitted: AtomicBool::new(false),
@@ -74,6 +76,11 @@ pub(super) fn open(
 impl LeaseBackend for HttpStore {
     fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, BackendReply> {
         Box::pin(async move {
+            if let Request::Acquire { .. } | Request::Resume { .. } = request
+                && let Err(error) = self.store.make_known().await
+            {
+                return reply_to(Err(error));
+            }
             let releases = matches!(request, Request::Release { .. } | Request::HandOver { .. });
             let path = |verb| path(&self.election, verb);
             let call = match request {
@@ -243,6 +250,7 @@ impl From<StoreError> for BackendError {
             StoreError::Problem(problem) if !problem.code.is_transient() => {
                 Self::Definite(error.into())
             }
+            StoreError::AnotherStore { .. } => Self::Definite(error.into()),
             StoreError::Problem(_) | StoreError::NotAStore { .. } => Self::Transient(error.into()),
         }
     }

@@ -219,6 +219,15 @@ impl Config {
         fallback.plan(&self.timings).map(Some)
     }
 
+    /// Returns whether there is a fallback.
+    pub(crate) const fn has_fallback(&self) -> bool {
+        #[cfg(feature = "peers")]
+        let has_fallback = self.fallback.is_some();
+        #[cfg(not(feature = "peers"))]
+        let has_fallback = false;
+        has_fallback
+    }
+
     /// Returns the name of the strategy, or `fallback`, for people.
     pub(crate) const fn strategy_name(&self) -> &'static str {
         #[cfg(feature = "peers")]

@@ -45,7 +45,11 @@ pub(super) fn read(
     }
     let members = member(settings, &FALLBACK, purpose)?;
     let k = settings.word(K, "must be a number, or text in quotes", str::parse)?;
-    let fallback = Fallback::new(members).with_k(k.unwrap_or_default());
+    let mut fallback = Fallback::new(members).with_k(k.unwrap_or_default());
+    fallback.require_store = settings.flag("fallback.require_store")?.unwrap_or_default();
+    fallback.accept_changes = settings
+        .flag("fallback.accept_changes")?
+        .unwrap_or_default();
     if purpose == Purpose::Compete {
         check(settings, &fallback, &config.timings)?;
         config.priority = priority(settings, &fallback)?;

@@ -51,6 +51,16 @@ impl Strategy {
         }
     }
 
+    /// Returns the address of the blob, if the strategy elects by the lease of a blob.
+    #[cfg(feature = "peers")]
+    pub(crate) fn blob_url(&self) -> Option<&str> {
+        match self {
+            #[cfg(feature = "azure")]
+            Self::AzureBlob(blob) => Some(blob.url()),
+            _ => None,
+        }
+    }
+
     /// Returns whether a candidate is elected by a lease alone, to which a fallback can be added.
     #[cfg(feature = "peers")]
     pub(super) const fn is_lease(&self) -> bool {

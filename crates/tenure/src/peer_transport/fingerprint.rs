@@ -18,6 +18,11 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
+    /// Returns the beginning of the short form, for people and for the status.
+    pub(crate) fn short(&self) -> &str {
+        self.hash.get(..16).unwrap_or(&self.hash)
+    }
+
     /// Computes the fingerprint of these settings and of the failure detection.
     pub(crate) fn of(settings: &GroupSettings, detection: &Detection) -> Self {
         let guarantee = match settings.guarantee() {

@@ -16,5 +16,5 @@ pub use tenure_core::wire::{
     LeaseView, PastTerm, Problem, SessionCode, TermView, WithoutStoreView,
 };
 
-pub(crate) use client::{Call, path};
+pub(crate) use client::{Call, CheckStore, path};
 pub(crate) use tenure_core::wire::MAX_RENEWALS;

@@ -62,6 +62,10 @@ pub(crate) struct Run {
     /// reaches it can vote, and be elected
     #[arg(long)]
     allow_anonymous: bool,
+    /// Fallback: start although the state directory is of a group with other settings or another
+    /// store. Stop all members first, and start each of them once with this flag
+    #[arg(long)]
+    accept_changes: bool,
     /// Serve /metrics (Prometheus), /leader (200 if this candidate leads, else 503), /livez and
     /// /readyz on this address, and nothing else; port 0 takes a free port. Every client that
     /// reaches it can read the names of the election and of its candidates, the epochs, and the
@@ -116,6 +120,9 @@ impl Run {
     fn settings(&self) -> Result<Settings, ConfigError> {
         let mut settings = self.candidate.settings()?;
         settings.set_flag(status_listen::STATUS_LISTEN, &self.status_listen);
+        if self.accept_changes {
+            settings.set_flag("fallback.accept_changes", &["true".into()]);
+        }
         Ok(settings)
     }
 

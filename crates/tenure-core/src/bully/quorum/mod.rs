@@ -280,7 +280,8 @@ impl Quorum {
     fn bound_elsewhere(&self, cx: &Context<'_>, to: NodeId) -> Option<Duration> {
         let other = self
             .promised_to(cx.state, cx.now)
-            .filter(|&other| other != to);
+            .filter(|&other| other != to)
+            .filter(|&other| other != cx.state.me() || !mutation!(cx.state.settings, OwnPromise));
         other
             .and(self.promise_until)
             .map(|until| until.since(cx.now))

@@ -8,8 +8,10 @@ use rusqlite::{Connection, OpenFlags, params};
 use tenure_core::Epoch;
 
 use super::folder::{FORMAT, private};
-use super::{batch_log, deleted, documents, term_rows};
+use super::{batch_log, deleted, documents, identity, term_rows};
 use crate::engine::OpenError;
+use crate::model::StoreId;
+use crate::random::OsRandom;
 
 /// "tenr": the application id in the header of the database.
 pub(super) const APPLICATION_ID: i32 = 0x7465_6e72;
@@ -181,12 +183,14 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
             batch_log::TABLE,
             deleted::TABLE,
             documents::TABLE,
+            identity::TABLE,
         ] {
             transaction.execute_batch(sql)?;
         }
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
         Meta::default().write(&transaction)?;
+        identity::create(&transaction, &StoreId::random(&mut OsRandom))?;
         transaction.commit()?;
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(true)

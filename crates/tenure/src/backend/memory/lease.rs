@@ -1,15 +1,13 @@
 //! A lease of a [`MemoryStore`](super::MemoryStore).
 
-use std::time::{Duration, SystemTime};
-
 use tenure_core::lease::candidate::Answer;
 use tenure_core::lease::{
     self, Acquire, Applied, Change, Due, Operation, Rejection, Rules, Running,
 };
-use tenure_core::time::millis;
 use tenure_core::{Epoch, Instant, UnixMillis};
 use tokio::sync::oneshot;
 
+use crate::clock::{before, rfc3339};
 use crate::store::{TermView, WithoutStoreView};
 
 /// One lease and its past terms.
@@ -90,9 +88,9 @@ impl MemoryLease {
     }
 
     /// Returns the periods in which the last term was led without the store.
-    pub(super) fn without_store(&self) -> Option<WithoutStoreView> {
+    pub(super) fn without_store(&self) -> Option<Box<WithoutStoreView>> {
         let periods = self.lease.record().last_grant()?.without_store.as_deref()?;
-        Some(WithoutStoreView::of(periods, |wall| Some(rfc3339(wall))))
+        Some(WithoutStoreView::of(periods, |wall| Some(rfc3339(wall))).into())
     }
 
     /// Records the end of the term that ran before the last step, if that step ended it.
@@ -110,14 +108,4 @@ impl MemoryLease {
             term.reason = reason.map(Into::into);
         }
     }
-}
-
-/// Returns the wall-clock time that was `age` before `wall`.
-fn before(wall: UnixMillis, age: Duration) -> UnixMillis {
-    UnixMillis::new(wall.get().saturating_sub(millis(age)))
-}
-
-fn rfc3339(wall: UnixMillis) -> String {
-    let time = SystemTime::UNIX_EPOCH + Duration::from_millis(wall.get());
-    humantime::format_rfc3339_millis(time).to_string()
 }

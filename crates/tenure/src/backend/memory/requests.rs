@@ -137,6 +137,7 @@ impl LeaseBackend for MemoryBackend {
     fn ping(&self) -> BackendFuture<'_, Pong> {
         let is_reachable = !self.store.lock().is_cut_off;
         let pong = Pong {
+            store: None,
             round_trip: Duration::ZERO,
             date: None,
         };

@@ -8,6 +8,7 @@ use tenure_core::lease::LeaseId;
 use tenure_core::lease::candidate::Answer;
 use tenure_core::{CandidateId, Instant, NodeId};
 
+use super::StoreState;
 use crate::random::OsRandom;
 
 /// A machine for an election among peers, either alone or together with a lease.
@@ -32,6 +33,11 @@ pub(crate) trait PeerMachine: ElectionMachine + Send {
 
     /// Returns the lease id of the current term.
     fn lease_id(&self) -> Option<LeaseId> {
+        None
+    }
+
+    /// Returns the state of the store as a voter while this member leads, with a fallback.
+    fn store_state(&self, _now: Instant) -> Option<StoreState> {
         None
     }
 }
@@ -111,5 +117,14 @@ impl PeerMachine for Fallback {
 
     fn lease_id(&self) -> Option<LeaseId> {
         self.lease_id()
+    }
+
+    fn store_state(&self, now: Instant) -> Option<StoreState> {
+        let (kind, _) = self.node().carried_by(now)?;
+        Some(StoreState {
+            kind,
+            silent_since: self.store().silent_since(now),
+            hold: self.store().hold_state(),
+        })
     }
 }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::*;
+use super::super::*;
 use crate::UnixMillis;
 use crate::bully::{
     GroupSettings, GroupTimings, HardState, Member, Membership, PeerEffect, PeerInput, PeerMessage,
