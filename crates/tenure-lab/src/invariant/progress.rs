@@ -98,10 +98,7 @@ mod tests {
             find(&[on.clone(), end.clone()]),
             Some(super::super::made_up::at(120))
         );
-        assert_eq!(
-            find(&[on.clone(), leads(119, 130), off.clone(), end.clone()]).is_some(),
-            true
-        );
+        assert!(find(&[on.clone(), leads(119, 130), off.clone(), end.clone()]).is_some());
         assert_eq!(find(&[on.clone(), leads(119, 151), off, end.clone()]), None);
         // Each change begins a new time.
         assert_eq!(

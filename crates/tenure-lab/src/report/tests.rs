@@ -38,13 +38,15 @@ fn is_self_contained(page: &str) -> bool {
 #[test]
 fn a_page_contains_every_contestant_and_scenario_and_loads_nothing() {
     let contestants: Vec<_> = Algorithm::all().into_iter().map(Contestant::new).collect();
-    let mut report = report(contestants.clone(), scenario::ALL.to_vec());
+    let scenarios = scenario::ALL.iter().filter(|it| !it.only_by_name);
+    let scenarios: Vec<scenario::Scenario> = scenarios.copied().collect();
+    let mut report = report(contestants.clone(), scenarios.clone());
     // The report contains the largest possible number of dots.
     for row in &mut report.rows {
         row.gaps = (0..1_000).map(|run| f64::from(run) / 7.3).collect();
     }
     let page = report.html(&made());
-    for scenario in scenario::ALL {
+    for scenario in &scenarios {
         // Browsers open closed details for a link to an element inside, not to the details.
         let inside = format!("</summary>\n<div id=\"{}\">", scenario.name);
         assert!(page.contains(&format!("<a href=\"#{}\"", scenario.name)));

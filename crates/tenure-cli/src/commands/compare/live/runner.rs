@@ -246,7 +246,7 @@ impl<'a> LiveRunner<'a> {
             Target::Node(node) => self.processes.of_rank(node.0),
             Target::Leader => self.leader(),
             Target::BestOther => self.processes.best_but(self.leader())?,
-            Target::Store => Some(STORE),
+            Target::Store => self.contestant.needs_store.then_some(STORE),
         })
     }
 

@@ -91,7 +91,12 @@ mod tests {
         let only_simulated: Vec<&str> = only_simulated.map(|it| it.name).collect();
         assert_eq!(
             only_simulated,
-            ["suspend-leader", "clock-slow", "store-slow-disk"]
+            [
+                "suspend-leader",
+                "clock-slow",
+                "store-slow-disk",
+                "store-down-day"
+            ]
         );
         assert!(is_about_the_best(&of("restart-loop")) && !is_about_the_best(&of("kill-leader")));
         assert_eq!(least_candidates(&of("kill-leader")), 3);
