@@ -37,21 +37,16 @@ fn sentence(rows: &[Measurement], lease: &str, fallback: &str) -> Option<String>
         format!("{} → {} in {}", gap(lease), gap(fallback), lease.scenario)
     });
     let gaps: Vec<String> = gaps.collect();
-    let mean = |of: fn(&Measurement) -> f64| {
-        let count = pairs.len() as f64;
-        let sum = pairs.iter().fold((0.0, 0.0), |sum, (lease, fallback)| {
-            (sum.0 + of(lease), sum.1 + of(fallback))
-        });
-        (sum.0 / count, sum.1 / count)
+    let of_each = |row: fn(&(&Measurement, &Measurement)) -> Option<f64>| {
+        let counted: Option<Vec<f64>> = pairs.iter().map(row).collect();
+        counted.map(|each| each.iter().sum::<f64>() / each.len() as f64)
     };
-    let writes = mean(|row| row.durable_writes_per_election);
-    let writes = match first_lease.live {
-        true => String::new(),
-        false => format!(
-            ", and durable writes per election: {:.1} → {:.1}",
-            writes.0, writes.1
-        ),
-    };
+    let with_lease = of_each(|(lease, _)| lease.durable_writes_per_election);
+    let with_fallback = of_each(|(_, fallback)| fallback.durable_writes_per_election);
+    let writes = with_lease.zip(with_fallback).map(|(lease, fallback)| {
+        format!(", and durable writes per election: {lease:.1} → {fallback:.1}")
+    });
+    let writes = writes.unwrap_or_default();
     Some(format!(
         "{fallback} instead of {lease}: median time without a leader {}; messages per minute at rest: \
          {:.0} → {:.0}{writes}.",

@@ -38,8 +38,16 @@ fn cells(row: &Measurement) -> Vec<(&'static str, bool, String)> {
             led(tenths(row.messages_per_election)),
         ),
         ("KB", true, led(tenths(per_election / 1_000.0))),
-        ("SYNCS", true, led(tenths(row.durable_writes_per_election))),
-        ("SYNCS/MIN", true, tenths(row.durable_writes_per_minute)),
+        (
+            "SYNCS",
+            true,
+            led(or_dash(row.durable_writes_per_election.map(tenths))),
+        ),
+        (
+            "SYNCS/MIN",
+            true,
+            or_dash(row.durable_writes_per_minute.map(tenths)),
+        ),
         (
             "MESSAGES/MIN",
             false,

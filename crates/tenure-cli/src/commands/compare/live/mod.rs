@@ -178,6 +178,8 @@ fn row(contestant: &LiveContestant, scenario: &Scenario, runs: &[LiveRun]) -> Me
         messages_at_rest: mean(|it| it.at_rest.messages_per_minute),
         bytes_at_rest: mean(|it| it.at_rest.bytes_per_minute),
         cpu_at_rest: cpu.map(|sum| sum / count),
+        durable_writes_per_election: None,
+        durable_writes_per_minute: None,
         ..Measurement::of(&contestant.name, scenario.name, minutes, &ran)
     }
 }
