@@ -29,7 +29,11 @@ pub(crate) fn worst_without_leader(config: &Config) -> anyhow::Result<Duration> 
     let Some(plan) = config.election_plan()? else {
         return Ok(lease);
     };
-    let peers = plan.settings.timings().worst_without_leader();
+    let timings = plan.settings.timings();
+    if plan.settings.quorums().with_store().is_some() {
+        return Ok(timings.worst_with_fallback());
+    }
+    let peers = timings.worst_without_leader();
     Ok(match &config.strategy {
         Strategy::Bully(_) => peers,
         // A leader needs both, and both expire at the same time; or either of them is enough.

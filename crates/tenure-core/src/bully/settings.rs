@@ -67,6 +67,10 @@ pub enum DisabledRule {
     ClaimAbovePromise,
     /// With a fallback: a promise that the store has taken back counts no more.
     StorePromiseEnds,
+    /// With a fallback: a candidate that has promised another one leaves the store's queue.
+    LeaveQueue,
+    /// With a quorum: a member's promise to itself binds it.
+    OwnPromise,
 }
 
 /// The settings of a member: its node id, its group and its rules.

@@ -173,6 +173,15 @@ mod tests {
                 hold_down: Duration::ZERO,
             }
         }
+
+        /// Returns timings that need not be possible, whose messages and requests are never late.
+        pub(crate) const fn unchecked_with(term: TermTimings, message_lifetime: Duration) -> Self {
+            Self {
+                term,
+                message_lifetime,
+                hold_down: Duration::ZERO,
+            }
+        }
     }
 
     #[test]

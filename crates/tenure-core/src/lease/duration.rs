@@ -7,7 +7,7 @@ use crate::Instant;
 /// The time from the grant or the last renewal of a lease until it expires.
 ///
 /// [`Rules`](super::Rules) has the allowed range. A longer duration compares as greater.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LeaseDuration {
     /// The lease expires after this time.
     Fixed(Duration),

@@ -48,6 +48,8 @@ pub use operation::{Acquire, Metadata, Operation, Resume};
 pub use owner::Owner;
 pub use queue::{Priority, Waiting};
 pub use record::{Grant, Lapse, RETIRED_LIMIT, Record, Reservation, State};
+#[cfg(any(test, feature = "mutations"))]
+pub use rules::DisabledLeaseRule;
 pub use rules::Rules;
 pub use stored::{Stored, StoredState};
 pub use term_end::{Running, TermEnd};

@@ -11,7 +11,7 @@ use crate::{CandidateId, Epoch, UnixMillis};
 pub type Metadata = BTreeMap<String, String>;
 
 /// A request to acquire a lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquire {
     /// The secret that proves the ownership of the lease. A repeated request has the same id.
     pub lease_id: LeaseId,

@@ -11,7 +11,7 @@ pub type Priority = u32;
 ///
 /// `T` is the caller's handle for the reply. Each lease id waits at most once: a repeated request
 /// replaces `T` and keeps the position, because the client has dropped the earlier request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Queue<T> {
     /// The waiting request that was granted last, until the next change of the lease.
     pub(super) unconfirmed: Option<RequestNumber>,
@@ -24,7 +24,7 @@ pub(super) struct Queue<T> {
 type Position = (Priority, u64);
 
 /// A waiting request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waiting<T> {
     /// Identifies the request.
     pub number: RequestNumber,

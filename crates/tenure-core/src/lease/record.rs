@@ -21,7 +21,7 @@ pub(super) const RETIRED_FOR: Duration = Duration::from_secs(10 * 60);
 ///
 /// Only [`apply`](super::apply) and [`Record::settle`] change it. Its instants belong to the clock
 /// of the authority that owns it. [`Stored`](super::Stored) is the form on disk, without instants.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
     pub(super) phase: Phase,
     /// The grant of the current term, or of the last one.
@@ -40,7 +40,7 @@ pub struct Record {
 ///
 /// After a term that ended by time there is no grant before the end of the lock delay,
 /// `barred_until`. Without a lock delay it is the origin of the clock, so equal states stay equal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     #[default]
     Available,
@@ -91,7 +91,7 @@ impl Phase {
 }
 
 /// The grant of a term.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
     /// The secret that proves the ownership of the lease.
     pub lease_id: LeaseId,
@@ -125,7 +125,7 @@ impl Grant {
 }
 
 /// The reservation of a lease that was handed over.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reservation {
     /// The only candidate that may acquire the lease.
     pub to: CandidateId,

@@ -9,7 +9,7 @@ use crate::{CandidateId, Instant};
 
 /// A record without instants. A reading of a monotonic clock has no meaning after a restart, so the
 /// stored form contains full durations instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stored {
     /// The state of the lease.
     pub state: StoredState,
@@ -24,7 +24,7 @@ pub struct Stored {
 }
 
 /// The state of a lease on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StoredState {
     /// The lease is free.
     Available,

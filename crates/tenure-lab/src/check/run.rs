@@ -120,6 +120,7 @@ impl CheckCase {
         let name = self.name();
         let what = match self.script {
             Some(_) => format!("fault script {name}"),
+            None if self.storm => format!("storms, {name}"),
             None => format!("random faults, {name}"),
         };
         let Some(Finding { seed, violation }) = report.findings.first() else {
@@ -145,6 +146,9 @@ impl CheckCase {
             None => {
                 let (name, nodes) = (&self.contestant.name, self.nodes);
                 command += &format!(" --contestant {name} --members {nodes}");
+                if self.storm {
+                    command += " --storm";
+                }
             }
         }
         if let Some(mutation) = self.mutation {

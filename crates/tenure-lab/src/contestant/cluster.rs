@@ -144,10 +144,15 @@ impl Cluster {
     }
 
     /// Returns the quorums of a fallback with this number of members beside the store.
-    fn fallback(&self, k: Option<usize>) -> Quorums {
+    fn fallback(&self, k: Option<usize>, without_store: bool) -> Quorums {
         let members = self.members.len();
         let k = k.unwrap_or_else(|| Quorums::default_k(members));
-        Quorums::fallback(members, k).expect("a number of members that is allowed")
+        let quorums = Quorums::fallback(members, k).expect("a number of members that is allowed");
+        if without_store {
+            quorums
+        } else {
+            quorums.requiring_store()
+        }
     }
 
     /// Creates a candidate of the library.
@@ -186,11 +191,11 @@ impl Cluster {
                 Algorithm::Fallback {
                     detector,
                     k,
-                    without_store: _,
+                    without_store,
                 },
                 _,
             ) => {
-                let rule = MemberRule::Quorums(self.fallback(k));
+                let rule = MemberRule::Quorums(self.fallback(k, without_store));
                 let member = self.member(node, rule, durable, context);
                 let fallback = Fallback::new(member, context.now);
                 (
@@ -327,9 +332,13 @@ impl ProcessFactory for Cluster {
             Algorithm::Lease => (Some(1), usize::MAX),
             Algorithm::Joint { .. } => (Some(majority), usize::MAX),
             Algorithm::Bully { .. } => (None, majority),
-            Algorithm::Fallback { k, .. } => {
-                let quorums = self.fallback(k);
-                (quorums.with_store(), quorums.without_store())
+            Algorithm::Fallback {
+                k, without_store, ..
+            } => {
+                let quorums = self.fallback(k, without_store);
+                let members = quorums.without_store();
+                let members = if without_store { members } else { usize::MAX };
+                (quorums.with_store(), members)
             }
             _ => return false,
         };

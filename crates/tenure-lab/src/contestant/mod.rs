@@ -12,7 +12,7 @@ mod name;
 
 use std::time::Duration;
 
-use tenure_core::bully::GroupTimingsOptions as BullyTimingsOptions;
+use tenure_core::bully::{GroupTimingsOptions as BullyTimingsOptions, Quorums, QuorumsError};
 use tenure_core::detector::{DetectBy, DetectionOptions};
 use tenure_core::lease::candidate::{Timings, TimingsOptions};
 
@@ -111,6 +111,20 @@ impl Contestant {
         Self {
             term: Timings::new(&options).expect("a lease of a second or more"),
             ..self
+        }
+    }
+
+    /// Checks that a group of this size is possible.
+    ///
+    /// # Errors
+    ///
+    /// [`QuorumsError`] if a fallback needs too many members beside the store.
+    pub fn check_members(&self, members: u32) -> Result<(), QuorumsError> {
+        match self.algorithm {
+            Algorithm::Fallback { k: Some(k), .. } => {
+                Quorums::fallback(members as usize, k).map(drop)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -207,6 +207,11 @@ impl Store {
                 let answer = epoch.map_or(Answer::Superseded, Answer::Held);
                 self.answer(context, caller, answer);
             }
+            (Err(_), Operation::Resume(_, of_term, _))
+                if self.has(Mutation::ResumeAfterRegrant) =>
+            {
+                self.answer(context, caller, Answer::Held(of_term.epoch));
+            }
             (result, _) => self.answer(context, caller, Answer::from(result)),
         }
         self.serve(context);

@@ -114,9 +114,14 @@ impl Compare {
             settings::contestants(&self.config)?.into_iter().unzip();
         contestants.extend(of_files);
         let scenarios = match &self.scenario[..] {
-            [] => scenario::ALL.to_vec(),
+            [] => scenario::ALL
+                .iter()
+                .filter(|it| !it.only_by_name)
+                .copied()
+                .collect(),
             named => names::scenarios(named)?,
         };
+        names::check_members(&contestants, NODES)?;
         let comparison = Comparison {
             contestants,
             scenarios,

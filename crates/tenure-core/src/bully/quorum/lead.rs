@@ -298,8 +298,12 @@ impl Quorum {
     /// ([`can_go_on`](Self::can_go_on)). The member asks for no votes before the next renewal is
     /// due: the leader's voters would refuse.
     fn hear_of_leader(&mut self, cx: &mut Context<'_>, leader: (NodeId, Epoch)) {
-        let follows_none = matches!(self.role, Role::Following { leader: None });
+        let follows_none = matches!(
+            self.role,
+            Role::Following { leader: None } | Role::PreVoting { .. }
+        );
         if Self::beside_store(cx.state).is_some() && follows_none {
+            self.role = Role::Following { leader: None };
             cx.state.see_leader(Some(leader));
             let interval = cx.state.settings.timings.term().renew_interval();
             self.tick_at = cx.now + interval + cx.lifetime();

@@ -178,12 +178,17 @@ impl Quorum {
         }
     }
 
-    /// Returns the number of members that are enough without the store.
+    /// Returns the number of members that are enough without the store; more than there are if the
+    /// store is required.
     fn without_store(state: &NodeState) -> usize {
         if mutation!(state.settings, Majority) {
             return 1;
         }
-        let needed = state.settings.quorums.without_store();
+        let quorums = &state.settings.quorums;
+        if quorums.requires_store() {
+            return usize::MAX;
+        }
+        let needed = quorums.without_store();
         if mutation!(state.settings, Intersection) {
             needed - 1
         } else {
@@ -274,7 +279,8 @@ impl Quorum {
     fn bound_elsewhere(&self, cx: &Context<'_>, to: NodeId) -> Option<Duration> {
         let other = self
             .promised_to(cx.state, cx.now)
-            .filter(|&other| other != to);
+            .filter(|&other| other != to)
+            .filter(|&other| other != cx.state.me() || !mutation!(cx.state.settings, OwnPromise));
         other
             .and(self.promise_until)
             .map(|until| until.since(cx.now))

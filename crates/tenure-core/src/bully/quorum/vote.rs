@@ -165,6 +165,9 @@ impl Quorum {
             acks: BTreeSet::new(),
         };
         self.tick_at = cx.now + cx.lifetime() * 2;
+        if mutation!(cx.state.settings, DurablePromise) {
+            self.handle_persisted(cx);
+        }
         if !granted || Self::beside_store(cx.state) != Some(1) {
             cx.state.send_all(QuorumMessage::RequestVote { epoch });
         }

@@ -162,7 +162,7 @@ impl Fallback {
             self.store.stop_renewals();
         } else if of_lease.is_some() && of_lease != of_node {
             self.claim_or_leave(now, of_lease, random);
-        } else if self.store.is_asking() && !self.node.may_ask_store(now) {
+        } else if self.store.is_asking() && self.node.must_leave_store(now) {
             // The member votes for another candidate or without the store, or it competes no more.
             self.store.leave(now, random);
         } else if self.store.is_idle() {

@@ -20,7 +20,7 @@ pub(super) struct Campaign {
     /// The time at which the campaign begins.
     pub(super) started: Instant,
     pub(super) pending: Pending,
-    failures: u32,
+    pub(super) failures: u32,
     /// Whether a request with the lease id may have reached the store.
     asked: bool,
     /// The time since which the store may have granted the lease to this id, although no answer

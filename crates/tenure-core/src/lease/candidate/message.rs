@@ -53,7 +53,7 @@ pub enum Request {
 }
 
 /// The answer of the store, or of the transport to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// The request's lease id holds the lease, under this epoch.
     Held(Epoch),

@@ -387,6 +387,13 @@ mod tests {
                 progress_deadline: None,
             }
         }
+
+        pub(crate) const fn with_renew_interval(self, renew_interval: Duration) -> Self {
+            Self {
+                renew_interval,
+                ..self
+            }
+        }
     }
 
     proptest! {

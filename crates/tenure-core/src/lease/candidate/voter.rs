@@ -14,6 +14,9 @@
 //!    +--------- releasing <------------------+
 //! ```
 
+#[cfg(test)]
+mod abstraction;
+
 use super::Timings;
 use super::campaign::{Campaign, retry_delay};
 use super::machine::{Context, Next, Pending};

@@ -28,7 +28,7 @@ pub type RequestNumber = u64;
 ///    to the next request.
 ///
 /// The next `poll` without a command is due at the record's [`next_lapse`](Record::next_lapse).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lease<W> {
     record: Record,
     /// `None` while no request waits, which is the common case. Then the queue costs only one

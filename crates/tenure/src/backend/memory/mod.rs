@@ -144,14 +144,14 @@ mod tests {
     use tenure_core::lease::{LeaseId, State};
 
     use super::*;
-    use crate::clock::ManualClock;
+    use crate::testing::TestStore;
 
     const LEASE: Duration = Duration::from_secs(15);
 
     #[tokio::test]
     async fn a_term_that_ran_without_the_store_holds_its_lease_again() {
-        let time = ManualClock::start();
-        let store = MemoryStore::new(Clock::Manual(time.clone()));
+        let kit = TestStore::start().unwrap();
+        let store = kit.store.clone();
         let election: ElectionName = "tests/job".parse().unwrap();
         let config = Config::new(election.clone()).with_candidate("a".parse().unwrap());
         let backend = store.backend(&config);
@@ -165,7 +165,7 @@ mod tests {
         let Answer::Held(epoch) = send(acquire).await else {
             panic!("the lease is free")
         };
-        time.advance(Duration::from_secs(60)).await;
+        kit.jump(Duration::from_secs(60)).await;
         assert_eq!(store.lease(&election).unwrap().state, State::Expired);
         let resume = |epoch| Request::Resume {
             lease_id,

@@ -7,6 +7,7 @@
 extern crate std;
 
 mod explore;
+mod member;
 mod peer;
 mod peers;
 mod quorum;

@@ -15,8 +15,7 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use super::*;
 use crate::bully::node::Machine;
-use crate::bully::node_state::Context;
-use crate::bully::quorum::{Quorum, Role};
+use crate::bully::quorum::Role;
 
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
@@ -34,9 +33,6 @@ struct Bounds {
     promise: u8,
     without: Option<DisabledRule>,
 }
-
-/// The time of timers that never fire by themselves: the model decides when they do.
-const FAR: Instant = Instant::from_nanos(u64::MAX);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
@@ -157,51 +153,6 @@ impl State {
     }
 }
 
-impl PeerCandidate {
-    /// Resets the state that does not affect safety, so that states which differ only in it are
-    /// equal.
-    fn settle(&mut self, now: Instant) {
-        if let Some(term) = &mut self.state.term {
-            (term.progress, term.last_tick) = Default::default();
-        }
-        self.state.seen = None;
-        self.watched = None;
-        if let Machine::Quorum(machine) = &mut self.machine {
-            machine.tick_at = FAR;
-            machine.followed_since = FAR;
-            (machine.deferrals, machine.failures) = (0, 0);
-            machine.connected = true;
-            machine.known = None;
-            machine.silent.clear();
-            machine.promise_until = machine.promise_until.filter(|&until| now < until);
-            if let Role::Following { leader } = &mut machine.role {
-                *leader = None;
-            }
-            if let Role::Leading(round) = &mut machine.role {
-                round.at_risk = false;
-                if round.acks.len() >= self.state.settings.members.majority() {
-                    round.acks.extend(self.state.settings.members.iter());
-                    round.asked = FAR;
-                }
-            }
-        }
-        if self.state.term.is_none() {
-            self.state.candidate_since = Some(Instant::default());
-        }
-    }
-
-    fn quorum<'a>(
-        &'a mut self,
-        now: Instant,
-        random: &'a mut Constant,
-    ) -> (&'a mut Quorum, Context<'a>) {
-        match self.parts(now, random) {
-            (Machine::Quorum(machine), cx) => (machine, cx),
-            (Machine::BestEffort(_), _) => unreachable!("these members have a quorum"),
-        }
-    }
-}
-
 impl Model for Bounds {
     type State = State;
     type Action = Action;
@@ -274,12 +225,7 @@ impl Model for Bounds {
             Action::Stand(id, informed) => {
                 next.elections -= 1;
                 let highest = next.highest().filter(|_| informed);
-                next.act(id, |node, now| {
-                    let mut random = Constant;
-                    let (machine, mut cx) = node.quorum(now, &mut random);
-                    machine.known = highest;
-                    machine.request_votes(&mut cx);
-                });
+                next.act(id, |node, now| node.stand_for_votes(now, highest));
             }
             Action::Deliver(from, to, message) => {
                 let message = PeerMessage::Quorum(message);
@@ -296,12 +242,7 @@ impl Model for Bounds {
             }
             Action::Renew(id) => {
                 next.rounds -= 1;
-                next.act(id, |node, now| {
-                    node.tick_term(now, &mut Constant);
-                    let mut random = Constant;
-                    let (machine, mut cx) = node.quorum(now, &mut random);
-                    machine.next_round(&mut cx);
-                });
+                next.act(id, |node, now| node.begin_round(now));
             }
             Action::TaskEnds(id) => {
                 let term = last.places[id.0 as usize - 1].node.state.term.as_ref();
