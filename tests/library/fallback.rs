@@ -64,7 +64,7 @@ impl Group {
 async fn is_carried_by(leadership: &Leadership, kind: QuorumKind) {
     wait_until("the kind of quorum", async || {
         assert!(leadership.is_valid(), "the term is over");
-        (leadership.quorum()?.kind == kind).then_some(())
+        (leadership.carried_by()?.kind == kind).then_some(())
     })
     .await;
 }
@@ -76,15 +76,15 @@ async fn a_lost_store_ends_no_term_and_takes_the_same_epoch_again_when_it_return
     let leader = group.candidates[0].campaign().await.unwrap();
     let epoch = leader.epoch();
     is_carried_by(&leader, QuorumKind::Store).await;
-    assert_eq!(leader.quorum().unwrap().further_losses, 2);
-    assert_eq!(leader.quorum().unwrap().store_silent_since, None);
+    assert_eq!(leader.carried_by().unwrap().further_losses, 2);
+    assert_eq!(leader.carried_by().unwrap().store_silent_since, None);
     group.set_all(ProxyMode::Refuse);
     is_carried_by(&leader, QuorumKind::Members).await;
-    assert!(leader.quorum().unwrap().store_silent_since.is_some());
+    assert!(leader.carried_by().unwrap().store_silent_since.is_some());
     // The lease expires in the store, and the term goes on.
     world.free().await;
     assert!(leader.is_valid());
-    assert_eq!(leader.quorum().unwrap().further_losses, 0);
+    assert_eq!(leader.carried_by().unwrap().further_losses, 0);
     group.set_all(ProxyMode::Pass);
     is_carried_by(&leader, QuorumKind::Store).await;
     assert_eq!(leader.epoch(), epoch);
