@@ -227,6 +227,7 @@ mod tests {
             Self {
                 with_store: Some(with_store),
                 without_store,
+                requires_store: false,
             }
         }
     }

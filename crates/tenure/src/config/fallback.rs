@@ -41,6 +41,9 @@ pub struct Fallback {
     pub members: Bully,
     /// The number of members that are enough beside the store. It must be the same for all members.
     pub k: BesideStore,
+    /// Whether no leader is elected, and no term goes on, without the store. This is the step
+    /// between a plain lease and a fallback, for a group that changes without a stop. Default: no.
+    pub require_store: bool,
     /// Whether this member may start although its state directory is of a group with other settings
     /// or another store. Set it for one start of each member, after all members were stopped.
     pub accept_changes: bool,
@@ -115,6 +118,7 @@ impl Fallback {
         Self {
             members,
             k: BesideStore::Balanced,
+            require_store: false,
             accept_changes: false,
         }
     }
@@ -128,7 +132,11 @@ impl Fallback {
     /// Returns the quorums of these settings.
     pub(crate) fn quorums(&self) -> Result<Quorums, BullyError> {
         let members = self.members.peers.len();
-        Ok(Quorums::fallback(members, self.k.of(members))?)
+        let quorums = Quorums::fallback(members, self.k.of(members))?;
+        Ok(match self.require_store {
+            true => quorums.requiring_store(),
+            false => quorums,
+        })
     }
 
     /// Checks that no setting is set that a fallback does not have.

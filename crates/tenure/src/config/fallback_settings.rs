@@ -46,6 +46,7 @@ pub(super) fn read(
     let members = member(settings, &FALLBACK, purpose)?;
     let k = settings.word(K, "must be a number, or text in quotes", str::parse)?;
     let mut fallback = Fallback::new(members).with_k(k.unwrap_or_default());
+    fallback.require_store = settings.flag("fallback.require_store")?.unwrap_or_default();
     fallback.accept_changes = settings
         .flag("fallback.accept_changes")?
         .unwrap_or_default();
