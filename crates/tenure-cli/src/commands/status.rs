@@ -90,8 +90,5 @@ impl Status {
 }
 
 fn is_unreachable(error: &anyhow::Error) -> bool {
-    matches!(
-        error.downcast_ref(),
-        Some(StoreError::Unreachable { .. })
-    )
+    matches!(error.downcast_ref(), Some(StoreError::Unreachable { .. }))
 }
