@@ -118,3 +118,46 @@ async fn a_member_with_another_store_never_leads_by_the_lease_of_that_store() {
     let lease = client.lease(&ELECTION.parse().unwrap()).await.unwrap();
     assert_eq!(lease, None, "the other store was asked for a lease");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_whose_group_had_other_settings_starts_only_if_the_operator_accepts_them() {
+    let _limit = Limit::start();
+    let store = LocalStore::start();
+    let folder = tempfile::tempdir().unwrap();
+    let peers = addresses().map(|address| format!("http://{address}"));
+    let peers = [1, 2, 3].map(|node| Peer::new(NodeId(node), &peers[node as usize - 1]).unwrap());
+    let config = |k, accept_changes| {
+        let mut members = Bully::new(NodeId(1), peers.clone());
+        members.state_dir = folder.path().into();
+        let mut fallback = Fallback::new(members).with_k(BesideStore::Members(k));
+        fallback.accept_changes = accept_changes;
+        Config::new(ELECTION.parse().unwrap())
+            .with_servers([store.endpoint()])
+            .with_timings(timings(1500, 300, 700, 300))
+            .with_fallback(fallback)
+    };
+    let start = async |k, accept_changes| {
+        // The directory is free again when the thread of the last start has ended.
+        let started = Candidate::start(config(k, accept_changes)).await;
+        started.map(drop).map_err(|error| {
+            let cause = std::error::Error::source(&error);
+            format!(
+                "{error}: {}",
+                cause.map(ToString::to_string).unwrap_or_default()
+            )
+        })
+    };
+    start(1, false).await.unwrap();
+    let refused = start(2, false).await.unwrap_err();
+    for part in ["k = 1", "k = 2", "--accept-changes"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    start(1, false).await.unwrap();
+    let before = std::time::Instant::now();
+    start(2, true).await.unwrap();
+    assert!(
+        before.elapsed() >= Duration::from_millis(1500),
+        "promises may still be valid"
+    );
+    start(2, false).await.unwrap();
+}
