@@ -1,5 +1,6 @@
 //! Five members of an election among peers, as `tenure run` processes, with a network between them
-//! that fails on demand. A fenced receiver records the actions of their commands.
+//! that fails on demand. A fenced receiver records the actions of their commands. A group may also
+//! have a store, and elect among the members only while the store is away.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,7 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::process::{Process, command};
+use crate::process::{Process, StoreProcess, command};
 use crate::proxy::{Proxy, ProxyMode};
 use crate::receiver::{Act, Receiver};
 use crate::{Limit, wait_for};
@@ -44,6 +45,7 @@ const COMMAND: &str = r#"trap '' TERM; unset LD_PRELOAD; exec "$0" "$1""#;
 pub struct Group {
     /// Dropped first, since the members use the other fields.
     members: BTreeMap<u32, Process>,
+    store: Option<GroupStore>,
     links: BTreeMap<(u32, u32), Proxy>,
     addresses: BTreeMap<u32, SocketAddr>,
     settings: Vec<(Option<u32>, OsString, OsString)>,
@@ -53,6 +55,15 @@ pub struct Group {
     client: Client,
     runtime: Runtime,
     folder: TempDir,
+}
+
+/// The store of a group with a fallback, and a link from each member to the store.
+#[derive(Debug)]
+struct GroupStore {
+    /// The process; `None` while it is killed.
+    process: Option<StoreProcess>,
+    address: SocketAddr,
+    links: BTreeMap<u32, Proxy>,
 }
 
 impl Group {
@@ -90,6 +101,7 @@ impl Group {
             .build();
         let mut group = Self {
             members: BTreeMap::new(),
+            store: None,
             links,
             addresses,
             settings: Vec::new(),
@@ -107,6 +119,115 @@ impl Group {
             group.set_for(member, "TENURE_BULLY_STATE_DIR", state);
         }
         group
+    }
+
+    /// Gives the members a store, which is running, and lets them elect among themselves while it is
+    /// away. `k` members are enough beside the store.
+    ///
+    /// # Panics
+    ///
+    /// If there are no resources for it.
+    #[must_use]
+    pub fn with_store(mut self, k: u32) -> Self {
+        let mut address = self.addresses[&1];
+        if let SocketAddr::V4(address) = &mut address {
+            let [net, high, low, _] = address.ip().octets();
+            address.set_ip(Ipv4Addr::new(net, high, low, 200));
+        }
+        let links = MEMBERS.map(|member| {
+            let proxy = self.runtime.block_on(Proxy::start(address));
+            (member, proxy.expect("a free port"))
+        });
+        self.set("TENURE_FALLBACK_K", k.to_string());
+        self.set("TENURE_FALLBACK_MESSAGE_LIFETIME", "400ms");
+        for member in MEMBERS {
+            let state = self.folder().join(format!("state-{member}"));
+            self.set_for(member, "TENURE_FALLBACK_STATE_DIR", state);
+        }
+        self.settings
+            .retain(|(_, name, _)| !name.to_string_lossy().starts_with("TENURE_BULLY_"));
+        self.store = Some(GroupStore {
+            process: None,
+            address,
+            links: links.into(),
+        });
+        self.start_store();
+        self
+    }
+
+    /// Starts the store, or starts it again with its data.
+    ///
+    /// # Panics
+    ///
+    /// If the group has none.
+    pub fn start_store(&mut self) {
+        let folder = self.folder().join("store");
+        let store = self.store.as_mut().expect("a store");
+        let process = StoreProcess::start_at(&folder, &store.address.to_string());
+        store.process = Some(process);
+    }
+
+    /// Kills the store.
+    ///
+    /// # Panics
+    ///
+    /// If the group has none, or it is killed already.
+    pub fn kill_store(&mut self) {
+        let store = self.store.as_mut().expect("a store");
+        let store = store.process.take().expect("a running store");
+        store.process.signal(Signal::SIGKILL);
+    }
+
+    /// From now on exactly these members reach the store. The traffic of the others is lost.
+    ///
+    /// # Panics
+    ///
+    /// If the group has no store.
+    pub fn let_reach_store(&self, members: &[u32]) {
+        for (member, link) in &self.store.as_ref().expect("a store").links {
+            let is_cut = !members.contains(member);
+            link.set(if is_cut {
+                ProxyMode::Hang
+            } else {
+                ProxyMode::Pass
+            });
+        }
+    }
+
+    /// The lease as the store shows it; `None` if the store does not answer.
+    ///
+    /// # Panics
+    ///
+    /// If the group has no store.
+    #[must_use]
+    pub fn lease(&self) -> Option<Value> {
+        self.ask_store("")
+    }
+
+    /// The last terms of the lease as the store shows them; `None` if the store does not answer.
+    ///
+    /// # Panics
+    ///
+    /// If the group has no store.
+    #[must_use]
+    pub fn history(&self) -> Option<Value> {
+        self.ask_store("/history")
+    }
+
+    fn ask_store(&self, verb: &str) -> Option<Value> {
+        let address = self.store.as_ref().expect("a store").address;
+        let url = format!("http://{address}/v1/namespaces/tests/leases/job{verb}");
+        let answer = async { self.client.get(url).send().await.ok()?.json().await.ok() };
+        self.runtime.block_on(answer)
+    }
+
+    /// The epoch under which the store holds the lease now.
+    #[must_use]
+    pub fn held_epoch(&self) -> Option<u64> {
+        let lease = self.lease()?;
+        lease["epoch"]
+            .as_u64()
+            .filter(|_| lease["state"] == "leased")
     }
 
     /// Sets an environment variable for all members, from their next start on. A later value
@@ -142,12 +263,26 @@ impl Group {
             None => self.addresses[&member],
         };
         let peers = MEMBERS.map(|to| format!("{to}=http://{}", address(to)));
-        let mut run = command(&["run", "--election", "tests/job", "--strategy", "bully"]);
-        run.args(["--node", &member.to_string()])
-            .args(["--peers", &peers.join(",")])
-            .args(["--listen", &self.addresses[&member].to_string()])
-            .arg("--key-file")
-            .arg(self.folder().join("key"));
+        let mut run = command(&["run", "--election", "tests/job"]);
+        let listen = self.addresses[&member].to_string();
+        let key_file = self.folder().join("key");
+        match &self.store {
+            None => {
+                run.args(["--strategy", "bully", "--node", &member.to_string()])
+                    .args(["--peers", &peers.join(",")])
+                    .args(["--listen", &listen])
+                    .arg("--key-file")
+                    .arg(key_file);
+            }
+            Some(store) => {
+                let server = format!("http://{}", store.links[&member].address());
+                run.env("TENURE_SERVER", server)
+                    .env("TENURE_FALLBACK_MEMBERS", peers.join(","))
+                    .env("TENURE_FALLBACK_NODE", member.to_string())
+                    .env("TENURE_FALLBACK_LISTEN", listen)
+                    .env("TENURE_FALLBACK_KEY_FILE", key_file);
+            }
+        }
         for (of, name, value) in &self.settings {
             if of.is_none_or(|of| of == member) {
                 run.env(name, value);
@@ -329,6 +464,9 @@ impl Group {
     pub fn heal(&self) {
         for link in self.links.values() {
             link.set(ProxyMode::Pass);
+        }
+        if self.store.is_some() {
+            self.let_reach_store(&MEMBERS);
         }
     }
 

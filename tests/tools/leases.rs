@@ -104,6 +104,50 @@ fn a_history_has_the_holders_and_the_reasons_of_the_ends() {
 }
 
 #[test]
+fn a_history_and_a_status_show_when_a_term_was_led_without_the_store() {
+    let once = json!({"periods": 1, "from": "2026-11-21T02:00:00.385Z", "to": "2026-11-21T02:05:00.385Z",
+        "total_ms": 300_000});
+    let often = json!({"periods": 3, "from": "2026-11-21T01:10:00Z", "to": "2026-11-21T01:50:00Z",
+        "total_ms": 65_000});
+    let terms = json!({"terms": [
+        {"epoch": 8, "holder": "worker-2", "began_at": "2026-11-21T02:05:10.385Z",
+         "ended_at": null, "end": null, "reason": null, "without_store": once.clone()},
+        {"epoch": 7, "holder": "worker-1", "began_at": "2026-11-21T01:05:10.385Z",
+         "ended_at": "2026-11-21T02:05:09Z", "end": "released", "reason": null, "without_store": often},
+        {"epoch": 6, "holder": "worker-1", "began_at": "2026-11-21T00:05:10.385Z",
+         "ended_at": "2026-11-21T00:05:09Z", "end": "released", "reason": null},
+    ]});
+    let view = json!({"namespace": "tests", "lease": "job", "state": "leased", "holder": "worker-2", "epoch": 8,
+        "duration_ms": 15_000, "remaining_ms": 9_000, "granted_at": "2026-11-21T02:05:10.385Z",
+        "metadata": {}, "waiters": 0, "revision": 7, "without_store": once});
+    let (history, status) = (terms.to_string(), view.to_string());
+    let store = fake(Duration::ZERO, move |path| match path {
+        "/v1/namespaces/tests/leases/job/history" => (200, history.clone()),
+        "/v1/namespaces/tests/leases/job" => (200, status.clone()),
+        _ => (404, problem("unknown_lease")),
+    });
+    let url = format!("http://{store}");
+    let text = |verb: &str| {
+        let mut command = command(&[verb, ELECTION, "--server", &url]);
+        stdout(&command.env("TZ", "UTC").output().unwrap())
+    };
+    let of_term = "2026-11-21 02:00:00 to 2026-11-21 02:05:00 (5m)";
+    let table = text("history");
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[0].contains("LED WITHOUT THE STORE"), "{table}");
+    assert!(lines[1].contains(of_term), "{table}");
+    let several = "2026-11-21 01:10:00 to 2026-11-21 01:50:00 (3 times, 1m 5s in total)";
+    assert!(lines[2].contains(several), "{table}");
+    assert!(lines[3].trim_end().ends_with('-'), "{table}");
+    let status = text("status");
+    assert!(status.contains(&format!("no store  {of_term}")), "{status}");
+    let output = run(&["history", ELECTION, "--json", "--server", &url]);
+    assert_eq!(json_of(&output), terms);
+    let output = run(&["status", ELECTION, "--json", "--server", &url]);
+    assert_eq!(json_of(&output), view);
+}
+
+#[test]
 fn a_history_is_a_table_or_the_json_of_the_store() {
     let terms = json!({"terms": [
         {"epoch": 8, "holder": "worker-2", "began_at": "2026-11-21T02:05:10.385Z",

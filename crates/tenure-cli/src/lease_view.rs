@@ -6,7 +6,7 @@ use chrono::{DateTime, Local, Utc};
 use clap::Args;
 use humantime::format_duration;
 use tenure::ElectionName;
-use tenure::store::{DurationMs, LeaseView, State};
+use tenure::store::{DurationMs, LeaseView, State, WithoutStoreView};
 
 use crate::output::{self, escape, or_dash};
 use crate::settings::ClientArgs;
@@ -46,6 +46,9 @@ pub(crate) fn print(view: &LeaseView, json: bool) -> anyhow::Result<()> {
             ("left", remaining(view)),
         ];
         rows.extend(times.into_iter().filter(|(_, time)| time != "-"));
+        if let Some(periods) = &view.without_store {
+            rows.push(("no store", without_store(periods)));
+        }
     }
     if view.revision > 0 {
         rows.push(("waiters", view.waiters.to_string()));
@@ -107,6 +110,17 @@ pub(crate) fn since(view: &LeaseView) -> String {
         .unwrap_or_default();
     let ago = format_duration(Duration::from_secs(ago.as_secs()));
     format!("{} ({ago} ago)", local_time(text))
+}
+
+/// The periods in which a term was led without the store.
+pub(crate) fn without_store(view: &WithoutStoreView) -> String {
+    let time = |text: &Option<String>| or_dash(text.as_deref().map(local_time));
+    let total = format_duration(Duration::from_secs(view.total_ms.div_ceil(1_000)));
+    let (from, to) = (time(&view.from), time(&view.to));
+    match view.periods {
+        1 => format!("{from} to {to} ({total})"),
+        periods => format!("{from} to {to} ({periods} times, {total} in total)"),
+    }
 }
 
 /// A time that the store reports, in the time zone of this machine.

@@ -39,6 +39,9 @@ fn every_contestant_keeps_its_guarantees_under_random_faults() {
         ("both", 5),
         ("both", 3),
         ("both-no-quorum", 3),
+        ("fallback", 5),
+        ("fallback", 3),
+        ("fallback-k2", 3),
         ("bully", 5),
         ("bully", 3),
         ("bully-pull", 5),
@@ -81,7 +84,13 @@ fn members_without_a_quorum_agree_again_after_severe_faults() {
 
 #[test]
 fn epochs_increase_without_a_wall_clock() {
-    for (name, nodes) in [("lease", 3), ("both", 3), ("bully", 3), ("bully", 5)] {
+    for (name, nodes) in [
+        ("lease", 3),
+        ("both", 3),
+        ("fallback", 3),
+        ("bully", 3),
+        ("bully", 5),
+    ] {
         let case = CheckCase {
             no_wall_clock: true,
             ..case(name, nodes)
@@ -92,7 +101,7 @@ fn epochs_increase_without_a_wall_clock() {
 
 #[test]
 fn no_two_tasks_run_at_once_when_all_take_as_long_to_stop_as_they_may() {
-    for name in ["lease", "both", "bully"] {
+    for name in ["lease", "both", "fallback", "bully"] {
         let case = CheckCase {
             task: TaskStop::Slowest,
             ..case(name, 3)

@@ -4,7 +4,9 @@
 use std::time::{Duration, Instant as StdInstant, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, SecondsFormat};
+use tenure_core::lease::Grant;
 use tenure_core::time::millis;
+use tenure_core::wire::WithoutStoreView;
 use tenure_core::{Instant, UnixMillis};
 
 /// The last millisecond of the year 9999. RFC 3339 and the dates of HTTP have no later time.
@@ -52,6 +54,12 @@ pub(crate) fn rfc3339(wall: UnixMillis) -> Option<String> {
     let millis = wall.get().try_into().ok().filter(|_| wall.get() <= LAST)?;
     let time = DateTime::from_timestamp_millis(millis)?;
     Some(time.to_rfc3339_opts(SecondsFormat::Millis, true))
+}
+
+/// Returns the view of the periods in which the term of this grant was led without the store.
+pub(crate) fn without_store(grant: &Grant) -> Option<Box<WithoutStoreView>> {
+    let periods = grant.without_store.as_deref()?;
+    Some(WithoutStoreView::of(periods, rfc3339).into())
 }
 
 /// Checks that the wall clock shows a time with which a store can start.

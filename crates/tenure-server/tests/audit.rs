@@ -227,6 +227,22 @@ async fn a_hundred_acts_of_all_kinds_have_one_line_each_with_the_right_principal
         let principal = principal.map(ToOwned::to_owned);
         acts.push((kind, "done", principal, Some("a/brief".into())));
     }
+    // The epoch is greater than those of the deleted leases.
+    let mut of_term = json!({"holder": "worker-0", "duration_ms": 60_000, "lease_id": id(1),
+        "resume": {"epoch": 4_000_000_000_000_u64, "without_store_ms": 0}});
+    for kind in ["granted", "resumed"] {
+        let body = of_term.clone();
+        let resumed = audited.post("worker-0", "again", "acquire", body).await;
+        assert_eq!(resumed, 200);
+        acts.push((
+            kind,
+            "done",
+            Some("worker-0".into()),
+            Some("a/again".into()),
+        ));
+        of_term["resume"]["without_store_ms"] = json!(1);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     acts.push(("stop", "done", None, None));
     assert!(acts.len() >= 100);
 

@@ -11,6 +11,7 @@ use crate::http::{HttpClientError, HttpClients};
 use crate::metrics::Recorder;
 use crate::observe::Source;
 use crate::runtime::{Driver, LeaseStrategy};
+use crate::store::CheckStore;
 
 #[cfg(feature = "azure")]
 use crate::config::AzureBlobError;
@@ -141,20 +142,27 @@ impl CandidateRuntime {
             }
         }
         #[cfg(feature = "peers")]
-        if let Some(bully) = config.strategy.bully().cloned() {
-            let (config, parts) = self.start_member(config, &bully)?;
-            let backends = self.backends(&config)?;
+        if let (Some(plan), Some(members)) = (config.election_plan()?, config.members().cloned()) {
+            let (config, parts) = self.start_member(config, &members, &plan)?;
+            let check = parts.transport.endpoint().and_then(|it| it.group_store());
+            let check = check.map(|store| store as Arc<dyn CheckStore>);
+            let backends = self.backends(&config, check)?;
             return Ok(self.peer_candidate(config, parts, backends));
         }
-        let backends = self.backends(&config)?;
+        let backends = self.backends(&config, None)?;
         let backends = backends.unwrap_or_else(|| unreachable!("this strategy elects by a lease"));
         Ok(self.lease_candidate(config, backends))
     }
 
     /// Opens the lease service of a candidate, if its strategy needs one.
-    fn backends(&self, config: &Config) -> Result<Option<Backends>, StartError> {
+    fn backends(
+        &self,
+        config: &Config,
+        check: Option<Arc<dyn CheckStore>>,
+    ) -> Result<Option<Backends>, StartError> {
         let open = |clients| backend::open(config, clients, &self.driver.clock);
-        let Some(own) = open(&self.candidates)? else {
+        let own = backend::open_checked(config, &self.candidates, &self.driver.clock, check)?;
+        let Some(own) = own else {
             return Ok(None);
         };
         // A store in memory has no connections, and belongs to one candidate.

@@ -112,3 +112,14 @@ impl Clock {
         }
     }
 }
+
+/// Returns the wall-clock time that was `age` before `wall`.
+pub(crate) fn before(wall: UnixMillis, age: Duration) -> UnixMillis {
+    UnixMillis::new(wall.get().saturating_sub(millis(age)))
+}
+
+/// Formats a wall-clock time for people.
+pub(crate) fn rfc3339(wall: UnixMillis) -> String {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_millis(wall.get());
+    humantime::format_rfc3339_millis(time).to_string()
+}

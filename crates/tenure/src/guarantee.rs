@@ -2,7 +2,7 @@
 
 /// The guarantee of a strategy, from the strongest to the weakest.
 ///
-/// With the first two guarantees, a receiver that [checks epochs](crate::fence) rejects the writes
+/// With the first three guarantees, a receiver that [checks epochs](crate::fence) rejects the writes
 /// of a stale leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -14,6 +14,13 @@ pub enum Guarantee {
     /// is also the guarantee of `both` with a quorum, and of `azure-blob`, where the candidate
     /// writes the epoch while it holds the lease.
     FencedLease,
+    /// The store grants the lease to one candidate at a time as with
+    /// [`FencedLease`](Self::FencedLease), and k members promise not to elect another one; or n - k
+    /// + 1 of n members without the store vote for the leader and its epoch. Any two of these
+    /// groups have a voter in common, so two leaders at a time are possible only if clocks differ
+    /// in rate by more than the margin. While the store can't be reached, the leader stays, or the
+    /// members elect a new one.
+    StoreOrMembers,
     /// A majority of the members votes for the leader and its epoch. Two leaders at a time are
     /// possible only if clocks differ in rate by more than the margin. A minority without contact
     /// to the majority has no leader.

@@ -11,6 +11,8 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::BackendError;
+#[cfg(feature = "peers")]
+use crate::quorum::TermQuorum;
 use crate::runtime::TermCommand;
 use crate::term::TermState;
 
@@ -95,6 +97,14 @@ impl Leadership {
     #[must_use]
     pub fn is_at_risk(&self) -> bool {
         *self.term.at_risk.borrow()
+    }
+
+    /// Returns the voters that carry the term now, if the candidate has a
+    /// [fallback](crate::Config::with_fallback); `None` without one.
+    #[cfg(feature = "peers")]
+    #[must_use]
+    pub fn quorum(&self) -> Option<TermQuorum> {
+        *self.term.quorum.borrow()
     }
 
     /// Waits until renewals are failing or the task must stop. From then on, the task should start

@@ -128,11 +128,15 @@ mod term;
 mod term_guard;
 
 #[cfg(feature = "peers")]
+mod group_store;
+#[cfg(feature = "peers")]
 mod peer_member;
 #[cfg(feature = "peers")]
 mod peer_page;
 #[cfg(feature = "peers")]
 mod peer_transport;
+#[cfg(feature = "peers")]
+mod quorum;
 
 #[doc(inline)]
 pub use self::metrics::Metrics;
@@ -148,6 +152,8 @@ pub use guarantee::Guarantee;
 pub use health::HealthCheck;
 pub use http::HttpClientError;
 pub use leadership::{Leadership, NotLeading, ProclaimError};
+#[cfg(feature = "peers")]
+pub use quorum::{QuorumKind, TermQuorum};
 pub use root_certificates::{RootCertificates, RootCertificatesError};
 pub use shutdown::shutdown_signal;
 pub use task::TaskResult;
@@ -162,10 +168,8 @@ pub use tenure_core::{
 #[doc(hidden)]
 pub mod __cli {
     #[cfg(feature = "peers")]
-    pub use crate::config::bully_settings::peers_of;
-    pub use crate::config::load::{
-        cluster_of, credentials_of, from_settings, roots_of, servers_of,
-    };
+    pub use crate::config::bully_settings::{cluster_of, peers_of};
+    pub use crate::config::load::{credentials_of, from_settings, roots_of, servers_of};
     pub use crate::config::settings::{
         EXAMPLE, Scope, Settings, is_secret, nearest, secret_variables, variables,
     };

@@ -114,7 +114,7 @@ impl Observer {
             },
             #[cfg(feature = "peers")]
             peers: {
-                let bully = config.strategy.bully();
+                let bully = config.members();
                 let watch = |bully| crate::peers::watch_members(config, bully);
                 bully.map(watch).transpose()?
             },
@@ -134,7 +134,8 @@ impl Observer {
         match (source.lease.clone(), source.peers.clone()) {
             (Some(lease), Some(peers)) => {
                 let (lease, peers) = (of_lease(lease), of_peers(peers));
-                Self::spawn(|sender| watch_both(lease, peers, sender))
+                let is_newest_leader = config.has_fallback();
+                Self::spawn(move |sender| watch_both(lease, peers, is_newest_leader, sender))
             }
             (Some(lease), None) => of_lease(lease),
             (None, Some(peers)) => of_peers(peers),
@@ -190,8 +191,14 @@ async fn watch_peers(mut observed: watch::Receiver<Observed>, changes: mpsc::Sen
 }
 
 /// Watches an election by both. The holder of the lease is the leader. Without a holder, the leader
-/// may be a peer that has no lease.
-async fn watch_both(mut lease: Observer, mut peers: Observer, changes: mpsc::Sender<Observed>) {
+/// may be a peer that has no lease. With a fallback the leader with the greater epoch is the newest
+/// one, and may have no lease.
+async fn watch_both(
+    mut lease: Observer,
+    mut peers: Observer,
+    is_newest_leader: bool,
+    changes: mpsc::Sender<Observed>,
+) {
     let unknown = || Observed::Unknown("not asked yet".into());
     let (mut by_lease, mut among_peers) = (unknown(), unknown());
     let mut last = None;
@@ -201,6 +208,11 @@ async fn watch_both(mut lease: Observer, mut peers: Observer, changes: mpsc::Sen
             observed = peers.next() => among_peers = observed,
         }
         let observed = match (&by_lease, &among_peers) {
+            (Observed::Leader { epoch, .. }, Observed::Leader { epoch: newer, .. })
+                if is_newest_leader && newer > epoch =>
+            {
+                &among_peers
+            }
             (Observed::Leader { .. }, _) => &by_lease,
             (_, Observed::Leader { .. }) => &among_peers,
             _ => &by_lease,

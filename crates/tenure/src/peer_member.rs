@@ -4,13 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use tenure_core::Incarnation;
 use tenure_core::bully::{PeerCandidate, PeerEffect, PeerInput};
+use tenure_core::election::fallback::Fallback;
 use tenure_core::election::joint::Joint;
 use tenure_core::election::{ElectionMachine as _, Output};
 use tenure_core::lease::candidate::LeaseCandidate;
 
 use crate::candidate::Candidate;
 use crate::candidate_runtime::{Backends, CandidateRuntime, StartError};
-use crate::config::{Bully, BullyError, Config};
+use crate::config::{self, Bully, BullyError, Config, ElectionPlan, StateError};
+use crate::group_store::GroupStore;
 use crate::metrics::Recorder;
 use crate::observe::Source;
 use crate::peer_page;
@@ -34,12 +36,13 @@ impl CandidateRuntime {
         if backends.is_none() {
             return self.add_member(config, parts, None);
         }
-        let parts = Parts {
-            machine: Joint::new(LeaseCandidate::new(config.timings), parts.machine),
-            detector: parts.detector,
-            transport: parts.transport,
-            disk: parts.disk,
-        };
+        let now = self.driver.clock.now();
+        if config.fallback.is_some() {
+            let parts = parts.map(|member| Fallback::new(member, now));
+            return self.add_member(config, parts, backends);
+        }
+        let lease = LeaseCandidate::new(config.timings);
+        let parts = parts.map(|member| Joint::new(lease, member));
         self.add_member(config, parts, backends)
     }
 
@@ -68,11 +71,17 @@ impl CandidateRuntime {
         &self,
         config: Config,
         bully: &Bully,
+        plan: &ElectionPlan,
     ) -> Result<(Config, Parts), StartError> {
         let me = bully.node.ok_or(BullyError::NoNode)?;
-        let config = config.with_candidate(me.into());
+        let mut config = config.with_candidate(me.into());
+        if config.fallback.is_some()
+            && let Some(own) = bully.peers.iter().find(|peer| peer.node == me)
+        {
+            // The waiters of the store are in the order in which the members elect.
+            config.priority = own.priority;
+        }
         LeaderMetadata::check(&config.metadata).map_err(StartError::Metadata)?;
-        let plan = bully.plan(&config.timings)?;
         let (rules, detection) = (&plan.settings, &plan.detection);
         let timings = rules.timings();
         tracing::info!(election = %config.election, candidate = %config.candidate, %plan, "member");
@@ -83,7 +92,9 @@ impl CandidateRuntime {
         let cluster = cluster.unwrap_or(&config.election.name);
         let fingerprint = Fingerprint::of(rules, detection);
         let mut file = StateFile::open(&bully.state_dir, cluster, me, &fingerprint)?;
-        if file.config_changed {
+        if let Some(fallback) = &config.fallback {
+            self.check_changes(&config, fallback, &mut file, &fingerprint)?;
+        } else if file.config_changed {
             tracing::warn!(election = %config.election, fingerprint = %fingerprint.text,
                 "the settings of the group have changed since the last start; all members must have the same");
         }
@@ -108,7 +119,13 @@ impl CandidateRuntime {
         let incarnation = Incarnation(record.incarnation);
         let client = PeersClient::new(cluster.clone(), bully.peers.clone());
         let client = client.map_err(ListenError::from)?;
+        let disk = Arc::new(Mutex::new(file));
+        let store = config
+            .fallback
+            .as_ref()
+            .map(|_| GroupStore::new(me, &fingerprint, disk.clone(), client.clone()));
         let setup = Setup {
+            store,
             cluster: cluster.clone(),
             me,
             incarnation,
@@ -131,8 +148,52 @@ impl CandidateRuntime {
             machine: node,
             detector: detection.detector(&rules.group(incarnation)),
             transport: PeerTransport::Http(server.into(), inbox),
-            disk: Some(Arc::new(Mutex::new(file))),
+            disk: Some(disk),
         };
         Ok((config, parts))
+    }
+
+    /// Refuses a member whose group had other settings or another store when it last ran, unless
+    /// the operator accepts the changes. Then the member waits for a lease duration, so that the
+    /// promises under the former settings are over.
+    fn check_changes(
+        &self,
+        config: &Config,
+        fallback: &config::Fallback,
+        file: &mut StateFile,
+        fingerprint: &Fingerprint,
+    ) -> Result<(), StartError> {
+        let path = &fallback.members.state_dir;
+        let former = file.former_settings.take();
+        // The address of a blob is its identity, and the configuration has it.
+        let store = config.strategy.blob_url().map(str::to_owned);
+        let other = file.store().zip(store.as_deref());
+        let other = other.filter(|(former, current)| former != current);
+        if fallback.accept_changes {
+            if file.record().incarnation > 0 {
+                let wait = config.timings.lease_duration();
+                tracing::warn!(election = %config.election, ?wait, settings = %fingerprint.text,
+                    "this member accepts changed settings and another store; it waits until its former \
+                     promises are over");
+                std::thread::sleep(wait);
+            }
+            file.replace_store(None);
+        } else if file.config_changed {
+            return Err(StartError::State(StateError::OtherSettings {
+                path: path.clone(),
+                former: former.unwrap_or_else(|| "which it does not name".into()),
+                current: fingerprint.text.clone(),
+            }));
+        } else if let Some((former, current)) = other {
+            return Err(StartError::State(StateError::OtherStore {
+                path: path.clone(),
+                former: former.into(),
+                current: current.into(),
+            }));
+        }
+        if store.is_some() {
+            file.replace_store(store);
+        }
+        Ok(())
     }
 }

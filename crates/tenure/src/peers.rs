@@ -11,7 +11,7 @@ use tenure_core::{Epoch, Name, NodeId};
 use tokio::sync::watch;
 
 pub use crate::config::Peer;
-pub use crate::peer_transport::{Counters, PeerView, Status};
+pub use crate::peer_transport::{CarriedBy, Counters, PeerView, Status};
 pub use tenure_core::bully::ElectionId;
 
 use crate::config::{Bully, Config};
@@ -133,19 +133,23 @@ impl PeersClient {
 
 /// Returns the leader on which these members agree, and its epoch. They agree if the leader reports
 /// that it leads, no other member does, all answers name this leader, and, in a group with a
-/// quorum, a majority has answered.
+/// quorum, a majority has answered. With a fallback the leader's answer is enough, and a member may
+/// know no leader for a moment, because the leader sends the others nothing while the store carries
+/// its term.
 #[must_use]
 pub fn agreement(asked: &[Asked]) -> Option<(NodeId, Epoch)> {
     let views = || asked.iter().filter_map(|asked| asked.view.as_ref().ok());
     let leading = |view: &&PeerView| view.status.role == "leading";
     let leader = views().find(leading)?;
     let led_by = (leader.status.node, leader.status.epoch?);
+    let has_fallback = leader.status.carried_by.is_some();
     let agrees = |view: &PeerView| {
-        view.status.leader.zip(view.status.epoch) == Some(led_by)
+        let sees = view.status.leader.zip(view.status.epoch);
+        (sees == Some(led_by) || (has_fallback && sees.is_none()))
             && (view.status.role == "leading") == (view.status.node == led_by.0)
     };
     let quorum = views().any(|view| view.status.quorum.is_some());
-    let enough = !quorum || views().count() > asked.len() / 2;
+    let enough = !quorum || has_fallback || views().count() > asked.len() / 2;
     (enough && views().all(agrees)).then_some(led_by)
 }
 

@@ -115,6 +115,16 @@ struct Leader {
     epoch: u64,
     address: Option<String>,
     metadata: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quorum: Option<Quorum>,
+}
+
+/// The voters that carry the term of this process, with a fallback.
+#[derive(Serialize)]
+struct Quorum {
+    kind: &'static str,
+    further_losses: usize,
+    store_silent_since: Option<String>,
 }
 
 impl Leader {
@@ -124,8 +134,24 @@ impl Leader {
             epoch: epoch.get(),
             address: metadata.get(ADDRESS).cloned(),
             metadata,
+            quorum: None,
         }
     }
+}
+
+#[cfg(feature = "peers")]
+fn quorum_of(term: &TermState) -> Option<Quorum> {
+    let quorum = (*term.quorum.borrow())?;
+    Some(Quorum {
+        kind: quorum.kind.as_str(),
+        further_losses: quorum.further_losses,
+        store_silent_since: quorum.store_silent_since.map(crate::clock::rfc3339),
+    })
+}
+
+#[cfg(not(feature = "peers"))]
+fn quorum_of(_: &TermState) -> Option<Quorum> {
+    None
 }
 
 impl View {
@@ -136,7 +162,10 @@ impl View {
         (!term.until(&term.valid_until).is_zero()).then(|| {
             let metadata = term.proclaimed.borrow().clone();
             let metadata = metadata.unwrap_or_else(|| config.metadata.clone());
-            Leader::new(&config.candidate, term.epoch, metadata)
+            Leader {
+                quorum: quorum_of(&term),
+                ..Leader::new(&config.candidate, term.epoch, metadata)
+            }
         })
     }
 

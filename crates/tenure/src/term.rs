@@ -12,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::config::Config;
+#[cfg(feature = "peers")]
+use crate::quorum::TermQuorum;
 use crate::runtime::{Command, DriverHandle, TermCommand};
 
 /// A running term. The driver writes the state. The task and its helpers read it on any thread. No
@@ -35,6 +37,9 @@ pub(crate) struct TermState {
     pub(crate) lost: CancellationToken,
     pub(crate) reason: OnceLock<EndReason>,
     pub(crate) at_risk: watch::Sender<bool>,
+    /// The voters that carry the term, with a fallback.
+    #[cfg(feature = "peers")]
+    pub(crate) quorum: watch::Sender<Option<TermQuorum>>,
     /// Set when the term is over and the lease is released.
     pub(crate) ended: watch::Sender<Option<EndReason>>,
     /// Cancelled when the task is aborted.
@@ -63,6 +68,8 @@ impl TermState {
             lost: CancellationToken::new(),
             reason: OnceLock::new(),
             at_risk: watch::Sender::new(false),
+            #[cfg(feature = "peers")]
+            quorum: watch::Sender::default(),
             ended: watch::Sender::new(None),
             aborted: CancellationToken::new(),
             proclaimed: watch::Sender::default(),

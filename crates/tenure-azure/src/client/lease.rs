@@ -67,6 +67,9 @@ impl BlobLease {
                 let timeout = timeout.saturating_sub(wait);
                 self.acquire(lease_id, min_epoch, timeout).await
             }
+            Request::Resume {
+                lease_id, epoch, ..
+            } => self.resume(lease_id, epoch, timeout).await,
             Request::Renew(lease_id) => {
                 let Some(epoch) = self.epoch_of(lease_id) else {
                     // A lease id without a term has no lease to renew.
@@ -163,6 +166,66 @@ impl BlobLease {
         }
     }
 
+    /// Takes the lease for a term that has run without the service, under the epoch of that term.
+    async fn resume(&self, lease_id: LeaseId, epoch: Epoch, timeout: Duration) -> Answer {
+        let until = Instant::now() + timeout;
+        // The service renews an expired lease as long as no other id has acquired it. It refuses to
+        // renew a broken lease, which it would grant to an acquire: a break is not undone.
+        let renewed = self.client.renew(lease_id, left(until)).await;
+        let is_other = is_refused_with(
+            &renewed,
+            &[ID_MISMATCH, BLOB_NOT_FOUND, CONTAINER_NOT_FOUND],
+        );
+        let held = match is_other {
+            true => self.grant(lease_id, until).await,
+            false => renewed,
+        };
+        match held {
+            Ok(()) => {}
+            Err(BlobClientError::Refused(refusal)) if refusal.code == "LeaseAlreadyPresent" => {
+                return self.held_by_another(until).await;
+            }
+            Err(error) => return answer_to_error(&error),
+        }
+        // From here on no other candidate can write an epoch, so the epoch of the blob is the
+        // greatest of the lease.
+        match self.write_epoch_of(lease_id, epoch, !is_other, until).await {
+            Ok(true) => {
+                *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Some((lease_id, epoch));
+                Answer::Held(epoch)
+            }
+            Ok(false) => {
+                self.give_up(lease_id, timeout / 3).await;
+                Answer::Superseded
+            }
+            // The candidate asks again. The epoch may have been written.
+            Err(error) => answer_to_error(&error),
+        }
+    }
+
+    /// Makes this the epoch of the blob. Returns false if the lease has had this epoch in another
+    /// term, or has had a greater one. `was_renewed` says that this lease id held the lease before:
+    /// then the epoch may be in the blob already. An id that did not hold it has released it since.
+    async fn write_epoch_of(
+        &self,
+        lease_id: LeaseId,
+        epoch: Epoch,
+        was_renewed: bool,
+        until: Instant,
+    ) -> Result<bool, BlobClientError> {
+        let client = &self.client;
+        let properties = client.properties(Some(lease_id), left(until)).await?;
+        let last = last_epoch(&properties).map_err(|reason| client.malformed(reason))?;
+        if last < Some(epoch) {
+            let metadata = &self.candidacy.metadata;
+            self.set(lease_id, &properties, epoch, metadata, until)
+                .await?;
+            return Ok(true);
+        }
+        let of_this_term = Some((self.candidacy.candidate.clone(), epoch));
+        Ok(was_renewed && properties.leader() == of_this_term)
+    }
+
     /// Releases a lease without a term, so that others need not wait until it expires. If no
     /// release succeeds, they must wait. The candidate repeats a release that gets no answer, which
     /// is harmless because it never uses the id again.
@@ -208,12 +271,7 @@ impl BlobLease {
         let least = min_epoch.map_or(0, Epoch::get);
         let metadata = &self.candidacy.metadata;
         let following = |properties: &Properties| {
-            let last = properties.epoch().map_err(|value| {
-                format!(
-                    "the metadata \"tenureepoch\" is {value}, which is not an epoch: set it to the last epoch \
-                     that led, or to a greater number"
-                )
-            })?;
+            let last = last_epoch(properties)?;
             let wall = properties.wall().ok_or("the answer has no date")?;
             let wall = UnixMillis::new(wall.get().max(least));
             Epoch::following(last, wall).ok_or_else(|| "no epoch is left".to_owned())
@@ -233,6 +291,22 @@ impl BlobLease {
         let client = &self.client;
         let properties = client.properties(Some(lease_id), left(until)).await?;
         let epoch = epoch(&properties).map_err(|reason| client.malformed(reason))?;
+        self.set(lease_id, &properties, epoch, metadata, until)
+            .await?;
+        Ok(epoch)
+    }
+
+    /// Writes a term's epoch and its leader's metadata, if the blob has not changed since these
+    /// properties were read.
+    async fn set(
+        &self,
+        lease_id: LeaseId,
+        properties: &Properties,
+        epoch: Epoch,
+        metadata: &Metadata,
+        until: Instant,
+    ) -> Result<(), BlobClientError> {
+        let client = &self.client;
         let etag = properties
             .0
             .get(ETAG)
@@ -240,8 +314,7 @@ impl BlobLease {
         let headers = properties.headers_of_term(&self.candidacy.candidate, epoch, metadata);
         client
             .set_metadata(headers, lease_id, etag, left(until))
-            .await?;
-        Ok(epoch)
+            .await
     }
 
     /// Returns the holder if the blob's metadata name it.
@@ -262,8 +335,19 @@ impl BlobLease {
     }
 }
 
+const ID_MISMATCH: &str = "LeaseIdMismatchWithLeaseOperation";
 const BLOB_NOT_FOUND: &str = "BlobNotFound";
 const CONTAINER_NOT_FOUND: &str = "ContainerNotFound";
+
+/// Returns the last epoch in the blob's metadata.
+fn last_epoch(properties: &Properties) -> Result<Option<Epoch>, String> {
+    properties.epoch().map_err(|value| {
+        format!(
+            "the metadata \"tenureepoch\" is {value}, which is not an epoch: set it to the last epoch that \
+             led, or to a greater number"
+        )
+    })
+}
 
 fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
@@ -289,7 +373,7 @@ fn answer_to_refusal(refusal: &AzureRefusal) -> Answer {
                 remaining: Duration::ZERO,
             }
         }
-        "LeaseIdMismatchWithLeaseOperation"
+        ID_MISMATCH
         | "LeaseNotPresentWithLeaseOperation"
         | "LeaseIdMismatchWithBlobOperation"
         | "LeaseNotPresentWithBlobOperation"

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | acquire | "Lease Blob" acquire, then "Get Blob Properties" and "Set Blob Metadata" with the epoch |
 //! | renew, release | "Lease Blob" renew, release |
+//! | resume | "Lease Blob" renew, else acquire; then "Get Blob Properties", and "Set Blob Metadata" if the blob has a smaller epoch |
 //! | proclaim, observe | "Set Blob Metadata", "Get Blob Properties" |
 //!
 //! **Why no two candidates lead at once.** The service grants a blob's lease to another id only
@@ -27,6 +28,11 @@
 //! own epoch.) Because of the first condition epochs are written in the order in which the lease
 //! was held, as leases do not overlap. If the blob is deleted, the wall clock of the service
 //! ensures that epochs increase, from the clock's next second on.
+//!
+//! **A term that ran without the service** holds the lease again only if the blob has the epoch of this
+//! very term, or a smaller epoch, which is replaced on the same two conditions. The blob cannot change
+//! between the read and the answer, because the lease id holds the lease. If the blob has a greater
+//! epoch, or this epoch from another term, the candidate releases the lease.
 //!
 //! **If the epoch can't be written**, or the outcome is unknown, there is no term. The candidate
 //! releases the lease so that others may try, and never uses its id again, because the release may

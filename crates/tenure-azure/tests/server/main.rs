@@ -20,5 +20,7 @@ mod garbage;
 mod hosts;
 mod owners;
 mod requests;
+#[cfg(feature = "client")]
+mod resume;
 mod sdks;
 mod secure;

@@ -7,7 +7,7 @@ use clap::Args;
 use comfy_table::Table;
 use tenure::__cli::{Scope, Settings};
 use tenure::config::ConfigError;
-use tenure::peers::{Asked, ElectionId, GroupView, PeerView, PeersClient, agreement};
+use tenure::peers::{Asked, CarriedBy, ElectionId, GroupView, PeerView, PeersClient, agreement};
 
 use crate::exit::{self, UNREACHABLE};
 use crate::output::{self, or_dash};
@@ -62,14 +62,27 @@ impl Peers {
     fn settings(&self) -> Result<Settings, ConfigError> {
         let mut settings = Settings::load(Scope::Candidate, self.config.as_deref())?;
         settings.set_flag("election", &self.election);
-        settings.set_flag("bully.peers", &self.peers);
+        if settings.has_table("fallback") {
+            settings.set_flag("fallback.members", &self.peers);
+        } else {
+            settings.set_flag("bully.peers", &self.peers);
+        }
         Ok(settings)
     }
 }
 
 fn table(asked: &[Asked]) -> Table {
     let header = [
-        "NODE", "ROLE", "LEADER", "EPOCH", "ELECTION", "QUORUM", "SUSPECTS", "START", "STRATEGY",
+        "NODE",
+        "ROLE",
+        "LEADER",
+        "EPOCH",
+        "ELECTION",
+        "QUORUM",
+        "SUSPECTS",
+        "START",
+        "STRATEGY",
+        "CARRIED BY",
         "NOTE",
     ];
     let mut table = output::table(&header);
@@ -107,8 +120,23 @@ fn cells(view: &PeerView) -> Vec<String> {
         or_dash((!suspects.is_empty()).then(|| suspects.join(", "))),
         status.incarnation.to_string(),
         status.strategy.clone(),
+        or_dash(status.carried_by.as_ref().map(carrier)),
         or_dash((!refused.is_empty()).then(|| format!("refused: {}", refused.join(", ")))),
     ]
+}
+
+/// The voters of a leader's term, the number of members that it can still lose, and since when the
+/// store has been silent.
+fn carrier(carried_by: &CarriedBy) -> String {
+    let CarriedBy {
+        kind,
+        further_losses,
+        store_silent_since,
+        ..
+    } = carried_by;
+    let silent = store_silent_since.as_ref();
+    let silent = silent.map_or_else(String::new, |since| format!(", store silent since {since}"));
+    format!("{kind}, {further_losses} more may fail{silent}")
 }
 
 /// The organiser, its incarnation, and the number of the election.

@@ -26,17 +26,17 @@ pub(crate) fn now() -> Duration {
 pub(crate) fn worst_without_leader(config: &Config) -> anyhow::Result<Duration> {
     let timings = config.timings();
     let lease = timings.worst_without_leader();
-    let Some(bully) = config.strategy.bully() else {
+    let Some(plan) = config.election_plan()? else {
         return Ok(lease);
     };
-    let peers = bully
-        .plan(timings)?
-        .settings
-        .timings()
-        .worst_without_leader();
+    let timings = plan.settings.timings();
+    if plan.settings.quorums().with_store().is_some() {
+        return Ok(timings.worst_with_fallback());
+    }
+    let peers = timings.worst_without_leader();
     Ok(match &config.strategy {
-        // A leader needs both, and both expire at the same time.
-        Strategy::Both(_) => peers.max(lease),
-        _ => peers,
+        Strategy::Bully(_) => peers,
+        // A leader needs both, and both expire at the same time; or either of them is enough.
+        _ => peers.max(lease),
     })
 }

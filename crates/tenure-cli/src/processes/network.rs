@@ -125,6 +125,8 @@ impl Network {
                 election_bytes: bytes,
                 messages,
                 bytes,
+                // The proxies see no disks.
+                ..sum
             }
         })
     }

@@ -60,6 +60,14 @@ pub(crate) struct CandidateArgs {
     /// Peers: all members including this one; the same list on each member
     #[arg(long, value_name = "NUMBER[@PRIORITY]=URL", value_delimiter = ',')]
     peers: Vec<String>,
+    /// Fallback: all members including this one, which elect while the store is away; --node,
+    /// --listen, --key-file and --state-dir then belong to the fallback
+    #[arg(long, value_name = "NUMBER[@PRIORITY]=URL", value_delimiter = ',')]
+    members: Vec<String>,
+    /// Fallback: the number of members that are enough beside the store, or "lease", "balanced" or
+    /// "majority" [default: balanced]
+    #[arg(long, value_name = "NUMBER")]
+    k: Option<String>,
     /// Peers: address to listen on [default: the port of this member's URL]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
@@ -97,14 +105,32 @@ impl CandidateArgs {
             ("lease_duration", &self.lease_duration),
             ("stop_grace", &self.stop_grace),
             ("strategy", &self.strategy),
-            ("bully.node", &self.node),
-            ("bully.listen", &self.listen),
-            ("bully.key_file", &self.key_file),
-            ("bully.state_dir", &self.state_dir),
+            ("fallback.k", &self.k),
         ] {
             settings.set_flag(key, value);
         }
         settings.set_flag("bully.peers", &self.peers);
+        settings.set_flag("fallback.members", &self.members);
+        // Both tables have these keys.
+        let [node, listen, key_file, state_dir] = if settings.has_table("fallback") {
+            [
+                "fallback.node",
+                "fallback.listen",
+                "fallback.key_file",
+                "fallback.state_dir",
+            ]
+        } else {
+            [
+                "bully.node",
+                "bully.listen",
+                "bully.key_file",
+                "bully.state_dir",
+            ]
+        };
+        settings.set_flag(node, &self.node);
+        settings.set_flag(listen, &self.listen);
+        settings.set_flag(key_file, &self.key_file);
+        settings.set_flag(state_dir, &self.state_dir);
         Ok(settings)
     }
 }

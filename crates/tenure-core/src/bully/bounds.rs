@@ -3,6 +3,8 @@
 use core::fmt;
 use core::time::Duration;
 
+#[cfg(doc)]
+use super::GroupTimings;
 use super::{GroupGuarantee, GroupSettings};
 use crate::detector::Detection;
 
@@ -24,7 +26,8 @@ pub struct Bounds {
     /// The longest time from the leader's end until another member leads, if the next election
     /// succeeds at the first attempt.
     ///
-    /// With a quorum, the promises to the dead leader must end first. Without a quorum, the time is
+    /// With a quorum, the promises to the dead leader must end first. With a store as a voter, the
+    /// store may be lost at the same time ([`GroupTimings::worst_with_fallback`]). Without a quorum, the time is
     /// the sum of the detection, a question about the better members, a question about the worse
     /// members (some of them may also be down), and an exchange with each worse member.
     pub without_leader: Duration,
@@ -42,6 +45,9 @@ impl Bounds {
         let members = settings.members().len() as u32;
         let detected = detection.detection_bound(lifetime);
         let (without_leader, rounds) = match settings.guarantee() {
+            GroupGuarantee::Quorum if settings.quorums().with_store().is_some() => {
+                (timings.worst_with_fallback(), RENEWALS)
+            }
             GroupGuarantee::Quorum => (timings.worst_without_leader(), RENEWALS),
             GroupGuarantee::BestEffort => {
                 let questions = detection.ask_timeout() * 2;
@@ -50,10 +56,17 @@ impl Bounds {
         };
         let rounds = rounds / timings.term().renew_interval().as_secs_f64();
         let followers = f64::from(members - 1);
+        // Beside a store, the leader renews its lease, too. If it needs no other member beside the
+        // store, each of the others waits there, and no detector runs.
+        let (of_detector, of_leader) = match settings.quorums().with_store() {
+            None => (detection.messages_per_second(), 0.0),
+            Some(1) => (0.0, rounds),
+            Some(_) => (detection.messages_per_second(), rounds),
+        };
         Self {
             detection: detected,
             without_leader,
-            messages_per_second: followers * (detection.messages_per_second() + rounds),
+            messages_per_second: followers * (of_detector + rounds) + of_leader,
         }
     }
 }
@@ -79,7 +92,7 @@ mod tests {
     use std::println;
 
     use super::*;
-    use crate::bully::{GroupTimings, GroupTimingsOptions, Member, Membership, NodeId};
+    use crate::bully::{GroupTimings, GroupTimingsOptions, Member, Membership, NodeId, Quorums};
     use crate::detector::{DetectBy, DetectionOptions};
     use crate::lease::candidate::{Timings as TermTimings, TimingsOptions as TermOptions};
 
@@ -139,6 +152,21 @@ mod tests {
         for row in rows {
             assert!(BULLY.contains(&row), "docs/bully.md lacks the row: {row}");
         }
+    }
+
+    #[test]
+    fn with_a_fallback_the_bound_includes_the_notice_of_a_silent_store() {
+        let of = |k| {
+            let settings = five(15, GroupGuarantee::Quorum);
+            let settings = settings.with_quorums(Quorums::fallback(5, k).unwrap());
+            let detection = detection(&settings, DetectBy::Push);
+            Bounds::of(&settings, &detection)
+        };
+        // The lease, a renew interval and six message lifetimes.
+        assert_eq!(of(2).without_leader, Duration::from_secs(23));
+        // With k = 1: five requests and five answers per renew interval.
+        assert!((of(1).messages_per_second - 2.0).abs() < 0.01);
+        assert!(of(2).messages_per_second > of(1).messages_per_second);
     }
 
     #[test]

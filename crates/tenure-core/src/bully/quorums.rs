@@ -16,10 +16,28 @@ use core::fmt;
 ///
 /// [`Quorums::fallback`] chooses m = n - k + 1, the smallest that satisfies the second line, and
 /// refuses a k for which the third one would not hold.
+///
+/// **Moving a group from a lease to a fallback, one candidate after the other.** A candidate by
+/// lease alone leads with the store's promise and asks no member. So it shares no voter with a
+/// quorum of members alone, and the two kinds of candidates must never run together. One step
+/// between them is enough: members that vote, but elect no leader without the store
+/// ([`Quorums::requiring_store`]).
+///
+/// - A lease alone and {store, k members} share the store. So candidates by lease and members that
+///   require the store may be mixed. The store grants all of their epochs, so epochs increase.
+/// - {store, k members} is a quorum of the fallback too. So members that require the store may be
+///   mixed with members that do not.
+///
+/// Epochs also increase from one mixture to the next if there is a leader when all members require
+/// the store. On the way to the fallback, k members then know an epoch above all epochs of the
+/// leases before, and every later quorum without the store has one of them. On the way back, the
+/// store knows an epoch above all epochs that members alone have promised, because one of the k
+/// members had promised the last of those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quorums {
     with_store: Option<usize>,
     without_store: usize,
+    requires_store: bool,
 }
 
 /// The kind of the quorum that carries a term.
@@ -55,6 +73,7 @@ impl Quorums {
         Self {
             with_store: None,
             without_store: members / 2 + 1,
+            requires_store: false,
         }
     }
 
@@ -85,7 +104,25 @@ impl Quorums {
         Ok(Self {
             with_store: Some(k),
             without_store: members - k + 1,
+            requires_store: false,
         })
+    }
+
+    /// Returns the quorums with the store of these quorums, without those of members alone: the
+    /// members vote, but without the store none of them is elected, and no term goes on. This is
+    /// the step between a lease and a fallback.
+    #[must_use]
+    pub const fn requiring_store(self) -> Self {
+        Self {
+            requires_store: self.with_store.is_some(),
+            ..self
+        }
+    }
+
+    /// Returns whether no leader is elected without the store.
+    #[must_use]
+    pub const fn requires_store(&self) -> bool {
+        self.requires_store
     }
 
     /// Returns the largest allowed k.
@@ -109,7 +146,8 @@ impl Quorums {
         self.with_store
     }
 
-    /// Returns the number of members that are enough without the store.
+    /// Returns the number of members that are enough without the store, for members that do not
+    /// [require](Self::requires_store) it.
     #[must_use]
     pub const fn without_store(&self) -> usize {
         self.without_store
@@ -128,6 +166,11 @@ impl Quorums {
             None => format!(
                 "a leader can be elected while {} of {members} is lost",
                 count(without)
+            ),
+            Some(k) if self.requires_store => format!(
+                "a leader needs the store and {k} of {members} members, and the group survives the loss of {}; \
+                 no leader is elected without the store",
+                count(members - k),
             ),
             Some(k) => format!(
                 "while the store answers, a leader needs {k} of {members} members and the group survives the \
@@ -184,6 +227,7 @@ mod tests {
             Self {
                 with_store: Some(with_store),
                 without_store,
+                requires_store: false,
             }
         }
     }
@@ -196,8 +240,26 @@ mod tests {
             let one = mask.count_ones() as usize;
             let other = members - one;
             // The store can promise one of the two candidates, or neither.
-            (one >= k && other >= m) || (one >= m && other >= m)
+            other >= m && (one >= k || one >= m)
         })
+    }
+
+    #[test]
+    fn quorums_that_require_the_store_are_quorums_of_the_fallback_and_a_lease_shares_the_store() {
+        let quorums = Quorums::fallback(5, 2).unwrap();
+        let required = quorums.requiring_store();
+        assert!(required.requires_store() && !quorums.requires_store());
+        // The members of both exchange messages, so the numbers are the same.
+        assert_eq!(required.with_store(), quorums.with_store());
+        assert_eq!(required.without_store(), quorums.without_store());
+        assert!(
+            required
+                .survives(5)
+                .ends_with("no leader is elected without the store")
+        );
+        // A group without a store can't require one.
+        let majority = Quorums::majority(5);
+        assert_eq!(majority.requiring_store(), majority);
     }
 
     #[test]
@@ -213,6 +275,7 @@ mod tests {
                     let refused = Quorums {
                         with_store: Some(k),
                         without_store: members - k + 1,
+                        requires_store: false,
                     };
                     assert!(can_be_disjoint(members, refused), "{members} {k}");
                 }

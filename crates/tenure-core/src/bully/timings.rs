@@ -124,6 +124,21 @@ impl GroupTimings {
     pub fn worst_without_leader(&self) -> Duration {
         self.term.worst_without_leader() + self.message_lifetime * (2 + 3)
     }
+
+    /// Returns the longest time without a leader with a fallback, if the leader dies right after a
+    /// renewal, the store is lost at the same time, and the next election succeeds at the first
+    /// attempt.
+    ///
+    /// The promises end as in [`worst_without_leader`](Self::worst_without_leader), whether the
+    /// store has made one or only members have. A candidate then asks the store first, because it
+    /// can't know that the store is away: the store keeps a request waiting for a renew interval
+    /// while the lease is held, so the store's silence is certain a message lifetime later. The
+    /// election among the members follows. If the store answers, its grant takes the place of that
+    /// time.
+    #[must_use]
+    pub fn worst_with_fallback(&self) -> Duration {
+        self.worst_without_leader() + self.term.renew_interval() + self.message_lifetime
+    }
 }
 
 /// The reason why timings contradict each other. The message contains the numbers; the user must

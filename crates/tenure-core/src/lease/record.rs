@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::mem;
 use core::time::Duration;
 
 use super::{LeaseDuration, LeaseId, Metadata, Owner, WithoutStore};
@@ -27,8 +28,9 @@ pub struct Record {
     pub(super) grant: Option<Grant>,
     pub(super) metadata: Option<Box<Metadata>>,
     pub(super) reserved: Option<Box<Reservation>>,
-    /// Ids of ended terms, oldest first.
-    pub(super) retired: Vec<(LeaseId, Instant)>,
+    /// Ids of ended terms, oldest first. Without spare capacity, because a store has very many
+    /// records, and this list changes only with a term.
+    pub(super) retired: Box<[(LeaseId, Instant)]>,
     /// Epochs of future grants are greater than this. Zero if there is no such bound: every epoch is
     /// greater than zero.
     pub(super) floor: u64,
@@ -327,17 +329,30 @@ impl Record {
     }
 
     pub(super) fn retire(&mut self, lease_id: LeaseId, now: Instant) {
-        self.forget_old_ids(now);
-        self.retired.retain(|&(id, _)| id != lease_id);
-        if self.retired.len() == RETIRED_LIMIT {
-            self.retired.remove(0);
+        self.change_retired(|retired| {
+            retired.retain(|&(id, since)| id != lease_id && !is_old(since, now));
+            if retired.len() == RETIRED_LIMIT {
+                retired.remove(0);
+            }
+            retired.push((lease_id, now));
+        });
+    }
+
+    /// Removes this lease id from the ids of ended terms: it holds the lease again.
+    pub(super) fn unretire(&mut self, lease_id: LeaseId) {
+        if self.is_retired(lease_id) {
+            self.change_retired(|retired| retired.retain(|&(id, _)| id != lease_id));
         }
-        self.retired.push((lease_id, now));
     }
 
     fn forget_old_ids(&mut self, now: Instant) {
-        self.retired
-            .retain(|&(_, since)| now.since(since) < RETIRED_FOR);
+        self.change_retired(|retired| retired.retain(|&(_, since)| !is_old(since, now)));
+    }
+
+    fn change_retired(&mut self, change: impl FnOnce(&mut Vec<(LeaseId, Instant)>)) {
+        let mut retired = mem::take(&mut self.retired).into_vec();
+        change(&mut retired);
+        self.retired = retired.into();
     }
 
     /// Returns the lease ids of ended terms that are still kept, oldest first.
@@ -348,6 +363,11 @@ impl Record {
     pub(super) fn is_retired(&self, lease_id: LeaseId) -> bool {
         self.retired.iter().any(|&(id, _)| id == lease_id)
     }
+}
+
+/// Returns whether an id that was retired at `since` may be forgotten.
+fn is_old(since: Instant, now: Instant) -> bool {
+    now.since(since) >= RETIRED_FOR
 }
 
 #[cfg(test)]

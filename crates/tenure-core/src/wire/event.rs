@@ -29,6 +29,9 @@ pub enum EventKind {
     Breaking,
     /// A break has ended the term.
     Broken,
+    /// The holder of a term that ran without the store holds the lease again, under the same epoch
+    /// as before. Its lease may have expired meanwhile.
+    Resumed,
     /// The term continues under another lease id.
     Changed,
     /// The holder changed its metadata.

@@ -27,10 +27,13 @@ pub use request::{
     AcquireRequest, BreakRequest, ChangeRequest, DEFAULT_PRIORITY, HandOverRequest,
     MAX_METADATA_BYTES, MAX_REASON_BYTES, MAX_RENEWALS, MAX_WAIT, MetadataRequest, Queued,
     ReleaseRequest, RenewManyReply, RenewManyRequest, RenewOne, RenewRequest, RenewResult,
-    VerifyReply, VerifyRequest, check_metadata, check_wait,
+    ResumeRequest, VerifyReply, VerifyRequest, check_metadata, check_wait,
 };
 pub use session::{SessionCode, SessionReply, SessionRequest};
-pub use view::{History, LeaseList, LeaseView, TermView};
+pub use view::{History, LeaseList, LeaseView, TermView, WithoutStoreView};
+
+/// The header of every answer of a store with the id of that store, 32 hexadecimal digits.
+pub const STORE_HEADER: &str = "tenure-store";
 
 #[cfg(test)]
 mod tests;

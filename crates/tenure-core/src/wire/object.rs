@@ -45,6 +45,16 @@ where
     Ok(objects.into_iter().map(|Object(value)| value).collect())
 }
 
+/// Deserializes an object; null gives `None`.
+pub(super) fn object_or_null<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let object = Option::<Object<T>>::deserialize(deserializer)?;
+    Ok(object.map(|Object(value)| value))
+}
+
 /// Deserializes a map from keys to texts. A duplicate key is refused, as a duplicate field is.
 pub(super) fn texts<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
 where

@@ -12,11 +12,11 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Code, DurationMs, LeaseView, Number, Problem, object};
-use crate::lease::{Acquire, LeaseDuration, Metadata, Operation, Priority, Rules};
+use crate::lease::{Acquire, LeaseDuration, Metadata, Operation, Priority, Resume, Rules};
 use crate::time::millis;
 #[cfg(feature = "schema")]
 use crate::{CandidateId, lease::LeaseId};
-use crate::{Epoch, Random};
+use crate::{Epoch, Random, UnixMillis};
 
 /// The priority of an acquire without one. It is in the middle, so that others can go before and
 /// after it.
@@ -71,6 +71,59 @@ pub struct AcquireRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = Epoch::MAX.get())))]
     pub min_epoch: Option<Number>,
+    /// The term that has run without the store, if the request is to hold the lease again under the
+    /// epoch of that term. It needs a lease id and never waits.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "object::object_or_null"
+    )]
+    pub resume: Option<ResumeRequest>,
+}
+
+/// The longest time without the store that a request may report: the greatest whole number that
+/// every JSON reader reads exactly.
+const MAX_WITHOUT_STORE: Duration = Duration::from_millis(Epoch::MAX.get());
+
+/// The term for which a request holds the lease again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ResumeRequest {
+    /// The epoch of the term. The lease is held under this epoch or not at all.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = Epoch::MAX.get())))]
+    pub epoch: Number,
+    /// For how long the term has been led without the store, for the history.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = millis(MAX_WITHOUT_STORE))))]
+    pub without_store_ms: Number,
+}
+
+impl ResumeRequest {
+    /// Checks the values, and that the acquire has the fields that a resume needs.
+    fn check(&self, acquire: &AcquireRequest) -> Result<Resume, Problem> {
+        let malformed = |detail: &str| Err(Problem::new(Code::Malformed, detail));
+        if acquire.lease_id.is_none() {
+            return malformed("resume needs the lease_id of the term");
+        }
+        if acquire.min_epoch.is_some() {
+            return malformed(
+                "resume and min_epoch can't be combined: resume.epoch is the exact epoch",
+            );
+        }
+        let wait = check_wait(acquire.wait_ms)?;
+        if !wait.is_zero() {
+            let wait = millis(wait);
+            let detail = format!("wait_ms is {wait} and must be 0: a resume never waits");
+            return Err(Problem::new(Code::OutOfRange, detail));
+        }
+        let field = "resume.without_store_ms";
+        Ok(Resume {
+            epoch: check_epoch("resume.epoch", self.epoch)?,
+            without_store: self
+                .without_store_ms
+                .millis_up_to(field, MAX_WITHOUT_STORE)?,
+        })
+    }
 }
 
 /// A checked `acquire`, with its wait and priority.
@@ -78,10 +131,24 @@ pub struct AcquireRequest {
 pub struct Queued {
     /// The acquire.
     pub request: Acquire,
+    /// The term for which the lease is held again, if the request names one. Then it never waits.
+    pub resume: Option<Resume>,
     /// The longest time to wait for the lease.
     pub wait: Duration,
     /// The priority among the waiters.
     pub priority: Priority,
+}
+
+impl Queued {
+    /// Returns the operation of the request at this wall-clock time.
+    #[must_use]
+    pub fn operation(&self, wall: UnixMillis) -> Operation {
+        let request = self.request.clone();
+        match self.resume {
+            Some(of_term) => Operation::Resume(request, of_term, wall),
+            None => Operation::Acquire(request, wall),
+        }
+    }
 }
 
 impl AcquireRequest {
@@ -94,7 +161,9 @@ impl AcquireRequest {
         check_metadata(&self.metadata, MAX_METADATA_BYTES)?;
         let min_epoch = |epoch| check_epoch("min_epoch", epoch);
         let priority = |number: Number| number.within("priority", 0, Priority::MAX.into());
+        let resume = self.resume.as_ref().map(|resume| resume.check(&self));
         Ok(Queued {
+            resume: resume.transpose()?,
             request: Acquire {
                 lease_id: match &self.lease_id {
                     Some(text) => check_name("lease_id", text)?,

@@ -1,5 +1,6 @@
 //! The public view of a lease.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -7,11 +8,11 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::DurationMs;
-use crate::Instant;
-use crate::lease::{LeaseDuration, LeaseId, Record, State, TermEnd};
+use crate::lease::{LeaseDuration, LeaseId, Record, State, TermEnd, WithoutStore};
 use crate::time::millis;
 #[cfg(feature = "schema")]
 use crate::{CandidateId, Epoch, Name};
+use crate::{Instant, UnixMillis};
 
 /// One lease, as the store reports it. Fields that do not apply to its state are null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +44,9 @@ pub struct LeaseView {
     /// The beginning of the holder's term (RFC 3339), for display.
     #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
     pub granted_at: Option<String>,
+    /// The periods in which the holder's term was led without the store; absent if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_store: Option<Box<WithoutStoreView>>,
     /// The metadata of the holder.
     pub metadata: Option<BTreeMap<String, String>>,
     /// The number of acquires that wait for the lease.
@@ -69,6 +73,7 @@ impl LeaseView {
             duration_ms: None,
             remaining_ms: None,
             granted_at: None,
+            without_store: None,
             metadata: None,
             waiters: 0,
             revision: 0,
@@ -76,8 +81,8 @@ impl LeaseView {
         }
     }
 
-    /// Returns the view of `record` at `now`. The caller sets `granted_at`, which needs a wall
-    /// clock.
+    /// Returns the view of `record` at `now`. The caller sets `granted_at` and `without_store`,
+    /// which need a calendar.
     #[must_use]
     pub fn of(namespace: &str, lease: &str, record: &Record, now: Instant) -> Self {
         let (held, remaining) = (record.held(now), record.remaining(now));
@@ -145,6 +150,41 @@ pub struct TermView {
     pub end: Option<TermEnd>,
     /// The reason for the end, if a client gave one.
     pub reason: Option<String>,
+    /// The periods in which the term was led without the store; absent if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_store: Option<Box<WithoutStoreView>>,
+}
+
+/// The periods in which a term was led without the store. There may be several: this is a summary of
+/// them. `total_ms` is less than the time from `from` to `to` if the store was reached in between.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct WithoutStoreView {
+    /// The number of periods.
+    pub periods: u32,
+    /// The beginning of the first period (RFC 3339). It is before the beginning of the term in the
+    /// store if the term began without the store.
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
+    pub from: Option<String>,
+    /// The end of the last period (RFC 3339): the time at which the holder took the lease again.
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
+    pub to: Option<String>,
+    /// The total time of all periods.
+    pub total_ms: u64,
+}
+
+impl WithoutStoreView {
+    /// Creates the view of these periods. `rfc3339` formats a wall-clock time.
+    #[must_use]
+    pub fn of(periods: &WithoutStore, rfc3339: impl Fn(UnixMillis) -> Option<String>) -> Self {
+        Self {
+            periods: periods.periods,
+            from: rfc3339(periods.from),
+            to: rfc3339(periods.to),
+            total_ms: millis(periods.total),
+        }
+    }
 }
 
 impl TermView {
@@ -159,6 +199,7 @@ impl TermView {
             ended_at: None,
             end: None,
             reason: None,
+            without_store: None,
         }
     }
 }

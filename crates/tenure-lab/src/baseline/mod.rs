@@ -116,7 +116,10 @@ pub(crate) fn member(
         Algorithm::Classic => Box::new(Classic::new(node(incarnation))),
         Algorithm::Textbook => Box::new(Textbook::new(node(incarnation))),
         Algorithm::Ring => Box::new(Ring::new(node(incarnation))),
-        Algorithm::Lease | Algorithm::Bully { .. } | Algorithm::Joint { .. } => {
+        Algorithm::Lease
+        | Algorithm::Bully { .. }
+        | Algorithm::Joint { .. }
+        | Algorithm::Fallback { .. } => {
             unreachable!("{algorithm:?} is an algorithm of the library")
         }
     }

@@ -7,6 +7,7 @@ mod run;
 mod script;
 mod scripts;
 mod seeds;
+mod storm;
 
 pub use run::{CheckCase, RunOutcome, run, trace};
 pub use script::FaultScript;

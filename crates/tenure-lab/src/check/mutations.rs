@@ -53,6 +53,24 @@ const RANDOM: &[(&str, &[Mutation])] = &[
     ),
 ];
 
+/// Mutations that storms catch, by contestant and number of hosts.
+const STORMS: &[(&str, u32, &[Mutation])] = &[
+    (
+        "fallback-k1",
+        3,
+        &[
+            Mutation::ResumeAfterRegrant,
+            Without(Rule::Intersection),
+            Without(Rule::CountFromStoreRequest),
+            Without(Rule::ClaimUnbound),
+            Without(Rule::ClaimAbovePromise),
+            Without(Rule::StorePromiseEnds),
+        ],
+    ),
+    ("fallback-k2", 3, &[Without(Rule::MembersBesideStore)]),
+    ("fallback-k2", 5, &[Without(Rule::Intersection)]),
+];
+
 /// Mutations that only a certain order of a few messages reveals, by fault script.
 const SCRIPTED: &[(&str, Mutation)] = &[
     ("change-of-strategy", Mutation::PeersIgnored),
@@ -89,7 +107,18 @@ pub(super) fn mutations() -> Vec<CheckCase> {
         let script = FaultScript::of_name(name).expect("a name of the list");
         CheckCase::on(script).with_mutation(*mutation)
     });
-    random.chain(scripted).collect()
+    let storms = STORMS.iter().flat_map(|(name, nodes, mutations)| {
+        let contestant = Contestant::of_name(name).expect("a name of the list");
+        let case = CheckCase {
+            storm: true,
+            nodes: *nodes,
+            ..CheckCase::new(contestant)
+        };
+        mutations
+            .iter()
+            .map(move |&it| case.clone().with_mutation(it))
+    });
+    random.chain(scripted).chain(storms).collect()
 }
 
 #[cfg(test)]

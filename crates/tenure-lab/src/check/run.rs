@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::random::random_faults;
+use super::storm::storm_faults;
 use super::{CheckReport, FaultScript, Finding};
 use crate::contestant::{Cluster, Contestant};
 use crate::fault::{Fault, Mutation, Target};
@@ -25,6 +26,9 @@ pub struct CheckCase {
     pub severe: bool,
     /// Whether a better member replaces a working leader.
     pub preempt: bool,
+    /// Whether the random faults are a storm: faults of the store and of the members, and times in
+    /// which nothing changes and a connected quorum must elect a leader.
+    pub storm: bool,
     /// The time that tasks take to stop.
     pub task: TaskStop,
     /// Whether all wall clocks are at zero, so that epochs can increase only from the state that
@@ -64,6 +68,7 @@ impl CheckCase {
         Self {
             severe: contestant.promises_one_leader(),
             preempt: false,
+            storm: false,
             task: TaskStop::Any,
             no_wall_clock: false,
             contestant: contestant.with_lease(Duration::from_secs(6)),
@@ -115,6 +120,7 @@ impl CheckCase {
         let name = self.name();
         let what = match self.script {
             Some(_) => format!("fault script {name}"),
+            None if self.storm => format!("storms, {name}"),
             None => format!("random faults, {name}"),
         };
         let Some(Finding { seed, violation }) = report.findings.first() else {
@@ -140,12 +146,30 @@ impl CheckCase {
             None => {
                 let (name, nodes) = (&self.contestant.name, self.nodes);
                 command += &format!(" --contestant {name} --members {nodes}");
+                if self.storm {
+                    command += " --storm";
+                }
             }
         }
         if let Some(mutation) = self.mutation {
             command += &format!(" --mutation {mutation}");
         }
         command + " --trace"
+    }
+
+    /// Returns the longest delay of a message in a storm.
+    pub(super) fn longest_delay(&self) -> Duration {
+        self.contestant.term.renew_interval()
+    }
+
+    /// Returns the longest time without a leader in a storm while a quorum is connected and nothing
+    /// changes: the bound that the library prints, by a slow clock. When the last fault begins,
+    /// delayed messages may be under way, and a candidate whose task has failed may be in its
+    /// cool-down.
+    pub(super) fn leads_within(&self) -> Duration {
+        let cluster = Cluster::new(self.contestant.clone(), self.nodes);
+        let bound = cluster.worst_without_leader();
+        bound + bound / 50 + self.longest_delay() + self.contestant.term.cool_down()
     }
 
     fn settling(contestant: &Contestant) -> Duration {
@@ -190,6 +214,7 @@ impl CheckCase {
             steady: self.script.is_some_and(|script| script.steady),
             // Without a quorum, it is possible that no running member knows the last epoch.
             epochs: self.contestant.promises_one_leader(),
+            leads_within: self.storm.then(|| self.leads_within()),
             settles_within: Self::settling(&self.contestant) + self.takeovers(),
         }
     }
@@ -205,6 +230,7 @@ impl CheckCase {
             task: self.task,
             drift: DRIFT,
             most_messages: MOST_MESSAGES,
+            watches_quorums: self.storm,
             ..WorldConfig::default()
         };
         let mut world = World::new(Box::new(cluster), config, seed);
@@ -223,6 +249,7 @@ impl CheckCase {
         }
         let faults = match self.script {
             Some(script) => script.faults(seed),
+            None if self.storm => storm_faults(self, seed),
             None => random_faults(self, delay, seed),
         };
         for (at, fault) in faults {

@@ -54,7 +54,7 @@ impl Candidate {
             candidate.run(context);
             return candidate;
         }
-        if let Machine::Joint(_) = candidate.machine {
+        if let Machine::Joint(_) | Machine::Fallback(_) = candidate.machine {
             // The machine passes on the outputs of its halves only after an input.
             let now = candidate.now(context);
             candidate.machine.handle_timeout(now, context.rng);

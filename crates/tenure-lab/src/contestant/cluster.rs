@@ -1,13 +1,14 @@
 //! The processes of one contestant.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tenure_core::bully::{
     GroupGuarantee, GroupSettings, GroupTimings, HardState, Member, Membership, PeerCandidate,
-    Started,
+    Quorums, Started,
 };
 use tenure_core::detector::{AskOptions, DetectBy, Detection, Group, OptionsError};
+use tenure_core::election::fallback::Fallback;
 use tenure_core::election::joint::Joint;
 use tenure_core::lease::candidate::LeaseCandidate;
 use tenure_core::{Incarnation, Instant, NodeId};
@@ -16,7 +17,7 @@ use super::candidate::Candidate;
 use super::machine::Machine;
 use super::peer_link::PeerLink;
 use super::store::Store;
-use super::store_client::StoreClient;
+use super::store_client::{StoreClient, name_of};
 use super::{Algorithm, Contestant, DetectorKind};
 use crate::baseline::{self, BaselineTimings};
 use crate::detector::{AttendanceRing, SimDetector};
@@ -25,6 +26,24 @@ use crate::sim::{Context, DurableState, Process, ProcessFactory};
 
 /// The host of the store.
 const STORE: NodeId = NodeId(0);
+
+/// The rule by which the members of a group elect.
+#[derive(Clone, Copy, Debug)]
+enum MemberRule {
+    BestEffort,
+    Majority,
+    Quorums(Quorums),
+}
+
+impl MemberRule {
+    const fn of(quorum: bool) -> Self {
+        if quorum {
+            Self::Majority
+        } else {
+            Self::BestEffort
+        }
+    }
+}
 
 /// Applies the mutation, in builds with the feature `mutations`.
 fn mutated(settings: GroupSettings, mutation: Option<Mutation>) -> GroupSettings {
@@ -99,17 +118,41 @@ impl Cluster {
         self.timings.message_lifetime()
     }
 
-    fn settings(&self, node: NodeId, quorum: bool) -> GroupSettings {
+    /// Returns the longest time without a leader while a quorum is connected and nothing changes,
+    /// as the library prints it.
+    #[must_use]
+    pub fn worst_without_leader(&self) -> Duration {
+        match self.contestant.algorithm {
+            Algorithm::Fallback { .. } => self.timings.worst_with_fallback(),
+            Algorithm::Lease => self.timings.term().worst_without_leader(),
+            _ => self.timings.worst_without_leader(),
+        }
+    }
+
+    fn settings(&self, node: NodeId, rule: MemberRule) -> GroupSettings {
         let settings = GroupSettings::new(node, self.members.clone(), self.timings);
-        let settings = settings
-            .expect("one of the hosts")
-            .with_guarantee(if quorum {
-                GroupGuarantee::Quorum
-            } else {
-                GroupGuarantee::BestEffort
-            })
-            .with_preempt(self.contestant.preempt);
-        mutated(settings, self.mutation)
+        let settings = settings.expect("one of the hosts");
+        let settings = match rule {
+            MemberRule::Majority => settings.with_guarantee(GroupGuarantee::Quorum),
+            MemberRule::BestEffort => settings.with_guarantee(GroupGuarantee::BestEffort),
+            MemberRule::Quorums(quorums) => settings.with_quorums(quorums),
+        };
+        mutated(
+            settings.with_preempt(self.contestant.preempt),
+            self.mutation,
+        )
+    }
+
+    /// Returns the quorums of a fallback with this number of members beside the store.
+    fn fallback(&self, k: Option<usize>, without_store: bool) -> Quorums {
+        let members = self.members.len();
+        let k = k.unwrap_or_else(|| Quorums::default_k(members));
+        let quorums = Quorums::fallback(members, k).expect("a number of members that is allowed");
+        if without_store {
+            quorums
+        } else {
+            quorums.requiring_store()
+        }
     }
 
     /// Creates a candidate of the library.
@@ -120,7 +163,11 @@ impl Cluster {
         durable: Option<&DurableState>,
         context: &mut Context<'_>,
     ) -> Candidate {
-        let store = || StoreClient::new(node, STORE, incarnation, self.mutation);
+        let name = match algorithm {
+            Algorithm::Fallback { .. } => node.into(),
+            _ => name_of(node),
+        };
+        let store = || StoreClient::new(name, STORE, incarnation, self.mutation);
         let lease = || LeaseCandidate::new(self.contestant.term);
         let (machine, store, detector) = match (algorithm, self.mutation) {
             (Algorithm::Joint { .. }, Some(Mutation::PeersIgnored)) | (Algorithm::Lease, _) => {
@@ -128,14 +175,31 @@ impl Cluster {
             }
             (Algorithm::Bully { detector, quorum }, _)
             | (Algorithm::Joint { detector, quorum }, Some(Mutation::LeaseIgnored)) => {
-                let member = self.member(node, quorum, durable, context);
+                let member = self.member(node, MemberRule::of(quorum), durable, context);
                 (Machine::Peers(Box::new(member)), None, Some(detector))
             }
             (Algorithm::Joint { detector, quorum }, _) => {
-                let member = self.member(node, quorum, durable, context);
+                let member = self.member(node, MemberRule::of(quorum), durable, context);
                 let joint = Joint::new(lease(), member);
                 (
                     Machine::Joint(Box::new(joint)),
+                    Some(store()),
+                    Some(detector),
+                )
+            }
+            (
+                Algorithm::Fallback {
+                    detector,
+                    k,
+                    without_store,
+                },
+                _,
+            ) => {
+                let rule = MemberRule::Quorums(self.fallback(k, without_store));
+                let member = self.member(node, rule, durable, context);
+                let fallback = Fallback::new(member, context.now);
+                (
+                    Machine::Fallback(Box::new(fallback)),
                     Some(store()),
                     Some(detector),
                 )
@@ -160,7 +224,7 @@ impl Cluster {
     fn member(
         &self,
         node: NodeId,
-        quorum: bool,
+        rule: MemberRule,
         durable: Option<&DurableState>,
         context: &Context<'_>,
     ) -> PeerCandidate {
@@ -177,7 +241,7 @@ impl Cluster {
             at: context.now,
             wall: context.wall,
         };
-        PeerCandidate::new(self.settings(node, quorum), state, started)
+        PeerCandidate::new(self.settings(node, rule), state, started)
     }
 
     fn detector(
@@ -244,7 +308,10 @@ impl ProcessFactory for Cluster {
         }
         let algorithm = self.algorithms.get(&node);
         match algorithm.copied().unwrap_or(self.contestant.algorithm) {
-            algorithm @ (Algorithm::Lease | Algorithm::Bully { .. } | Algorithm::Joint { .. }) => {
+            algorithm @ (Algorithm::Lease
+            | Algorithm::Bully { .. }
+            | Algorithm::Joint { .. }
+            | Algorithm::Fallback { .. }) => {
                 Box::new(self.candidate(algorithm, (node, incarnation), durable, context))
             }
             algorithm => {
@@ -256,6 +323,27 @@ impl ProcessFactory for Cluster {
                 member
             }
         }
+    }
+
+    fn can_elect(&self, connected: &BTreeSet<NodeId>) -> bool {
+        let members = connected.iter().filter(|&&node| node != STORE).count();
+        let majority = Quorums::majority(self.members.len()).without_store();
+        let (beside_store, without_store) = match self.contestant.algorithm {
+            Algorithm::Lease => (Some(1), usize::MAX),
+            Algorithm::Joint { .. } => (Some(majority), usize::MAX),
+            Algorithm::Bully { .. } => (None, majority),
+            Algorithm::Fallback {
+                k, without_store, ..
+            } => {
+                let quorums = self.fallback(k, without_store);
+                let members = quorums.without_store();
+                let members = if without_store { members } else { usize::MAX };
+                (quorums.with_store(), members)
+            }
+            _ => return false,
+        };
+        let beside_store = beside_store.filter(|_| connected.contains(&STORE));
+        beside_store.is_some_and(|needed| members >= needed) || members >= without_store
     }
 
     fn set_algorithm(&mut self, node: NodeId, algorithm: Algorithm) {

@@ -1,6 +1,7 @@
 //! The machines of the library behind the interface of [`Joint`].
 
 use tenure_core::bully::{PeerCandidate, PeerInput};
+use tenure_core::election::fallback::Fallback;
 use tenure_core::election::joint::{Joint, JointEffect, JointMessage};
 use tenure_core::election::{ElectionMachine, EndReason, Output, Standing, TaskEnd};
 use tenure_core::lease::candidate::{Answer, LeaseCandidate};
@@ -11,6 +12,7 @@ pub(super) enum Machine {
     Lease(Box<LeaseCandidate>),
     Peers(Box<PeerCandidate>),
     Joint(Box<Joint>),
+    Fallback(Box<Fallback>),
 }
 
 macro_rules! each {
@@ -19,6 +21,7 @@ macro_rules! each {
             Machine::Lease($machine) => $call,
             Machine::Peers($machine) => $call,
             Machine::Joint($machine) => $call,
+            Machine::Fallback($machine) => $call,
         }
     };
 }
@@ -30,6 +33,7 @@ impl Machine {
             Self::Lease(_) => None,
             Self::Peers(node) => Some(node),
             Self::Joint(joint) => Some(joint.node()),
+            Self::Fallback(fallback) => Some(fallback.node()),
         }
     }
 
@@ -58,6 +62,9 @@ impl Machine {
             Self::Joint(joint) => {
                 joint.handle_message(now, JointMessage::Store(attempt, answer), random);
             }
+            Self::Fallback(fallback) => {
+                fallback.handle_message(now, JointMessage::Store(attempt, answer), random);
+            }
         }
     }
 
@@ -66,6 +73,9 @@ impl Machine {
             Self::Lease(_) => {}
             Self::Peers(node) => node.handle_message(now, input, random),
             Self::Joint(joint) => joint.handle_message(now, JointMessage::Peers(input), random),
+            Self::Fallback(fallback) => {
+                fallback.handle_message(now, JointMessage::Peers(input), random);
+            }
         }
     }
 
@@ -78,6 +88,7 @@ impl Machine {
             Self::Lease(lease) => effect(lease.poll_output()?, JointEffect::Store),
             Self::Peers(node) => effect(node.poll_output()?, JointEffect::Peers),
             Self::Joint(joint) => joint.poll_output()?,
+            Self::Fallback(fallback) => fallback.poll_output()?,
         })
     }
 

@@ -12,7 +12,7 @@ mod name;
 
 use std::time::Duration;
 
-use tenure_core::bully::GroupTimingsOptions as BullyTimingsOptions;
+use tenure_core::bully::{GroupTimingsOptions as BullyTimingsOptions, Quorums, QuorumsError};
 use tenure_core::detector::{DetectBy, DetectionOptions};
 use tenure_core::lease::candidate::{Timings, TimingsOptions};
 
@@ -53,6 +53,16 @@ pub enum Algorithm {
         detector: DetectorKind,
         /// Whether the peers need a quorum.
         quorum: bool,
+    },
+    /// By a lease, and among peers while the store is away.
+    Fallback {
+        /// The failure detector.
+        detector: DetectorKind,
+        /// The number of members that a leader needs beside the store; `None` for the default of
+        /// the library.
+        k: Option<usize>,
+        /// Whether the members elect a leader without the store.
+        without_store: bool,
     },
     /// Bully_FD as published.
     Published,
@@ -104,12 +114,29 @@ impl Contestant {
         }
     }
 
+    /// Checks that a group of this size is possible.
+    ///
+    /// # Errors
+    ///
+    /// [`QuorumsError`] if a fallback needs too many members beside the store.
+    pub fn check_members(&self, members: u32) -> Result<(), QuorumsError> {
+        match self.algorithm {
+            Algorithm::Fallback { k: Some(k), .. } => {
+                Quorums::fallback(members as usize, k).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns whether the contestant guarantees one leader at a time under every network fault.
     #[must_use]
     pub const fn promises_one_leader(&self) -> bool {
         matches!(
             self.algorithm,
-            Algorithm::Lease | Algorithm::Bully { quorum: true, .. } | Algorithm::Joint { .. }
+            Algorithm::Lease
+                | Algorithm::Bully { quorum: true, .. }
+                | Algorithm::Joint { .. }
+                | Algorithm::Fallback { .. }
         )
     }
 
@@ -118,7 +145,10 @@ impl Contestant {
     pub const fn has_epochs(&self) -> bool {
         matches!(
             self.algorithm,
-            Algorithm::Lease | Algorithm::Bully { .. } | Algorithm::Joint { .. }
+            Algorithm::Lease
+                | Algorithm::Bully { .. }
+                | Algorithm::Joint { .. }
+                | Algorithm::Fallback { .. }
         )
     }
 }

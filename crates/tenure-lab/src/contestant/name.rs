@@ -21,7 +21,21 @@ impl Algorithm {
     /// Returns whether the algorithm needs a store.
     #[must_use]
     pub const fn uses_store(self) -> bool {
-        matches!(self, Self::Lease | Self::Joint { .. })
+        matches!(
+            self,
+            Self::Lease | Self::Joint { .. } | Self::Fallback { .. }
+        )
+    }
+
+    /// Returns the election by a lease with a fallback, with this number of members beside the
+    /// store, or with the library's default.
+    #[must_use]
+    pub const fn fallback(k: Option<usize>) -> Self {
+        Self::Fallback {
+            detector: DetectorKind::Of(DetectBy::Push),
+            k,
+            without_store: true,
+        }
     }
 
     /// Returns all algorithms.
@@ -36,6 +50,7 @@ impl Algorithm {
         all.extend(bully(false));
         let detector = DetectorKind::Of(DetectBy::Push);
         all.extend([true, false].map(|quorum| Self::Joint { detector, quorum }));
+        all.push(Self::fallback(None));
         all.extend([Self::Published, Self::Classic, Self::Textbook, Self::Ring]);
         all
     }
@@ -54,6 +69,13 @@ impl Algorithm {
             Self::Joint { quorum, .. } => {
                 let suffix = if quorum { "" } else { "-no-quorum" };
                 format!("both{suffix}")
+            }
+            Self::Fallback {
+                k, without_store, ..
+            } => {
+                let k = k.map(|k| format!("-k{k}")).unwrap_or_default();
+                let rule = if without_store { "" } else { "-store-required" };
+                format!("fallback{k}{rule}")
             }
             Self::Published => "published".into(),
             Self::Classic => "garcia-molina".into(),
@@ -81,13 +103,20 @@ impl fmt::Display for DetectorKind {
 
 impl Contestant {
     /// Returns the contestant with this name and the library's default settings. A name such as
-    /// `lease@3s` sets the lease duration.
+    /// `lease@3s` sets the lease duration, and `fallback-k2` the number of members that a leader
+    /// needs beside the store.
     ///
     /// # Errors
     ///
     /// [`UnknownName`], which contains the most similar known name.
     pub fn of_name(name: &str) -> Result<Self, UnknownName> {
-        let of = |name: &str| names::find("contestant", name, Algorithm::all(), |it| it.name());
+        let of = |name: &str| {
+            let k = name.strip_prefix("fallback-k").map(str::parse);
+            match k {
+                Some(Ok(k @ 1..)) => Ok(Algorithm::fallback(Some(k))),
+                _ => names::find("contestant", name, Algorithm::all(), |it| it.name()),
+            }
+        };
         if let Some((base, lease)) = name.split_once('@')
             && let Ok(algorithm) = of(base)
             && let Some(secs) = lease.strip_suffix('s').and_then(|it| it.parse().ok())
@@ -117,6 +146,10 @@ mod tests {
         let short = Contestant::of_name("lease@3s").unwrap();
         assert_eq!(short.name, "lease@3s");
         assert_eq!(short.term.lease_duration(), Duration::from_secs(3));
+        let two = Contestant::of_name("fallback-k2@3s").unwrap();
+        assert_eq!(two.algorithm, Algorithm::fallback(Some(2)));
+        assert_eq!(two.algorithm.name(), "fallback-k2");
+        assert!(Contestant::of_name("fallback-k0").is_err());
         assert!(Contestant::of_name("lease@0s").is_err() && Contestant::of_name("lease@").is_err());
         let error = Contestant::of_name("buly-phi").unwrap_err();
         assert_eq!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_core::lease::candidate::{Answer, Request, Timings};
 use tenure_core::lease::{
     self, Acquire, Change, Due, Lease, LeaseDuration, LeaseId, Metadata, Operation, Record,
-    Rejection, RequestNumber, Rules, Waiting,
+    Rejection, RequestNumber, Resume, Rules, Waiting,
 };
 use tenure_core::wire::DEFAULT_PRIORITY;
 use tenure_core::{CandidateId, Epoch, Instant, NodeId, UnixMillis};
@@ -151,21 +151,35 @@ impl Store {
     ) {
         self.serve(context);
         let from = caller.from;
+        let acquire = |lease_id, min_epoch| Acquire {
+            lease_id,
+            min_epoch,
+            holder,
+            duration: LeaseDuration::Fixed(self.duration),
+            lock_delay: Duration::ZERO,
+            metadata: Metadata::new(),
+        };
         let (operation, wait) = match request {
             Request::Acquire {
                 lease_id,
                 wait,
                 min_epoch,
             } => {
-                let request = Acquire {
-                    lease_id,
-                    min_epoch,
-                    holder,
-                    duration: LeaseDuration::Fixed(self.duration),
-                    lock_delay: Duration::ZERO,
-                    metadata: Metadata::new(),
-                };
+                let request = acquire(lease_id, min_epoch);
                 (Operation::Acquire(request, self.wall(context)), Some(wait))
+            }
+            Request::Resume {
+                lease_id,
+                epoch,
+                without_store,
+            } => {
+                let of_term = Resume {
+                    epoch,
+                    without_store,
+                };
+                let request = acquire(lease_id, None);
+                let operation = Operation::Resume(request, of_term, self.wall(context));
+                (operation, None)
             }
             Request::Renew(lease_id) => (Operation::Renew(lease_id, None), None),
             Request::Release { lease_id, .. } => (Operation::Release(self.known(lease_id)), None),
@@ -192,6 +206,11 @@ impl Store {
                 let epoch = self.granted.get(&from).copied();
                 let answer = epoch.map_or(Answer::Superseded, Answer::Held);
                 self.answer(context, caller, answer);
+            }
+            (Err(_), Operation::Resume(_, of_term, _))
+                if self.has(Mutation::ResumeAfterRegrant) =>
+            {
+                self.answer(context, caller, Answer::Held(of_term.epoch));
             }
             (result, _) => self.answer(context, caller, Answer::from(result)),
         }

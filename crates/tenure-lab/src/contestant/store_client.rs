@@ -30,8 +30,9 @@ pub(super) struct InFlight {
     times_out: Instant,
 }
 
-/// Returns the candidate id of this node.
-fn name_of(node: NodeId) -> CandidateId {
+/// Returns the candidate id of this node. With a fallback, members know each other's candidate ids:
+/// the node ids.
+pub(super) fn name_of(node: NodeId) -> CandidateId {
     let name = format!("candidate-{node}");
     name.parse().expect("visible characters")
 }
@@ -44,13 +45,13 @@ pub(super) fn node_of(name: &CandidateId) -> Option<NodeId> {
 
 impl StoreClient {
     pub(super) fn new(
-        me: NodeId,
+        name: CandidateId,
         store: NodeId,
         incarnation: u64,
         mutation: Option<Mutation>,
     ) -> Self {
         Self {
-            name: name_of(me),
+            name,
             store,
             incarnation,
             mutation,
@@ -161,7 +162,12 @@ impl StoreClient {
                 *lease_id = LeaseId::from_random_bits(high, low);
                 self.fresh = Some(*lease_id);
             }
-            (Request::Renew(lease_id) | Request::Release { lease_id, .. }, Some(fresh)) => {
+            (
+                Request::Renew(lease_id)
+                | Request::Resume { lease_id, .. }
+                | Request::Release { lease_id, .. },
+                Some(fresh),
+            ) => {
                 *lease_id = fresh;
             }
             _ => {}

@@ -50,6 +50,8 @@ pub enum Fault {
     Heal,
     /// All links change.
     Links(Link),
+    /// All links to and from a host change, or are as all others again.
+    HostLinks(Target, Option<Link>),
     /// The link for one kind of message changes.
     Kind {
         /// The kind, as traces name it.
@@ -110,6 +112,8 @@ impl fmt::Display for Fault {
             }
             Self::Heal => f.write_str("all links are restored"),
             Self::Links(link) => write!(f, "links: {link}"),
+            Self::HostLinks(who, Some(link)) => write!(f, "links of {who}: {link}"),
+            Self::HostLinks(who, None) => write!(f, "links of {who} are as all others"),
             Self::Kind {
                 kind,
                 from,

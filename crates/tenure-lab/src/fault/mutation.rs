@@ -67,6 +67,9 @@ pub enum Mutation {
     LeaseIgnored,
     /// A candidate by both leads although the granted epoch differs from the requested one.
     GrantOfAnyEpoch,
+    /// A store lets a term take the lease again under its epoch, although it has granted the lease
+    /// to another request meanwhile.
+    ResumeAfterRegrant,
     /// A member ignores one rule of its algorithm.
     #[cfg(feature = "mutations")]
     Without(DisabledRule),

@@ -33,6 +33,9 @@ pub struct Promises {
     pub one_opinion: bool,
     /// The leader at the first fault leads until the faults are over.
     pub steady: bool,
+    /// The longest time without a leader while a quorum is connected and nothing changes, if the
+    /// history tells when a quorum is connected.
+    pub leads_within: Option<Duration>,
     /// The longest time from the last fault until there is a leader that all members see.
     pub settles_within: Duration,
 }
@@ -80,6 +83,10 @@ const OF_ALL: &[Invariant] = &[
     (
         "there is a leader when the faults are over",
         progress::check,
+    ),
+    (
+        "somebody leads whenever a quorum is connected",
+        progress::check_quorums,
     ),
     (
         "all agree on the leader when the faults are over",
@@ -154,6 +161,7 @@ mod made_up {
         epochs: true,
         one_opinion: true,
         steady: true,
+        leads_within: Some(Duration::from_secs(20)),
         settles_within: Duration::from_secs(30),
     };
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Figures, Measurement, figures};
 use crate::contestant::{Cluster, Contestant};
 use crate::scenario::{LASTS, SETTLED, Scenario};
-use crate::sim::{Rng, Time, Traffic, World, WorldConfig};
+use crate::sim::{HistoryEventKind, Rng, Time, Traffic, World, WorldConfig};
 
 /// The number of members or candidates.
 pub const NODES: u32 = 5;
@@ -85,7 +85,7 @@ pub fn compare(comparison: &Comparison, done: impl Fn() + Sync) -> Vec<Measureme
             ran
         };
         let runs: Vec<_> = comparison.seeds.clone().map(one).collect();
-        let minutes = LASTS.as_secs_f64() / 60.0;
+        let minutes = scenario.lasts.as_secs_f64() / 60.0;
         Measurement::of(&contestant.name, scenario.name, minutes, &runs)
     })
 }
@@ -135,7 +135,7 @@ impl RunResult {
         Self {
             elections: figures.elections.iter().map(of).collect(),
             rest: traffic_log.between(Time::after(REST.start), Time::after(REST.end)),
-            floods: world.traffic.messages >= MOST_MESSAGES,
+            floods: (world.history.iter()).any(|it| it.kind == HistoryEventKind::MessageFlood),
             traffic: world.traffic,
             figures,
         }
@@ -149,8 +149,9 @@ pub(crate) fn run_scenario(
     nodes: u32,
     seed: u64,
 ) -> World {
-    let mut world = new_world(contestant, scenario, nodes, seed, MOST_MESSAGES);
-    world.run_until(LASTS);
+    let longer = scenario.lasts.as_secs().div_ceil(LASTS.as_secs());
+    let mut world = new_world(contestant, scenario, nodes, seed, MOST_MESSAGES * longer);
+    world.run_until(scenario.lasts);
     world.finish();
     world
 }

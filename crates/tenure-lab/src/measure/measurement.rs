@@ -63,6 +63,11 @@ pub struct Measurement {
     pub messages_per_election: f64,
     /// The bytes of the bodies of those messages.
     pub bytes_per_election: f64,
+    /// The mean number of durable writes from the loss of a leader to the next leader, of the store
+    /// and of members.
+    pub durable_writes_per_election: f64,
+    /// The durable writes per minute of the whole run.
+    pub durable_writes_per_minute: f64,
     /// All messages per minute at rest, before the first fault.
     pub messages_at_rest: f64,
     /// The bytes of the bodies of those messages.
@@ -139,6 +144,8 @@ impl Measurement {
             bytes_per_minute: per_minute(traffic().map(|it| it.bytes).sum()),
             messages_per_election: each(|sent| sent.election),
             bytes_per_election: each(|sent| sent.election_bytes),
+            durable_writes_per_election: each(|sent| sent.durable_writes),
+            durable_writes_per_minute: per_minute(traffic().map(|it| it.durable_writes).sum()),
             messages_at_rest: at_rest(|sent| sent.messages),
             bytes_at_rest: at_rest(|sent| sent.bytes),
             floods: runs.iter().filter(|ran| ran.floods).count() as u64,

@@ -17,6 +17,11 @@ pub struct Scenario {
     /// A short description of the faults.
     pub about: &'static str,
     script: fn() -> Vec<(u64, Fault)>,
+    /// Whether a comparison without named scenarios leaves it out. Such a scenario compares
+    /// strategies with a store to those without one, so it also runs without a store.
+    pub only_by_name: bool,
+    /// The duration of a run.
+    pub lasts: Duration,
 }
 
 /// The earliest time of the first fault.
@@ -55,7 +60,7 @@ impl Scenario {
             Fault::Crash(who, _) | Fault::SlowDisk(who, _) => *who == Target::Store,
             _ => false,
         };
-        (self.script)().iter().any(|(_, fault)| of_store(fault))
+        !self.only_by_name && (self.script)().iter().any(|(_, fault)| of_store(fault))
     }
 
     /// Returns the scenario with this name.
@@ -85,7 +90,39 @@ const fn scenario(
         name,
         about,
         script,
+        only_by_name: false,
+        lasts: LASTS,
     }
+}
+
+/// A scenario about the store, which runs only by name, with the time from the first fault to the
+/// end.
+const fn of_store(
+    name: &'static str,
+    about: &'static str,
+    script: fn() -> Vec<(u64, Fault)>,
+    secs: u64,
+) -> Scenario {
+    Scenario {
+        only_by_name: true,
+        lasts: SETTLED.saturating_add(Duration::from_secs(secs)),
+        ..scenario(name, about, script)
+    }
+}
+
+/// The hosts of a minority that can reach the store: the worst two of five members.
+const MINORITY: [Target; 2] = [node(4), node(5)];
+
+fn store_with_minority() -> Fault {
+    let mut side = vec![Target::Store];
+    side.extend(MINORITY);
+    Fault::Part(side)
+}
+
+/// The store fails every 10 s, and is back after 5 s each time.
+fn flaps(from: u64, times: u64) -> impl Iterator<Item = (u64, Fault)> {
+    let crash = |time| (time, Fault::Crash(Target::Store, Some(secs(5))));
+    (0..times).map(move |time| crash(from + time * 10))
 }
 
 /// All scenarios.
@@ -203,6 +240,62 @@ pub const ALL: &[Scenario] = &[
                 (0, Fault::Crash(Target::Leader, None)),
             ]
         },
+    ),
+    of_store(
+        "store-down-minute",
+        "the store is down for 60 s",
+        || vec![(0, Fault::Crash(Target::Store, Some(secs(60))))],
+        150,
+    ),
+    of_store(
+        "store-down-day",
+        "the store is down for 86400 s",
+        || vec![(0, Fault::Crash(Target::Store, Some(secs(86_400))))],
+        86_500,
+    ),
+    of_store(
+        "store-down-kill-leader",
+        "the store is down for 60 s, and 10 s after it the leader is killed",
+        || {
+            vec![
+                (0, Fault::Crash(Target::Store, Some(secs(60)))),
+                (10, Fault::Crash(Target::Leader, None)),
+            ]
+        },
+        150,
+    ),
+    of_store(
+        "store-with-minority",
+        "the store and the worst two are partitioned from the others for 60 s",
+        || vec![(0, store_with_minority()), (60, Fault::Heal)],
+        150,
+    ),
+    of_store(
+        "store-flaps",
+        "the store is killed every 10 s for 60 s, and is back 5 s later each time",
+        || flaps(0, 6).collect(),
+        150,
+    ),
+    of_store(
+        "store-all-at-once",
+        "the store is killed every 10 s, the leader is killed for 20 s, the store is with a minority \
+         for 20 s, and a fifth of all messages is lost for 20 s",
+        || {
+            let lossy = Link {
+                loss: 200_000,
+                ..Link::default()
+            };
+            let mut faults = vec![
+                (7, Fault::Crash(Target::Leader, Some(secs(20)))),
+                (30, store_with_minority()),
+                (50, Fault::Heal),
+                (60, Fault::Links(lossy)),
+                (80, Fault::Links(Link::default())),
+            ];
+            faults.extend(flaps(0, 9));
+            faults
+        },
+        180,
     ),
 ];
 

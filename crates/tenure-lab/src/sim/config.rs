@@ -15,6 +15,8 @@ pub struct WorldConfig {
     pub late: Duration,
     /// Whether to count bytes and to log the traffic, which slows the simulation down.
     pub count_bytes: bool,
+    /// Whether to record when a quorum is connected.
+    pub watches_quorums: bool,
     /// The number of messages after which the run ends, because further messages would only cause
     /// more messages.
     pub most_messages: u64,
@@ -40,6 +42,7 @@ impl Default for WorldConfig {
             drift: 0,
             late: Duration::from_millis(1),
             count_bytes: false,
+            watches_quorums: false,
             most_messages: u64::MAX,
         }
     }

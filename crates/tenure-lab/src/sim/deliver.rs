@@ -10,6 +10,13 @@ use super::{Context, HistoryEventKind, ProcessEffect, ProcessInput, Time, World}
 
 impl World {
     pub(super) fn dispatch(&mut self, scheduled: Scheduled) {
+        let is_change = matches!(
+            scheduled,
+            Scheduled::Fault(_)
+                | Scheduled::EndFaults
+                | Scheduled::Start(_)
+                | Scheduled::Resume(..)
+        );
         match scheduled {
             Scheduled::Fault(number) => self.inject(&self.faults[number].clone()),
             Scheduled::EndFaults => self.end_faults(),
@@ -24,6 +31,9 @@ impl World {
             }
             Scheduled::TaskWrite(node, number) => self.task_write(node, number),
             scheduled => self.deliver(scheduled),
+        }
+        if is_change {
+            self.record_quorum();
         }
     }
 

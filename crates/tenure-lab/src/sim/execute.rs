@@ -10,7 +10,7 @@ use super::world::Scheduled;
 use super::{DurableState, HistoryEventKind, Payload, ProcessEffect, TaskStop, World};
 
 /// The longest time of a write to a disk, if no fault sets another one.
-const WRITE: Duration = Duration::from_millis(4);
+pub(super) const WRITE: Duration = Duration::from_millis(4);
 
 impl World {
     pub(super) fn execute(&mut self, node: NodeId, effect: ProcessEffect) {
@@ -100,6 +100,10 @@ impl World {
 
     pub(super) fn write(&mut self, node: NodeId, stable: DurableState) {
         let now = self.now;
+        self.traffic.durable_writes += 1;
+        if self.config.count_bytes {
+            self.traffic_log.record(now, self.traffic);
+        }
         let host = host_of(&mut self.hosts, node);
         let takes = host.disk.takes.unwrap_or_else(|| {
             let least = WRITE / 8;

@@ -66,6 +66,9 @@ pub enum HistoryEventKind {
     },
     /// A fault begins.
     Fault(String),
+    /// The hosts and links have changed. From now on a set of voters that can elect a leader is
+    /// connected, or none is.
+    Connected(bool),
     /// All faults are over.
     FaultsOver,
     /// The process has given up.
@@ -115,6 +118,8 @@ impl fmt::Display for HistoryEvent {
             }
             HistoryEventKind::Wrote { epoch, .. } => write!(f, "write refused, {}", number(epoch)),
             HistoryEventKind::Fault(fault) => write!(f, "FAULT: {fault}"),
+            HistoryEventKind::Connected(true) => f.write_str("a quorum is connected"),
+            HistoryEventKind::Connected(false) => f.write_str("no quorum is connected"),
             HistoryEventKind::FaultsOver => f.write_str("no more faults"),
             HistoryEventKind::Failed(why) => write!(f, "gives up: {why}"),
             HistoryEventKind::MessageFlood => f.write_str("too many messages"),

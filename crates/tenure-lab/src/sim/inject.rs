@@ -51,6 +51,11 @@ impl World {
             }
             Fault::Heal => self.network.heal(),
             Fault::Links(link) => self.network.everywhere = *link,
+            Fault::HostLinks(who, link) => {
+                for node in self.resolve(*who) {
+                    self.network.set_host(node, *link);
+                }
+            }
             Fault::Kind {
                 kind,
                 from,
@@ -195,6 +200,7 @@ impl World {
             disk.durable = Some(last);
         }
         self.crash(node, true);
+        self.record_quorum();
     }
 
     fn pause(&mut self, who: Target, time: Duration, suspended: bool, task_goes_on: bool) {

@@ -86,6 +86,8 @@ pub struct Network {
     pub sending: Sending,
     /// The links of messages of one kind.
     kinds: BTreeMap<(&'static str, NodeId, NodeId), Link>,
+    /// The links to and from some hosts.
+    hosts: BTreeMap<NodeId, Link>,
     cuts: BTreeSet<(NodeId, NodeId)>,
 }
 
@@ -93,6 +95,14 @@ impl Network {
     /// Sets the link for messages of one kind.
     pub fn set_kind(&mut self, kind: &'static str, from: NodeId, to: NodeId, link: Link) {
         self.kinds.insert((kind, from, to), link);
+    }
+
+    /// Sets all links to and from this host, or makes them as all others.
+    pub fn set_host(&mut self, host: NodeId, link: Option<Link>) {
+        match link {
+            Some(link) => self.hosts.insert(host, link),
+            None => self.hosts.remove(&host),
+        };
     }
 
     /// Cuts the link from one host to another.
@@ -109,6 +119,7 @@ impl Network {
     pub(super) fn calm(&mut self) {
         self.heal();
         self.kinds.clear();
+        self.hosts.clear();
         self.everywhere = Link::default();
     }
 
@@ -120,7 +131,16 @@ impl Network {
 
     fn link(&self, kind: &'static str, from: NodeId, to: NodeId) -> &Link {
         let of_kind = self.kinds.get(&(kind, from, to));
-        of_kind.unwrap_or(&self.everywhere)
+        let of_host = || [from, to].iter().find_map(|host| self.hosts.get(host));
+        of_kind.or_else(of_host).unwrap_or(&self.everywhere)
+    }
+
+    /// Returns whether messages of every kind arrive as in a network without faults.
+    #[must_use]
+    pub fn is_clean(&self, from: NodeId, to: NodeId) -> bool {
+        let of_kinds = self.kinds.keys();
+        let has_kind = of_kinds.into_iter().any(|key| (key.1, key.2) == (from, to));
+        self.is_open(from, to) && !has_kind && *self.link("", from, to) == Link::default()
     }
 
     /// Returns the delays of a message of this kind and of its copy. `None` stands for a lost

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::json;
 use tenure_core::lease::candidate::{Answer, Request};
+use tenure_core::time::millis;
 use tenure_core::{CandidateId, Epoch, Incarnation, bully, detector};
 
 use crate::baseline::{PublishedMessage, classic, ring, textbook};
@@ -68,6 +69,7 @@ impl Payload {
             Self::StoreRequest { request, .. } => match request {
                 Request::Acquire { .. } => "acquire",
                 Request::Renew(_) => "renew",
+                Request::Resume { .. } => "resume",
                 Request::Release { .. } => "release",
                 Request::HandOver { .. } => "handover",
             },
@@ -137,6 +139,20 @@ impl Payload {
                         "lease_id": lease_id,
                         "wait_ms": u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
                         "priority": 100,
+                    })),
+                    Request::Resume {
+                        epoch,
+                        without_store,
+                        ..
+                    } => size(&json!({
+                        "holder": candidate.as_str(),
+                        "duration_ms": 15_000,
+                        "lease_id": lease_id,
+                        "priority": 100,
+                        "resume": {
+                            "epoch": epoch.get(),
+                            "without_store_ms": millis(*without_store),
+                        },
                     })),
                     Request::Renew(_) | Request::Release { reason: None, .. } => {
                         size(&json!({ "lease_id": lease_id }))

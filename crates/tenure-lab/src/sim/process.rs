@@ -1,5 +1,6 @@
 //! The interface of a process in the simulation.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -153,6 +154,11 @@ pub trait ProcessFactory: fmt::Debug {
     /// candidate does.
     fn counts_suspensions(&self, node: NodeId) -> bool {
         !self.is_store(node)
+    }
+
+    /// Returns whether these hosts, among which every message arrives, can elect a leader.
+    fn can_elect(&self, _connected: &BTreeSet<NodeId>) -> bool {
+        false
     }
 
     /// Changes the algorithm of the host from its next start on.

@@ -15,6 +15,8 @@ pub struct Traffic {
     pub messages: u64,
     /// The bytes of all messages.
     pub bytes: u64,
+    /// The number of durable writes, each with a sync of a disk, of the store and of members.
+    pub durable_writes: u64,
 }
 
 /// The messages over time, if bytes are counted: running totals, one entry per message.
@@ -66,6 +68,7 @@ impl Sub for Traffic {
             election_bytes: self.election_bytes - earlier.election_bytes,
             messages: self.messages - earlier.messages,
             bytes: self.bytes - earlier.bytes,
+            durable_writes: self.durable_writes - earlier.durable_writes,
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The world: hosts, the network between them, and the queue of events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tenure_core::fence::Gate;
 use tenure_core::lease::candidate::TaskEnd;
 use tenure_core::{Epoch, NodeId};
 
+use super::execute::WRITE;
 use super::host::Host;
 use super::queue::Queue;
 use super::{
@@ -204,6 +205,50 @@ impl World {
         if let Some(trace) = &mut self.trace {
             trace.push(line(self.now));
         }
+    }
+
+    /// Records whether a quorum is connected, after a change of the hosts or links.
+    pub(super) fn record_quorum(&mut self) {
+        if self.config.watches_quorums {
+            let is_connected = self.is_quorum_connected();
+            self.record(NodeId(0), HistoryEventKind::Connected(is_connected));
+        }
+    }
+
+    /// Returns whether some hosts without a fault can elect a leader: every message among them
+    /// arrives in time, and each of them either exchanges messages with another host in both
+    /// directions, or not at all.
+    fn is_quorum_connected(&self) -> bool {
+        // After a disk was slow, the writes that wait for it still take their time.
+        let is_well = |host: &&Host| {
+            let is_quick = host.disk.takes.is_none() && host.disk.busy_until <= self.now + WRITE;
+            host.is_awake() && is_quick
+        };
+        let well: Vec<NodeId> = self
+            .hosts
+            .values()
+            .filter(is_well)
+            .map(|it| it.node)
+            .collect();
+        let runs = self.hosts.values().filter(|it| it.process.is_some());
+        let runs: Vec<NodeId> = runs.map(|it| it.node).collect();
+        let both =
+            |of: &dyn Fn(NodeId, NodeId) -> bool, one, other| of(one, other) && of(other, one);
+        let is_clean = |from, to| self.network.is_clean(from, to);
+        let is_cut = |from, to| !self.network.is_open(from, to);
+        (1_u32..1 << well.len()).any(|mask| {
+            let set = well.iter().enumerate();
+            let set = set.filter(|(place, _)| mask & 1 << place != 0);
+            let set: BTreeSet<NodeId> = set.map(|(_, &node)| node).collect();
+            let connected = set.iter().all(|&one| {
+                let inside = set.iter().filter(|&&other| other != one);
+                let mut outside = runs.iter().filter(|it| !set.contains(it));
+                inside.copied().all(|other| both(&is_clean, one, other))
+                    && outside
+                        .all(|&other| both(&is_clean, one, other) || both(&is_cut, one, other))
+            });
+            connected && self.factory.can_elect(&set)
+        })
     }
 
     /// Returns the hosts that match a target now.

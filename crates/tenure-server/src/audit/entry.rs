@@ -36,6 +36,8 @@ pub enum AuditKind {
     Delete,
     /// The beginning of a term.
     Granted,
+    /// The continuation of a term that ran without the store.
+    Resumed,
     /// The end of a term by its holder.
     Released,
     /// The end of a term that was not renewed.
@@ -161,10 +163,11 @@ impl AuditEntry {
         }
     }
 
-    /// Returns the entry for the grant or the end of a term; `None` for other changes.
+    /// Returns the entry for the grant, the continuation or the end of a term; `None` for other changes.
     pub(crate) fn of_change(change: &LeaseChange) -> Option<Self> {
         let kind = match change.cause.kind() {
             EventKind::Granted => AuditKind::Granted,
+            EventKind::Resumed => AuditKind::Resumed,
             EventKind::Released => AuditKind::Released,
             EventKind::Expired => AuditKind::Expired,
             EventKind::Broken => AuditKind::Broken,

@@ -21,7 +21,7 @@ use tenure_core::lease::{LeaseId, Stored};
 use tenure_core::{Epoch, UnixMillis};
 
 use crate::clock;
-use crate::model::{ChangeSet, LeaseKey};
+use crate::model::{ChangeSet, LeaseKey, StoreId};
 
 pub(crate) use batch::Batch;
 pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored};
@@ -58,6 +58,8 @@ pub(crate) struct Loaded {
     pub(crate) floor: Option<Epoch>,
     /// The documents of other protocols.
     pub(crate) documents: Vec<Document>,
+    /// The id of the store; `None` for a store in memory, which has no data directory.
+    pub(crate) store_id: Option<StoreId>,
 }
 
 /// Bytes that another protocol keeps in the store, under a name.

@@ -85,6 +85,7 @@ impl PublishedEvent {
         let mut view = LeaseView::of(key.namespace(), key.lease(), &record, now);
         view.remaining_ms = *remaining_ms;
         view.granted_at = grant.and_then(|grant| clock::rfc3339(grant.granted_at));
+        view.without_store = grant.and_then(clock::without_store);
         view.waiters = *waiters;
         view.revision = *revision;
         view

@@ -20,6 +20,7 @@ impl Cause {
         match self {
             Self::Requested(change, _) => match change {
                 Change::Granted(_) => EventKind::Granted,
+                Change::Resumed(_) => EventKind::Resumed,
                 Change::Released | Change::HandedOver => EventKind::Released,
                 Change::Breaking(_) => EventKind::Breaking,
                 Change::Broken => EventKind::Broken,

@@ -43,10 +43,12 @@ impl LeaseChange {
         self.stored()?.grant.as_ref()
     }
 
-    /// Returns the principal that began the term, or ended its own term.
+    /// Returns the principal that began or continued the term, or ended its own term.
     pub(crate) fn principal(&self) -> Option<&Owner> {
         match self.cause.kind() {
-            EventKind::Granted | EventKind::Released => self.grant()?.owner.as_ref(),
+            EventKind::Granted | EventKind::Resumed | EventKind::Released => {
+                self.grant()?.owner.as_ref()
+            }
             _ => None,
         }
     }

@@ -6,6 +6,7 @@ mod cause;
 mod change;
 mod grant_path;
 mod key;
+mod store_id;
 mod term;
 mod trace;
 
@@ -13,6 +14,7 @@ pub(crate) use cause::Cause;
 pub(crate) use change::{ChangeSet, Content, Deleted, DocumentChange, LeaseChange, LeaseVersion};
 pub(crate) use grant_path::GrantPath;
 pub use key::LeaseKey;
+pub(crate) use store_id::StoreId;
 pub(crate) use term::TermRecord;
 pub(crate) use trace::{TraceContext, TraceId};
 

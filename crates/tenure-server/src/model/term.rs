@@ -1,6 +1,6 @@
 //! The terms of leases.
 
-use tenure_core::lease::{Owner, TermEnd};
+use tenure_core::lease::{Owner, TermEnd, WithoutStore};
 use tenure_core::{CandidateId, Epoch, UnixMillis};
 
 /// One term of a lease.
@@ -14,6 +14,8 @@ pub(crate) struct TermRecord {
     pub(crate) ended: Option<(TermEnd, UnixMillis)>,
     /// The reason why the term ended or is to end, if a request gave one.
     pub(crate) reason: Option<Box<str>>,
+    /// The periods in which the term was led without the store.
+    pub(crate) without_store: Option<Box<WithoutStore>>,
 }
 
 impl TermRecord {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tenure_core::Epoch;
-use tenure_core::wire::{Code, History, Problem, TermView};
+use tenure_core::wire::{Code, History, Problem, TermView, WithoutStoreView};
 use tracing::error;
 
 use super::Store;
@@ -80,5 +80,8 @@ fn view(term: TermRecord) -> TermView {
     view.ended_at = term.ended.and_then(|(_, at)| clock::rfc3339(at));
     view.end = term.ended.map(|(end, _)| end);
     view.reason = term.reason.map(Into::into);
+    let periods = term.without_store.as_deref();
+    view.without_store =
+        periods.map(|periods| WithoutStoreView::of(periods, clock::rfc3339).into());
     view
 }

@@ -33,9 +33,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use tenure_core::Epoch;
 use tenure_core::lease::{Owner, Record, Stored};
 use tenure_core::wire::{Code, Problem};
+use tenure_core::{Epoch, Instant};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -47,6 +47,8 @@ use crate::config::{Limits, StoreConfig};
 use crate::engine::{self, Document, Engine, Loaded, OpenError, TermHistory};
 use crate::events::Events;
 use crate::metrics::StoreMetrics;
+use crate::model::StoreId;
+use crate::random::OsRandom;
 use crate::scans::Scans;
 use crate::table;
 use crate::timer::Timer;
@@ -81,6 +83,9 @@ struct Inner {
     timer: Timer,
     scans: Scans,
     clock: Clock,
+    id: StoreId,
+    /// The time at which the leases of the data directory counted as renewed.
+    opened_at: Instant,
     limits: Limits,
     /// The reader of the terms on disk; `None` for a store in memory, which has the terms of each
     /// lease in its table.
@@ -177,6 +182,8 @@ impl Store {
             timer: Timer::default(),
             scans: Scans::default(),
             clock,
+            id: (loaded.store_id).unwrap_or_else(|| StoreId::random(&mut OsRandom)),
+            opened_at: now,
             limits,
             term_history: engine.as_ref().map(|engine| engine.log.terms()),
             metrics,
@@ -222,6 +229,12 @@ impl Store {
     /// Commits queued changes and closes the engine. The call blocks.
     pub(crate) fn close(&self) {
         self.threads.close();
+    }
+
+    /// Returns the id of the store: 32 hexadecimal digits, which its backups keep.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.inner.id.as_str()
     }
 
     /// Returns the limits that the store was opened with.

@@ -1,6 +1,7 @@
 //! Changes of one lease under the lock of its shard.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure_core::lease::{
     Applied, Change, Due, Lease, LeaseDuration, Operation, Owner, Priority, Record, Rejection,
@@ -8,7 +9,7 @@ use tenure_core::lease::{
 };
 use tenure_core::time::millis;
 use tenure_core::wire::{LeaseView, Problem};
-use tenure_core::{Instant, UnixMillis};
+use tenure_core::{Epoch, Instant, UnixMillis};
 use tokio::sync::watch;
 
 use super::observe::{Observation, undone};
@@ -148,8 +149,35 @@ impl<'a> LeaseTransaction<'a> {
         let mut view = LeaseView::of(self.key.namespace(), self.key.lease(), record, self.now);
         let granted = record.held(self.now);
         view.granted_at = granted.and_then(|grant| clock::rfc3339(grant.granted_at));
+        view.without_store = granted.and_then(clock::without_store);
         view.waiters = self.entry.waiters();
         view
+    }
+
+    /// Returns the operation with a time without the store that begins at the last request of the
+    /// holder at the earliest, if that request came since the start of the store. A leader may lack
+    /// only the answers to its requests.
+    pub(super) fn bounded(&self, operation: Operation) -> Operation {
+        let Operation::Resume(request, mut of_term, wall) = operation else {
+            return operation;
+        };
+        if let Some(age) = self.last_contact(of_term.epoch) {
+            of_term.without_store = of_term.without_store.min(age);
+        }
+        Operation::Resume(request, of_term, wall)
+    }
+
+    /// Returns the time since the last renewal or grant of the term with this epoch. Returns `None`
+    /// if it is not known: a store that starts counts all held leases as renewed.
+    fn last_contact(&self, epoch: Epoch) -> Option<Duration> {
+        let grant = self.record().last_grant()?;
+        let duration = grant.duration.fixed()?;
+        let age = match self.record().remaining(self.now) {
+            Some(remaining) => duration.saturating_sub(remaining.fixed()?),
+            None => duration + self.now.since(self.entry.recent.ended()?),
+        };
+        let is_known = grant.epoch == epoch && age < self.now.since(self.inner.opened_at);
+        is_known.then_some(age)
     }
 
     /// Returns the terms that are in memory, newest first.
@@ -373,13 +401,23 @@ impl<'a> LeaseTransaction<'a> {
     }
 
     /// Returns the record of the term that ran before the last change. The record has the end of
-    /// that term. If the term continues, it has only the reason for its coming end.
+    /// that term. If the term continues, it has only the reason for its coming end. If an ended term
+    /// continues, the record has no end.
     fn term_to_record(
         &mut self,
         running: Option<Running>,
         reason: Option<Box<str>>,
+        is_grant: bool,
     ) -> Option<TermRecord> {
-        let ended = running?.ended(self.record(), self.now);
+        let Some(running) = running else {
+            // A term that continues after its end was recorded replaces that record. A new term has
+            // none yet.
+            return match is_grant || self.record().running().is_none() {
+                true => None,
+                false => self.term_record(None, None),
+            };
+        };
+        let ended = running.ended(self.record(), self.now);
         self.ended = ended.or(self.ended);
         if let Some((_, at)) = ended {
             self.entry.recent.end(at);
@@ -404,6 +442,7 @@ impl<'a> LeaseTransaction<'a> {
             began_at: grant.granted_at,
             ended,
             reason,
+            without_store: grant.without_store.clone(),
         })
     }
 
@@ -446,7 +485,7 @@ impl<'a> LeaseTransaction<'a> {
             Cause::Requested(_, reason) => reason.clone(),
             Cause::Lapsed(_) | Cause::Deleted => None,
         };
-        let term = self.term_to_record(running, reason);
+        let term = self.term_to_record(running, reason, grant_path.is_some());
         if self.inner.term_history.is_none()
             && let Some(term) = &term
         {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tenure_core::Instant;
-use tenure_core::lease::{LeaseId, Operation, Owner, Rejection, RequestNumber, Rules, Waiting};
+use tenure_core::lease::{LeaseId, Owner, Rejection, RequestNumber, Rules, Waiting};
 use tenure_core::wire::{Code, LeaseView, Problem, Queued};
 use tokio::sync::oneshot;
 use tokio::time;
@@ -65,7 +65,7 @@ impl Store {
         let mut may_wait = !queued.wait.is_zero();
         loop {
             let acquire = |transaction: &mut LeaseTransaction<'_>| {
-                let operation = Operation::Acquire(queued.request.clone(), clock::wall());
+                let operation = transaction.bounded(queued.operation(clock::wall()));
                 match transaction.apply(&Rules::NATIVE, owner, &operation, None) {
                     Ok(_) => Ok(Attempt::Granted(transaction.view())),
                     Err(rejection)

@@ -339,3 +339,25 @@ async fn a_shutdown_ends_all_streams_at_once() {
         while stream.next_or_end().await.is_some() {}
     }
 }
+
+#[tokio::test]
+async fn watchers_learn_that_an_expired_term_continues() {
+    let api = in_memory().api;
+    let mut stream = Stream::open(lease(&api, "job")).await;
+    stream.expect("reset").await;
+    let body = json!({"holder": "c1", "lease_id": id(1), "duration_ms": 1_000});
+    assert_ok(&api.post("job", "acquire", body).await);
+    let epoch = stream.expect("granted").await.2["epoch"].clone();
+    stream.expect("expired").await;
+    let mut body = minute(1);
+    body["resume"] = json!({"epoch": epoch, "without_store_ms": 500});
+    assert_ok(&api.post("job", "acquire", body).await);
+    let (event_id, _, data) = stream.expect("resumed").await;
+    let mut view = api.get("job").await.1;
+    // Only the remaining time differs.
+    view["remaining_ms"] = data["remaining_ms"].clone();
+    assert_eq!(data, view);
+    assert_eq!(event_id, view["revision"].as_u64());
+    assert_eq!((&data["holder"], &data["epoch"]), (&json!("c1"), &epoch));
+    assert_eq!(data["without_store"]["total_ms"], 500);
+}

@@ -65,6 +65,7 @@ impl LeaseBackend for AzureBlobBackend {
             let sent = Instant::now();
             let date = self.lease.ping().await?;
             Ok(Pong {
+                store: None,
                 round_trip: sent.elapsed(),
                 date,
             })

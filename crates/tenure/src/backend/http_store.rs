@@ -11,7 +11,7 @@ use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
 use tenure_core::wire::{
     AcquireRequest, Code, HandOverRequest, LeaseView, MetadataRequest, Problem, ReleaseRequest,
-    RenewManyReply, RenewManyRequest, RenewOne, RenewRequest, RenewResult,
+    RenewManyReply, RenewManyRequest, RenewOne, RenewRequest, RenewResult, ResumeRequest,
 };
 use tenure_core::{CandidateId, ElectionName, Epoch};
 
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::config::Config;
 use crate::http::{HttpClientError, HttpClients};
-use crate::store::{Call, Endpoint, Pong, StoreClient, StoreError, path};
+use crate::store::{Call, CheckStore, Endpoint, Pong, StoreClient, StoreError, path};
 
 /// The time for which a refused candidate tries again. A store reads a changed access file within a
 /// second, so a token may be newer than the access file that the store has read.
@@ -42,6 +42,7 @@ struct HttpStore {
 pub(super) fn open(
     config: &Config,
     clients: &HttpClients,
+    check: Option<Arc<dyn CheckStore>>,
 ) -> Result<SharedBackend, HttpClientError> {
     let urls = config.servers.iter().map(Endpoint::url);
     let http = clients.get(&config.roots, config.credentials.certificate(), urls)?;
@@ -55,6 +56,7 @@ pub(super) fn open(
         metadata: config.metadata.clone(),
         lock_delay_ms: Some(config.lock_delay.into()),
         min_epoch: None,
+        resume: None,
     };
     Ok(Arc::new(HttpStore {
         store: StoreClient::with_http(
@@ -62,7 +64,8 @@ pub(super) fn open(
             &config.servers,
             &config.roots,
             config.credentials.clone(),
-        )?,
+        )?
+        .with_check(check),
         election: config.election.clone(),
         acquire,
         was_admitted: AtomicBool::new(false),
@@ -73,6 +76,11 @@ pub(super) fn open(
 impl LeaseBackend for HttpStore {
     fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, BackendReply> {
         Box::pin(async move {
+            if let Request::Acquire { .. } | Request::Resume { .. } = request
+                && let Err(error) = self.store.make_known().await
+            {
+                return reply_to(Err(error));
+            }
             let releases = matches!(request, Request::Release { .. } | Request::HandOver { .. });
             let path = |verb| path(&self.election, verb);
             let call = match request {
@@ -85,6 +93,21 @@ impl LeaseBackend for HttpStore {
                         lease_id: Some(wire_id(lease_id)),
                         wait_ms: Some(wait.into()),
                         min_epoch: min_epoch.map(|epoch| epoch.get().into()),
+                        ..self.acquire.clone()
+                    };
+                    Call::post(path("/acquire"), &body)
+                }
+                Request::Resume {
+                    lease_id,
+                    epoch,
+                    without_store,
+                } => {
+                    let body = AcquireRequest {
+                        lease_id: Some(wire_id(lease_id)),
+                        resume: Some(ResumeRequest {
+                            epoch: epoch.get().into(),
+                            without_store_ms: without_store.into(),
+                        }),
                         ..self.acquire.clone()
                     };
                     Call::post(path("/acquire"), &body)
@@ -227,6 +250,7 @@ impl From<StoreError> for BackendError {
             StoreError::Problem(problem) if !problem.code.is_transient() => {
                 Self::Definite(error.into())
             }
+            StoreError::AnotherStore { .. } => Self::Definite(error.into()),
             StoreError::Problem(_) | StoreError::NotAStore { .. } => Self::Transient(error.into()),
         }
     }
@@ -274,7 +298,9 @@ fn answer_to_problem(problem: &Problem) -> Answer {
             remaining: Duration::from_millis(problem.remaining_ms.unwrap_or(0)),
         },
         Code::LeaseExpired => Answer::Expired,
-        Code::LeaseIdMismatch | Code::LeaseNotHeld | Code::UnknownLease => Answer::Superseded,
+        Code::LeaseIdMismatch | Code::LeaseNotHeld | Code::UnknownLease | Code::EpochPassed => {
+            Answer::Superseded
+        }
         Code::Unauthenticated | Code::Forbidden => Answer::Denied(why()),
         code if code.is_transient() => Answer::Unknown(why()),
         _ => Answer::Refused(why()),

@@ -26,7 +26,7 @@ use crate::candidate_runtime::StartError;
 use crate::clock::Clock;
 use crate::config::{Config, Strategy};
 use crate::http::HttpClients;
-use crate::store::{LeaseView, Pong};
+use crate::store::{CheckStore, LeaseView, Pong};
 
 /// A lease service for one candidate, or for the observers of one election.
 ///
@@ -137,13 +137,23 @@ pub(crate) fn open(
     clients: &HttpClients,
     clock: &Clock,
 ) -> Result<Option<SharedBackend>, StartError> {
+    open_checked(config, clients, clock, None)
+}
+
+/// Creates the lease service like [`open`]. No answer of a store counts before this check.
+pub(crate) fn open_checked(
+    config: &Config,
+    clients: &HttpClients,
+    clock: &Clock,
+    check: Option<Arc<dyn CheckStore>>,
+) -> Result<Option<SharedBackend>, StartError> {
     Ok(Some(match &config.strategy {
-        Strategy::Lease => http_store::open(config, clients)?,
+        Strategy::Lease => http_store::open(config, clients, check)?,
         #[cfg(feature = "azure")]
         Strategy::AzureBlob(blob) => azure_blob::open(config, blob, clients)?,
         Strategy::Static => memory::MemoryStore::new(clock.clone()).backend(config),
         #[cfg(feature = "peers")]
-        Strategy::Both(_) => http_store::open(config, clients)?,
+        Strategy::Both(_) => http_store::open(config, clients, check)?,
         #[cfg(feature = "peers")]
         Strategy::Bully(_) => return Ok(None),
     }))

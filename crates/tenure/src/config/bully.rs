@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 use reqwest::Url;
 use tenure_core::bully::{
-    GroupGuarantee, GroupTimingsError, GroupTimingsOptions, Membership, MembershipError, NotAMember,
+    GroupGuarantee, GroupTimingsError, GroupTimingsOptions, Membership, MembershipError,
+    NotAMember, QuorumsError,
 };
 use tenure_core::detector::{DetectionOptions, OptionsError};
 use tenure_core::{Name, NodeId};
@@ -173,6 +174,23 @@ pub enum BullyError {
     /// The parameters of the failure detector contradict each other.
     #[error(transparent)]
     Detection(#[from] OptionsError),
+    /// The number k of a fallback is out of range.
+    #[error(transparent)]
+    Quorums(#[from] QuorumsError),
+    /// A fallback does not have this setting.
+    #[error("{0} is set, and a fallback does not have this setting: leave it out")]
+    NotWithFallback(&'static str),
+    /// A fallback needs a strategy that elects by a lease.
+    #[error(
+        "the strategy is \"{0}\", and a fallback needs a store: use the strategy \"lease\" or \"azure-blob\""
+    )]
+    FallbackStrategy(&'static str),
+    /// A candidate with a fallback has a lock delay.
+    #[error(
+        "the lock delay is {0:?} and must be 0s with a fallback: members that elect a leader without \
+         the store do not wait for it"
+    )]
+    FallbackLockDelay(std::time::Duration),
     /// The configuration was read for an observer and has no node id.
     #[error("the configuration has no node id, because it is for observers only")]
     NoNode,

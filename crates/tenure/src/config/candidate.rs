@@ -12,6 +12,8 @@ use tenure_core::wire::DEFAULT_PRIORITY;
 use tenure_core::{CandidateId, ElectionName, Epoch};
 
 use super::strategy::Strategy;
+#[cfg(feature = "peers")]
+use super::{Bully, BullyError, ElectionPlan, Fallback};
 use crate::candidate::TermSummary;
 use crate::credentials::Credentials;
 use crate::guarantee::Guarantee;
@@ -52,6 +54,8 @@ pub struct Config {
     pub(crate) term_hook: Option<TermHook>,
     /// The strategy by which the candidate is elected.
     pub strategy: Strategy,
+    #[cfg(feature = "peers")]
+    pub(crate) fallback: Option<Fallback>,
 }
 
 /// The action if a task still runs after it was aborted (because it blocks its thread), while
@@ -119,6 +123,8 @@ impl Config {
             health_check: None,
             term_hook: None,
             strategy: Strategy::Lease,
+            #[cfg(feature = "peers")]
+            fallback: None,
         }
     }
 
@@ -131,6 +137,10 @@ impl Config {
     /// Returns the guarantee of the strategy.
     #[must_use]
     pub fn guarantee(&self) -> Guarantee {
+        #[cfg(feature = "peers")]
+        if self.fallback.is_some() {
+            return Guarantee::StoreOrMembers;
+        }
         match &self.strategy {
             Strategy::Lease => Guarantee::FencedLease,
             #[cfg(feature = "azure")]
@@ -161,6 +171,70 @@ impl Config {
     #[must_use]
     pub fn with_strategy(self, strategy: Strategy) -> Self {
         Self { strategy, ..self }
+    }
+
+    /// Lets these members elect a leader among themselves while the store is away. The strategy must
+    /// be [`Strategy::Lease`] or [`Strategy::AzureBlob`], and the lock delay 0. The member's
+    /// priority in the list replaces [`priority`](Self::priority).
+    #[cfg(feature = "peers")]
+    #[must_use]
+    pub fn with_fallback(self, fallback: Fallback) -> Self {
+        let fallback = Some(fallback);
+        Self { fallback, ..self }
+    }
+
+    /// Returns the settings of the fallback, if there is one.
+    #[cfg(feature = "peers")]
+    #[must_use]
+    pub const fn fallback(&self) -> Option<&Fallback> {
+        self.fallback.as_ref()
+    }
+
+    /// Returns the settings of the members, if candidates are elected among peers, either always or
+    /// while the store is away.
+    #[cfg(feature = "peers")]
+    #[must_use]
+    pub fn members(&self) -> Option<&Bully> {
+        let of_fallback = self.fallback.as_ref().map(|fallback| &fallback.members);
+        self.strategy.bully().or(of_fallback)
+    }
+
+    /// Computes the plan of the election among peers, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`BullyError`] if the settings allow no election.
+    #[cfg(feature = "peers")]
+    pub fn election_plan(&self) -> Result<Option<ElectionPlan>, BullyError> {
+        let Some(fallback) = &self.fallback else {
+            let bully = self.strategy.bully();
+            return bully.map(|bully| bully.plan(&self.timings)).transpose();
+        };
+        if !self.strategy.is_lease() {
+            return Err(BullyError::FallbackStrategy(self.strategy.name()));
+        }
+        if !self.lock_delay.is_zero() {
+            return Err(BullyError::FallbackLockDelay(self.lock_delay));
+        }
+        fallback.plan(&self.timings).map(Some)
+    }
+
+    /// Returns whether there is a fallback.
+    pub(crate) const fn has_fallback(&self) -> bool {
+        #[cfg(feature = "peers")]
+        let has_fallback = self.fallback.is_some();
+        #[cfg(not(feature = "peers"))]
+        let has_fallback = false;
+        has_fallback
+    }
+
+    /// Returns the name of the strategy, or `fallback`, for people.
+    pub(crate) const fn strategy_name(&self) -> &'static str {
+        #[cfg(feature = "peers")]
+        if self.fallback.is_some() {
+            return "fallback";
+        }
+        self.strategy.name()
     }
 
     /// Sets the candidate's id, which must be unique for each start of a process. A member of an

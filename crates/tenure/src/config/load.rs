@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use tenure_core::ElectionName;
 use tenure_core::lease::Rules;
 use tenure_core::lease::candidate::{Timings, TimingsError, TimingsOptions};
 use tenure_core::wire::MAX_METADATA_BYTES;
-use tenure_core::{ElectionName, Name};
 
 use super::candidate::{Config, OnOverrun, default_server};
 use super::settings::{ConfigError, Origin, Scope, Settings};
@@ -55,6 +55,13 @@ impl Config {
     /// peers = ["1=http://10.0.0.1:7500", "2=http://10.0.0.2:7500", "3=http://10.0.0.3:7500"]
     /// key_file = "/etc/tenure/peers.key"   # at least 16 bytes, the same for all members
     /// state_dir = "/var/lib/tenure-peer"
+    ///
+    /// [fallback]                           # beside strategy = "lease" or "azure-blob"
+    /// node = 1                             # this member
+    /// members = ["1=http://10.0.0.1:7500", "2=http://10.0.0.2:7500", "3=http://10.0.0.3:7500"]
+    /// key_file = "/etc/tenure/peers.key"   # at least 16 bytes, the same for all members
+    /// state_dir = "/var/lib/tenure-peer"
+    /// k = "balanced"                       # members that are enough beside the store
     ///
     /// [azure_blob]                         # for strategy = "azure-blob"
     /// connection_string_file = "/etc/tenure/azure"
@@ -119,7 +126,7 @@ pub fn from_settings(settings: &Settings) -> Result<Config, ConfigError> {
     from_settings_for(settings, Purpose::Compete)
 }
 
-fn election_of(settings: &Settings) -> Result<ElectionName, ConfigError> {
+pub(super) fn election_of(settings: &Settings) -> Result<ElectionName, ConfigError> {
     let reason = "name the election, such as election = \"billing/nightly\"";
     let election = settings.parse("election")?;
     election.ok_or_else(|| ConfigError::missing("election", reason))
@@ -149,6 +156,7 @@ fn from_settings_for(settings: &Settings, purpose: Purpose) -> Result<Config, Co
     config.on_overrun = on_overrun.unwrap_or_default();
     config.metadata = metadata(settings)?;
     config.strategy = strategy_of(settings, &config, purpose)?;
+    fallback_of(settings, &mut config, purpose)?;
     if settings.flag("require_fencing")? == Some(true)
         && config.guarantee() == Guarantee::BestEffort
     {
@@ -203,6 +211,26 @@ fn strategy_of(
             Err(settings.invalid("strategy", reason.into()))
         }
     }
+}
+
+/// Reads the fallback, if there is one.
+#[cfg(feature = "peers")]
+fn fallback_of(
+    settings: &Settings,
+    config: &mut Config,
+    purpose: Purpose,
+) -> Result<(), ConfigError> {
+    super::fallback_settings::read(settings, config, purpose)
+}
+
+#[cfg(not(feature = "peers"))]
+fn fallback_of(settings: &Settings, _: &mut Config, _: Purpose) -> Result<(), ConfigError> {
+    if settings.has_table("fallback") {
+        let reason =
+            "this program was built without it: enable the feature \"peers\" of the crate tenure";
+        return Err(settings.invalid("fallback.members", reason.into()));
+    }
+    Ok(())
 }
 
 /// Reads the addresses of the store, or returns the default address.
@@ -356,18 +384,6 @@ fn check_permissions(path: &Path) -> Result<(), String> {
     Err(format!(
         "other users can read the token (mode {mode:04o}); run: chmod go-rwx {path}"
     ))
-}
-
-/// Reads the name of the group of peers.
-///
-/// # Errors
-///
-/// [`ConfigError`] if the name is missing or invalid.
-pub fn cluster_of(settings: &Settings) -> Result<Name, ConfigError> {
-    match settings.parse("bully.cluster")? {
-        Some(cluster) => Ok(cluster),
-        None => Ok(election_of(settings)?.name),
-    }
 }
 
 fn timings_options_of(settings: &Settings) -> Result<TimingsOptions, ConfigError> {

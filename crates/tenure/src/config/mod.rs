@@ -6,6 +6,8 @@ mod strategy;
 #[cfg(feature = "peers")]
 mod bully;
 #[cfg(feature = "peers")]
+mod fallback;
+#[cfg(feature = "peers")]
 mod plan;
 
 #[cfg(feature = "config-file")]
@@ -17,6 +19,8 @@ pub(crate) mod settings;
 mod azure_blob;
 #[cfg(all(feature = "config-file", feature = "peers"))]
 pub(crate) mod bully_settings;
+#[cfg(all(feature = "config-file", feature = "peers"))]
+mod fallback_settings;
 
 pub(crate) use candidate::TermHook;
 pub use candidate::{Config, OnOverrun};
@@ -33,9 +37,13 @@ pub use crate::peer_transport::{ListenError, PeerKey, PeerKeyError, StateError};
 #[cfg(feature = "peers")]
 pub use bully::{Bully, BullyError, Peer, PeerError};
 #[cfg(feature = "peers")]
+pub use fallback::{BesideStore, Fallback};
+#[cfg(feature = "peers")]
 pub use plan::ElectionPlan;
 #[cfg(feature = "peers")]
-pub use tenure_core::bully::{Bounds, GroupGuarantee, GroupSettings, GroupTimingsOptions};
+pub use tenure_core::bully::{
+    Bounds, GroupGuarantee, GroupSettings, GroupTimingsOptions, Quorums, QuorumsError,
+};
 #[cfg(feature = "peers")]
 pub use tenure_core::detector::{DetectBy, Detection, DetectionOptions};
 

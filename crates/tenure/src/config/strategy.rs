@@ -51,6 +51,27 @@ impl Strategy {
         }
     }
 
+    /// Returns the address of the blob, if the strategy elects by the lease of a blob.
+    #[cfg(feature = "peers")]
+    pub(crate) fn blob_url(&self) -> Option<&str> {
+        match self {
+            #[cfg(feature = "azure")]
+            Self::AzureBlob(blob) => Some(blob.url()),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a candidate is elected by a lease alone, to which a fallback can be added.
+    #[cfg(feature = "peers")]
+    pub(super) const fn is_lease(&self) -> bool {
+        match self {
+            #[cfg(feature = "azure")]
+            Self::AzureBlob(_) => true,
+            Self::Lease => true,
+            _ => false,
+        }
+    }
+
     /// Returns the settings of the election among peers, if the strategy has one.
     #[cfg(feature = "peers")]
     #[must_use]

@@ -1,6 +1,8 @@
 //! The table of metrics: names, types, help texts and labels, as exporters publish them.
 
 use super::{DurationHistogram, Metrics};
+#[cfg(feature = "peers")]
+use crate::QuorumKind;
 
 /// A metric with its name, its help text and its samples. The samples have one type.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,6 +135,23 @@ impl Metrics {
                 MetricValue::Durations(self.stop_duration.clone()),
             ),
         ];
+        #[cfg(feature = "peers")]
+        if let Some(fallback) = &self.fallback {
+            let kinds = [QuorumKind::Store, QuorumKind::Members].map(|kind| MetricSample {
+                labels: [own.clone(), vec![("kind", kind.to_string())]].concat(),
+                value: MetricValue::Gauge(f64::from(u8::from(fallback.kind == Some(kind)))),
+            });
+            families.push(MetricFamily {
+                name: "tenure_candidate_quorum",
+                help: "Whether a quorum of this kind carries the term of the candidate: 1 or 0.",
+                samples: kinds.into(),
+            });
+            families.push(single(
+                "tenure_candidate_store_silent_seconds",
+                "Time for which the store has not answered this leader; 0 while it answers.",
+                MetricValue::Gauge(fallback.store_silent.as_secs_f64()),
+            ));
+        }
         #[cfg(feature = "peers")]
         families.extend(self.peers.iter().flat_map(super::PeerMetrics::families));
         families

@@ -96,9 +96,24 @@ pub struct Metrics {
     /// The durations from the request to stop until the task had stopped. Terms whose task ended by
     /// itself do not count.
     pub stop_duration: DurationHistogram,
-    /// The numbers of the member of a group, with the strategies `bully` and `both`.
+    /// The voters of the term, with a fallback.
+    #[cfg(feature = "peers")]
+    pub fallback: Option<FallbackMetrics>,
+    /// The numbers of the member of a group, with the strategies `bully` and `both` and with a
+    /// fallback.
     #[cfg(feature = "peers")]
     pub peers: Option<PeerMetrics>,
+}
+
+/// The voters that carry the term of a candidate with a fallback.
+#[cfg(feature = "peers")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FallbackMetrics {
+    /// The kind of the quorum that carries the term now; `None` while the candidate does not lead.
+    pub kind: Option<crate::QuorumKind>,
+    /// For how long the store has not answered this leader; zero while it answers.
+    pub store_silent: std::time::Duration,
 }
 
 /// The number of renewals with each result.

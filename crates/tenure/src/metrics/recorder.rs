@@ -9,6 +9,8 @@ use tenure_core::time::millis;
 use tenure_core::{Epoch, Instant};
 use tokio::sync::watch;
 
+#[cfg(feature = "peers")]
+use super::FallbackMetrics;
 use super::histogram::AtomicHistogram;
 use super::{Metrics, RenewalCounts};
 use crate::backend::RequestOutcome;
@@ -176,6 +178,8 @@ impl Recorder {
     /// Returns all numbers. `terms` has the current term.
     pub(crate) fn snapshot(&self, terms: &watch::Receiver<Option<Arc<TermState>>>) -> Metrics {
         let term = terms.borrow().clone();
+        #[cfg(feature = "peers")]
+        let fallback = self.fallback(term.as_deref());
         let ended = EndReason::ALL.into_iter().zip(&self.terms_ended);
         Metrics {
             election: self.config.election.clone(),
@@ -197,7 +201,26 @@ impl Recorder {
             renewal_duration: self.renewal_duration.snapshot(),
             stop_duration: self.stop_duration.snapshot(),
             #[cfg(feature = "peers")]
+            fallback,
+            #[cfg(feature = "peers")]
             peers: self.member.as_deref().map(PeerEndpoint::metrics),
         }
+    }
+
+    /// Returns the voters of this term, if the candidate has a fallback.
+    #[cfg(feature = "peers")]
+    fn fallback(&self, term: Option<&TermState>) -> Option<FallbackMetrics> {
+        self.config.fallback()?;
+        let Some(quorum) = term.and_then(|term| *term.quorum.borrow()) else {
+            return Some(FallbackMetrics::default());
+        };
+        let now = self.clock.wall().get();
+        let silent = quorum
+            .store_silent_since
+            .map_or(0, |since| now.saturating_sub(since.get()));
+        Some(FallbackMetrics {
+            kind: Some(quorum.kind),
+            store_silent: Duration::from_millis(silent),
+        })
     }
 }

@@ -159,6 +159,7 @@ impl Client {
             version: VERSION,
             cluster: endpoint.setup.cluster.to_string(),
             config: endpoint.setup.fingerprint.hash.clone(),
+            store: endpoint.setup.store.as_ref().and_then(|it| it.known()),
             from: endpoint.setup.me,
             incarnation: endpoint.start.incarnation,
             instance: endpoint.start.instance,
@@ -224,7 +225,13 @@ impl Client {
             self.endpoint
                 .report_duplicate(self.to, problem.code, &problem.detail);
         }
-        self.log_trouble(Trouble::Refused(problem.code), &problem.detail);
+        // The refusal has the settings of the other member.
+        let own = &self.endpoint.setup.fingerprint.text;
+        let detail = match problem.code {
+            PeerErrorCode::ConfigDiffers => format!("{}; this member has: {own}", problem.detail),
+            _ => problem.detail.clone(),
+        };
+        self.log_trouble(Trouble::Refused(problem.code), &detail);
         Outcome::Done
     }
 

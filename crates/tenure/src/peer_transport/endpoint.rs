@@ -1,6 +1,6 @@
 //! The identity of this member, and the checks of requests to it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_core::{Incarnation, Instant, NodeId};
@@ -13,6 +13,7 @@ use super::problem::{PeerErrorCode, PeerProblem};
 use super::replay_guard::ReplayGuard;
 use super::server::Setup;
 use super::status::{Counters, PeerView, Status};
+use crate::group_store::GroupStore;
 use crate::metrics::PeerMetrics;
 
 /// The parts of this member that its routes and its clients share.
@@ -59,6 +60,11 @@ impl PeerEndpoint {
             suspects: view.status.suspects.len() as u64,
             messages: view.counters.clone(),
         }
+    }
+
+    /// Returns the store of the group, with a fallback.
+    pub(crate) fn group_store(&self) -> Option<Arc<GroupStore>> {
+        self.setup.store.clone()
     }
 
     pub(super) fn count(&self, count: impl FnOnce(&mut Counters)) {
@@ -170,6 +176,10 @@ impl PeerEndpoint {
             let settings = &fingerprint.text;
             let detail = format!("member {from} has other settings than member {me}: {settings}");
             return refuse(PeerErrorCode::ConfigDiffers, detail);
+        }
+        if let (Some(own), Some(theirs)) = (&self.setup.store, &envelope.store) {
+            own.hear(from, theirs)
+                .map_err(|detail| PeerProblem::new(PeerErrorCode::StoreDiffers, detail))?;
         }
         Ok(envelope)
     }

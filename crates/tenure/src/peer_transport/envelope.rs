@@ -98,6 +98,9 @@ pub(super) struct Envelope {
     pub(super) cluster: String,
     /// The hash of the settings that must be the same for all members.
     pub(super) config: String,
+    /// The id of the store that the group uses, with a fallback; absent while the sender knows none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) store: Option<String>,
     pub(super) from: NodeId,
     pub(super) incarnation: Incarnation,
     pub(super) instance: u64,

@@ -18,11 +18,24 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
+    /// Returns the beginning of the short form, for people and for the status.
+    pub(crate) fn short(&self) -> &str {
+        self.hash.get(..16).unwrap_or(&self.hash)
+    }
+
     /// Computes the fingerprint of these settings and of the failure detection.
     pub(crate) fn of(settings: &GroupSettings, detection: &Detection) -> Self {
         let guarantee = match settings.guarantee() {
-            GroupGuarantee::Quorum => "a quorum",
-            GroupGuarantee::BestEffort => "no quorum",
+            GroupGuarantee::Quorum => "a quorum".to_owned(),
+            GroupGuarantee::BestEffort => "no quorum".to_owned(),
+        };
+        let quorums = settings.quorums();
+        let guarantee = match quorums.with_store() {
+            Some(k) => format!(
+                "k = {k} (the store and {k} members, or {} without it)",
+                quorums.without_store()
+            ),
+            None => guarantee,
         };
         let members: Vec<String> = settings.members().iter().map(|id| id.to_string()).collect();
         let timings = settings.timings();

@@ -43,7 +43,7 @@ pub(crate) use problem::PeerProblem;
 pub use server::ListenError;
 pub(crate) use server::{PeerServer, Setup};
 pub(crate) use state_file::StateFile;
-pub use status::{Counters, PeerView, Status};
+pub use status::{CarriedBy, Counters, PeerView, Status};
 #[cfg(test)]
 pub(crate) use transport::Network;
 pub(crate) use transport::PeerTransport;

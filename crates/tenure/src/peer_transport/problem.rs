@@ -18,6 +18,8 @@ pub(super) enum PeerErrorCode {
     UnknownCluster,
     /// The sender has other settings.
     ConfigDiffers,
+    /// The sender uses another store.
+    StoreDiffers,
     /// A newer process of the sender has sent a message.
     OlderStart,
     /// Another process has the same number and the same start.
@@ -49,6 +51,7 @@ impl PeerErrorCode {
             Self::UnknownMember => (403, "unknown_member", "The sender is not a member"),
             Self::UnknownCluster => (404, "unknown_cluster", "There is no such group here"),
             Self::ConfigDiffers => (409, "config_differs", "The members have different settings"),
+            Self::StoreDiffers => (409, "store_differs", "The members use different stores"),
             Self::OlderStart => (409, "older_start", "A newer start of the sender was heard"),
             Self::RunsTwice => (409, "runs_twice", "The sender runs twice"),
             Self::Late => (409, "late", "The message is too old"),

@@ -33,7 +33,12 @@ async fn show(State(endpoint): State<Arc<PeerEndpoint>>, Path(cluster): Path<Str
         return refuse(&endpoint, refusal, None);
     }
     let headers = [(CACHE_CONTROL, HeaderValue::from_static("no-store"))];
-    (headers, Json(&*endpoint.view())).into_response()
+    let mut view = endpoint.view().clone();
+    if let Some(store) = endpoint.group_store() {
+        view.status.store = store.known_or_pending();
+        view.status.settings = Some(endpoint.setup.fingerprint.short().into());
+    }
+    (headers, Json(view)).into_response()
 }
 
 async fn message(

@@ -40,6 +40,7 @@ use super::mac::Mac;
 use super::routes;
 use super::send_queue::SendQueue;
 use crate::clock::Clock;
+use crate::group_store::GroupStore;
 use crate::http::HttpClientError;
 use crate::random::OsRandom;
 
@@ -65,6 +66,8 @@ pub(crate) struct Setup {
     pub(crate) listen: Option<SocketAddr>,
     /// Further routes of the member: the page of the group.
     pub(crate) page: Router,
+    /// The store of the group, with a fallback.
+    pub(crate) store: Option<Arc<GroupStore>>,
     /// The driver's clock.
     pub(crate) clock: Clock,
 }

@@ -38,6 +38,8 @@ pub(crate) struct StateFile {
     content: Content,
     /// Whether the members had other settings when the file was written.
     pub(crate) config_changed: bool,
+    /// The settings of the members when the file was written, for people.
+    pub(crate) former_settings: Option<String>,
 }
 
 /// The reason why a member's state can't be used. The member must not take part. The path names the
@@ -85,6 +87,37 @@ pub enum StateError {
         /// The group of this member.
         cluster: String,
     },
+    /// A member of a group with a fallback had other settings when it last ran. Members with former
+    /// settings may still lead, and the quorums of the two settings may have no voter in common.
+    #[error(
+        "{} is of a group with other settings ({former}), and this member has: {current}; two \
+         leaders would be possible. Restore the settings, or stop all members, and start each of \
+         them once with --accept-changes",
+        path.display()
+    )]
+    OtherSettings {
+        /// The directory.
+        path: PathBuf,
+        /// The settings at the last start.
+        former: String,
+        /// The settings now.
+        current: String,
+    },
+    /// The group uses another store than the configured one.
+    #[error(
+        "{} is of a group that uses the store {former}, and the configured store is {current}: two \
+         members with two stores could both lead. Correct the configuration; or, if the store was \
+         replaced for good, stop all members, and start each of them once with --accept-changes",
+        path.display()
+    )]
+    OtherStore {
+        /// The directory.
+        path: PathBuf,
+        /// The store that the member remembers.
+        former: String,
+        /// The configured store.
+        current: String,
+    },
     /// A newer version has written the file in this format. Run that version.
     #[error("{} has format {}, and this version knows {FORMAT}", .0.display(), .1)]
     Newer(PathBuf, u32),
@@ -107,6 +140,12 @@ struct Content {
     cluster: String,
     node: NodeId,
     config: String,
+    /// The settings of the group, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    settings: Option<String>,
+    /// The id of the store that the group uses, with a fallback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    store: Option<String>,
     record: HardState,
 }
 
@@ -133,9 +172,12 @@ impl StateFile {
                 cluster: cluster.to_string(),
                 node,
                 config: fingerprint.hash.clone(),
+                settings: Some(fingerprint.text.clone()),
+                store: None,
                 record: HardState::default(),
             },
             config_changed: false,
+            former_settings: None,
         };
         let Some(bytes) = read(&path)? else {
             if is_marked {
@@ -154,6 +196,8 @@ impl StateFile {
             });
         }
         file.config_changed = found.config != file.content.config;
+        file.former_settings = found.settings;
+        file.content.store = found.store;
         file.content.record = found.record;
         Ok(file)
     }
@@ -161,6 +205,27 @@ impl StateFile {
     /// Returns the record on disk, or the default record at a first start.
     pub(crate) const fn record(&self) -> HardState {
         self.content.record
+    }
+
+    /// Returns the id of the store that the group uses, if the member remembers one.
+    pub(crate) fn store(&self) -> Option<&str> {
+        self.content.store.as_deref()
+    }
+
+    /// Replaces the store that the member remembers. The next write of the record makes this
+    /// durable.
+    pub(crate) fn replace_store(&mut self, id: Option<String>) {
+        self.content.store = id;
+    }
+
+    /// Remembers the store that the group uses. The function blocks until it is on disk.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::Io`].
+    pub(crate) fn set_store(&mut self, id: String) -> Result<(), StateError> {
+        self.content.store = Some(id);
+        self.write(&self.record())
     }
 
     /// Replaces the record. The function blocks until the record is on disk.

@@ -32,9 +32,30 @@ pub struct Status {
     /// With a quorum: whether the member follows a leader, or reached a majority in its last
     /// attempt.
     pub quorum: Option<bool>,
+    /// With a fallback, on the leader: the voters that carry its term.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried_by: Option<CarriedBy>,
+    /// With a fallback: a short form of the settings that must be the same for all members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<String>,
+    /// With a fallback: the id of the store that the group uses, if the member knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
     /// The leader's metadata.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
+}
+
+/// The voters that carry a term, with a fallback.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CarriedBy {
+    /// The kind of the quorum: `store` or `members`.
+    pub kind: String,
+    /// How many more members can be lost without an end of the term.
+    pub further_losses: usize,
+    /// The time of the store's last answer, if the store has been silent since.
+    pub store_silent_since: Option<String>,
 }
 
 /// The body of the status route.
@@ -61,6 +82,9 @@ impl Status {
             election: None,
             suspects: Vec::new(),
             quorum: None,
+            carried_by: None,
+            settings: None,
+            store: None,
             metadata: BTreeMap::new(),
         }
     }

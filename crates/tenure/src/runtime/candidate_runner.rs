@@ -122,6 +122,11 @@ impl<S: StrategyIo> CandidateRunner<S> {
             };
             term.update(valid_until, self.io.machine().stop_by());
             self.metrics.set_deadline(valid_until);
+            #[cfg(feature = "peers")]
+            term.quorum.send_if_modified(|known| {
+                let quorum = self.io.term_quorum(self.clock.now());
+                std::mem::replace(known, quorum) != quorum
+            });
         }
     }
 

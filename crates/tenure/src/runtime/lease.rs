@@ -39,17 +39,18 @@ pub(crate) struct LeaseChannel {
     /// The attempt of the last renewal, and the time at which it was sent.
     renewal: Option<(u64, Instant)>,
     metrics: Arc<Recorder>,
+    /// With a fallback: failures before this time are not logged as warnings.
+    quiet_until: Instant,
 }
+
+/// The time between two warnings about failed requests, with a fallback.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// A request to send: the attempt, the request, and its timeout.
 pub(super) type OutgoingRequest = (u64, Request, Duration);
 
 impl LeaseChannel {
-    pub(crate) const fn new(
-        config: Arc<Config>,
-        backend: SharedBackend,
-        metrics: Arc<Recorder>,
-    ) -> Self {
+    pub(crate) fn new(config: Arc<Config>, backend: SharedBackend, metrics: Arc<Recorder>) -> Self {
         Self {
             config,
             backend,
@@ -58,6 +59,7 @@ impl LeaseChannel {
             in_flight: None,
             renewal: None,
             metrics,
+            quiet_until: Instant::default(),
         }
     }
 
@@ -91,7 +93,12 @@ impl LeaseChannel {
                 }
                 self.outbox.push((attempt, request, timeout));
             }
+            // With a fallback a lost store ends no term, and the requests to it go on for days.
+            LeaseEffect::Retrying(why) if self.config.has_fallback() && now < self.quiet_until => {
+                debug!(parent: &self.span, %election, %candidate, error = why, "retrying");
+            }
             LeaseEffect::Retrying(why) => {
+                self.quiet_until = now + QUIET;
                 warn!(parent: &self.span, %election, %candidate, error = why, "retrying");
             }
         }
@@ -194,6 +201,7 @@ const fn name(request: &Request) -> &'static str {
     match request {
         Request::Acquire { .. } => "acquire",
         Request::Renew(_) => "renew",
+        Request::Resume { .. } => "resume",
         Request::Release { .. } => "release",
         Request::HandOver { .. } => "handover",
     }

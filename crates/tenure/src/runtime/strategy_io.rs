@@ -9,6 +9,8 @@ use tenure_core::{CandidateId, Instant};
 use super::command::Proclaimer;
 use super::lease::LeaseChannel;
 use crate::backend::BackendReply;
+#[cfg(feature = "peers")]
+use crate::quorum::TermQuorum;
 
 /// The inputs of a strategy: the time, answers of its lease service, and other input.
 pub(crate) trait StrategyInput: Send {
@@ -44,6 +46,12 @@ pub(crate) trait StrategyIo: StrategyInput {
 
     /// Executes the machine's effects until the next term event.
     fn poll_term_event(&mut self, now: Instant) -> Option<TermEvent>;
+
+    /// Returns the voters that carry the term, if it has a fallback.
+    #[cfg(feature = "peers")]
+    fn term_quorum(&self, _now: Instant) -> Option<TermQuorum> {
+        None
+    }
 
     /// Hands the term over to this candidate, or returns why that is impossible.
     fn hand_over(&mut self, now: Instant, to: CandidateId) -> Result<(), &'static str>;

@@ -1,16 +1,19 @@
 //! A client of the store's HTTP API.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_core::wire::{
-    BreakRequest, HandOverRequest, History, LeaseList, LeaseView, Problem, SessionCode,
+    BreakRequest, HandOverRequest, History, LeaseList, LeaseView, Problem, STORE_HEADER,
+    SessionCode,
 };
 use tenure_core::{ElectionName, Name};
 
@@ -34,8 +37,20 @@ pub struct StoreClient {
     pub(crate) endpoints: Arc<[Endpoint]>,
     roots: RootCertificates,
     pub(crate) credentials: Credentials,
+    /// Checks each answer before it counts.
+    check: Option<Arc<dyn CheckStore>>,
     /// The endpoint of the next request. The client uses the next endpoint if one can't be reached.
     current: Arc<AtomicUsize>,
+}
+
+/// Checks the store that has answered.
+pub(crate) trait CheckStore: Debug + Send + Sync {
+    /// Returns whether the store is already known, so that a check only compares.
+    fn is_known(&self) -> bool;
+
+    /// Checks the id of the store that has answered; `None` if the answer has no id. The error says
+    /// what would be right.
+    fn check<'a>(&'a self, id: Option<&'a str>) -> BoxFuture<'a, Result<(), String>>;
 }
 
 /// A request without the address.
@@ -75,6 +90,8 @@ pub struct Pong {
     pub round_trip: Duration,
     /// The time of the server's wall clock (an HTTP date, whole seconds), if the answer has one.
     pub date: Option<String>,
+    /// The id of the store, if the answer has one.
+    pub store: Option<String>,
 }
 
 /// The reason why a request to the store failed.
@@ -92,6 +109,14 @@ pub enum StoreError {
     /// The store refused the request.
     #[error("{} ({})", .0.detail, .0.code.as_str())]
     Problem(Problem),
+    /// The group of the candidate uses another store. The answer does not count.
+    #[error("the store at {endpoint} is not used: {reason}")]
+    AnotherStore {
+        /// The address.
+        endpoint: Endpoint,
+        /// The text names both stores, and the remedy.
+        reason: String,
+    },
     /// The server at this address is not a lease store.
     #[error("{endpoint} answered {status}, which is not an answer of a lease store")]
     NotAStore {
@@ -107,7 +132,7 @@ impl StoreError {
     const fn is_of_the_endpoint(&self) -> bool {
         match self {
             Self::Problem(problem) => problem.code.is_transient(),
-            Self::Unreachable { .. } | Self::NotAStore { .. } => true,
+            Self::Unreachable { .. } | Self::AnotherStore { .. } | Self::NotAStore { .. } => true,
         }
     }
 }
@@ -177,8 +202,23 @@ impl StoreClient {
             endpoints: endpoints.into(),
             roots: roots.clone(),
             credentials,
+            check: None,
             current: Arc::default(),
         })
+    }
+
+    /// Lets no answer count before this check.
+    pub(crate) fn with_check(self, check: Option<Arc<dyn CheckStore>>) -> Self {
+        Self { check, ..self }
+    }
+
+    /// Makes sure that the check knows the store. This is for a request by which a store promises
+    /// something: another store must not get it.
+    pub(crate) async fn make_known(&self) -> Result<(), StoreError> {
+        match &self.check {
+            Some(check) if !check.is_known() => self.ping().await.map(|_| ()),
+            _ => Ok(()),
+        }
     }
 
     /// Returns whether both clients have the same addresses and root certificates.
@@ -186,6 +226,10 @@ impl StoreClient {
         self.endpoints == other.endpoints
             && self.roots == other.roots
             && self.credentials == other.credentials
+            && match (&self.check, &other.check) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (one, other) => one.is_none() && other.is_none(),
+            }
     }
 
     /// Returns a lease, or `None` if it was never acquired.
@@ -287,10 +331,11 @@ impl StoreClient {
     pub async fn ping(&self) -> Result<Pong, StoreError> {
         let sent = std::time::Instant::now();
         let headers = self.get_text("livez").await?;
-        let date = headers.get(DATE).and_then(|date| date.to_str().ok());
+        let text = |name| Some(headers.get(name)?.to_str().ok()?.to_owned());
         Ok(Pong {
             round_trip: sent.elapsed(),
-            date: date.map(Into::into),
+            date: text(DATE.as_str()),
+            store: text(STORE_HEADER),
         })
     }
 
@@ -473,6 +518,14 @@ impl StoreClient {
         let mut response = self.authorized(request).await.map_err(unreachable)?;
         let status = response.status();
         let headers = std::mem::take(response.headers_mut());
+        if let Some(check) = &self.check {
+            let id = headers.get(STORE_HEADER).and_then(|id| id.to_str().ok());
+            let checked = check.check(id).await;
+            checked.map_err(|reason| StoreError::AnotherStore {
+                endpoint: self.endpoints[index].clone(),
+                reason,
+            })?;
+        }
         let body = read_body(response, MAX_ANSWER_BYTES).await;
         match body.map_err(unreachable)? {
             Some(body) if status.is_success() => Ok((status, headers, body)),
@@ -565,8 +618,9 @@ fn known<T>(answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure_core::lease::State;
-    use tenure_core::wire::{MAX_METADATA_BYTES, MAX_RENEWALS};
+    use tenure_core::UnixMillis;
+    use tenure_core::lease::{State, WithoutStore};
+    use tenure_core::wire::{MAX_METADATA_BYTES, MAX_RENEWALS, WithoutStoreView};
 
     /// Builds the largest possible answer: as many renewals as fit into a request, for leases that
     /// have all optional values, in characters that need the most bytes in JSON.
@@ -590,6 +644,14 @@ mod tests {
         view.epoch = Some(u64::MAX);
         view.remaining_ms = Some(u64::MAX);
         view.granted_at = Some("2026-11-21T03:05:09.701Z".into());
+        let most = WithoutStore {
+            periods: u32::MAX,
+            from: UnixMillis::new(u64::MAX),
+            to: UnixMillis::new(u64::MAX),
+            total: Duration::MAX,
+        };
+        let time = |_| Some("2026-11-21T03:05:09.701Z".into());
+        view.without_store = Some(WithoutStoreView::of(&most, time).into());
         view.metadata = Some(metadata);
         view.waiters = u64::MAX;
         view.revision = u64::MAX;

@@ -13,8 +13,8 @@ pub use events::{EventStream, StoreEvent, Watched};
 pub use tenure_core::lease::{State, TermEnd};
 pub use tenure_core::wire::{
     BreakRequest, Code, DurationMs, EventKind, HandOverRequest, History, LeaseEvent, LeaseList,
-    LeaseView, PastTerm, Problem, SessionCode, TermView,
+    LeaseView, PastTerm, Problem, SessionCode, TermView, WithoutStoreView,
 };
 
-pub(crate) use client::{Call, path};
+pub(crate) use client::{Call, CheckStore, path};
 pub(crate) use tenure_core::wire::MAX_RENEWALS;

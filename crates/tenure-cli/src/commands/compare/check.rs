@@ -30,6 +30,10 @@ pub(super) struct Check {
     /// Run this fault script, varied by the seed, instead of random faults; "all" runs each
     #[arg(long, value_name = "NAME", conflicts_with_all = ["contestant", "members"])]
     script: Option<String>,
+    /// Random faults of the store and of the members, with times in which nothing changes: a
+    /// connected quorum must then elect a leader within the bound that the library prints
+    #[arg(long, conflicts_with = "script")]
+    storm: bool,
     /// Print every event; for one seed and one strategy
     #[arg(long)]
     trace: bool,
@@ -73,8 +77,10 @@ impl Check {
             None => {}
         }
         let contestants = names::contestants(&names::or_default(&self.contestant, false, DEFAULT))?;
+        names::check_members(&contestants, self.members)?;
         let cases = contestants.into_iter().map(|contestant| CheckCase {
             nodes: self.members,
+            storm: self.storm,
             ..CheckCase::new(contestant)
         });
         Ok(cases.collect())

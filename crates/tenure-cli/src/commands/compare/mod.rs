@@ -114,9 +114,14 @@ impl Compare {
             settings::contestants(&self.config)?.into_iter().unzip();
         contestants.extend(of_files);
         let scenarios = match &self.scenario[..] {
-            [] => scenario::ALL.to_vec(),
+            [] => scenario::ALL
+                .iter()
+                .filter(|it| !it.only_by_name)
+                .copied()
+                .collect(),
             named => names::scenarios(named)?,
         };
+        names::check_members(&contestants, NODES)?;
         let comparison = Comparison {
             contestants,
             scenarios,
@@ -203,6 +208,17 @@ fn about(way: Algorithm) -> String {
         }
         Algorithm::Joint { quorum, .. } => {
             format!("a lease in a store, and peers {} a quorum", with(quorum))
+        }
+        Algorithm::Fallback {
+            k, without_store, ..
+        } => {
+            let k = k.map_or_else(|| "k".into(), |k| k.to_string());
+            let rule = if without_store {
+                "or more members without it"
+            } else {
+                "and never without it"
+            };
+            format!("the lease of a store and {k} members, {rule}")
         }
         Algorithm::Published => "Bully_FD as published".into(),
         Algorithm::Classic => "the Bully algorithm of Garcia-Molina".into(),

@@ -27,6 +27,15 @@ pub(super) fn contestants(names: &[impl AsRef<str>]) -> anyhow::Result<Vec<Conte
     named.collect::<Result<_, _>>().map_err(unknown)
 }
 
+/// Checks that these strategies allow a group of this size.
+pub(super) fn check_members(contestants: &[Contestant], members: u32) -> anyhow::Result<()> {
+    for contestant in contestants {
+        let checked = contestant.check_members(members);
+        checked.map_err(|why| exit::bad_configuration(format!("{}: {why}", contestant.name)))?;
+    }
+    Ok(())
+}
+
 pub(super) fn scenarios(names: &[impl AsRef<str>]) -> anyhow::Result<Vec<Scenario>> {
     let named = names.iter().map(|name| Scenario::of_name(name.as_ref()));
     named.collect::<Result<_, _>>().map_err(unknown)

@@ -9,7 +9,8 @@ pub(super) const CSV_COLUMNS: &str = "\
 contestant,scenario,seeds,never_led,first_leader_median_s,first_leader_p99_s,first_leader_max_s,\
 without_leader_median_s,without_leader_p99_s,without_leader_max_s,overlap_median_s,overlap_p99_s,\
 overlap_max_s,runs_with_overlap,terms,flaps,writes_taken,writes_refused,election_messages_per_minute,\
-detection_messages_per_minute,bytes_per_minute,messages_per_election,bytes_per_election,messages_at_rest,\
+detection_messages_per_minute,bytes_per_minute,messages_per_election,bytes_per_election,\
+durable_writes_per_election,durable_writes_per_minute,messages_at_rest,\
 bytes_at_rest,floods,without_leader_at_end,live,cpu_at_rest_percent";
 
 /// The columns of a row: heading, whether it is in wide tables only, and text.
@@ -37,6 +38,8 @@ fn cells(row: &Measurement) -> Vec<(&'static str, bool, String)> {
             led(tenths(row.messages_per_election)),
         ),
         ("KB", true, led(tenths(per_election / 1_000.0))),
+        ("SYNCS", true, led(tenths(row.durable_writes_per_election))),
+        ("SYNCS/MIN", true, tenths(row.durable_writes_per_minute)),
         (
             "MESSAGES/MIN",
             false,
@@ -96,7 +99,8 @@ pub(super) const fn legend(wide: bool) -> &'static str {
         "\
 NO LEADER: longest time without a leader in a run. OVERLAP: runs in which two leaders acted at once, and the
 longest overlap. STALE WRITES: refused writes; without epochs no write is stale. FLAPS: changes of leadership
-per run. ELECTION: messages about the leader from the loss of one leader to the next. MESSAGES/MIN, KB/MIN: all
+per run. ELECTION: messages about the leader from the loss of one leader to the next; SYNCS: the durable
+writes of the store and of members in that time, SYNCS/MIN: in the whole run. MESSAGES/MIN, KB/MIN: all
 messages at rest, before the first fault. FLOODS: runs that were ended because messages only caused more
 messages; they count as runs without a leader at the end. \"flood 5/20\": that was in 5 of 20 runs. Such a run
 ranks after all others, and its other figures count until then. P99 needs 100 runs."

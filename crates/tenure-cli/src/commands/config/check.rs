@@ -51,16 +51,14 @@ impl Check {
         let election = settings
             .origin("election")
             .map(|_| config.election.to_string());
-        let plan = strategy
-            .bully()
-            .map(|bully| bully.plan(timings))
-            .transpose()?;
+        let plan = config.election_plan()?;
         let blob = match strategy {
             Strategy::AzureBlob(blob) => Some(blob),
             _ => None,
         };
         // Only with a lease does the time without a leader follow from the timings alone.
-        let has_lease = !matches!(strategy, Strategy::Bully(_) | Strategy::Static);
+        let has_lease = !matches!(strategy, Strategy::Bully(_) | Strategy::Static)
+            && config.fallback().is_none();
         let store = Settings::of_file(Scope::Store, path)?;
         let warnings = StoreSettings::new(&store)?.limits.warnings();
         let rows = effective::store(&store)?;
@@ -125,6 +123,18 @@ impl Check {
 }
 
 fn plan_json(plan: &ElectionPlan) -> Value {
+    let mut json = json_of_members(plan);
+    if let (Some(quorums), Some(json)) = (plan.quorums(), json.as_object_mut()) {
+        // A majority has no meaning in a group with a store as a voter.
+        json.remove("majority");
+        json.remove("tolerated_failures");
+        json.insert("k".into(), quorums.with_store().into());
+        json.insert("without_store".into(), quorums.without_store().into());
+    }
+    json
+}
+
+fn json_of_members(plan: &ElectionPlan) -> Value {
     let (members, timings) = (plan.settings.members(), plan.settings.timings());
     json!({
         "members": members.iter().collect::<Vec<_>>(),

@@ -62,6 +62,10 @@ pub(crate) struct Run {
     /// reaches it can vote, and be elected
     #[arg(long)]
     allow_anonymous: bool,
+    /// Fallback: start although the state directory is of a group with other settings or another
+    /// store. Stop all members first, and start each of them once with this flag
+    #[arg(long)]
+    accept_changes: bool,
     /// Serve /metrics (Prometheus), /leader (200 if this candidate leads, else 503), /livez and
     /// /readyz on this address, and nothing else; port 0 takes a free port. Every client that
     /// reaches it can read the names of the election and of its candidates, the epochs, and the
@@ -116,6 +120,9 @@ impl Run {
     fn settings(&self) -> Result<Settings, ConfigError> {
         let mut settings = self.candidate.settings()?;
         settings.set_flag(status_listen::STATUS_LISTEN, &self.status_listen);
+        if self.accept_changes {
+            settings.set_flag("fallback.accept_changes", &["true".into()]);
+        }
         Ok(settings)
     }
 
@@ -131,7 +138,12 @@ impl Run {
             error => error,
         })?;
         self.check_peer_key(settings, &config)?;
-        for key in ["bully.key_file", "azure_blob.key_file", "client_key"] {
+        for key in [
+            "bully.key_file",
+            "fallback.key_file",
+            "azure_blob.key_file",
+            "client_key",
+        ] {
             if let Some(file) = settings.text(key)? {
                 permissions::check_key(file.as_ref());
             }
@@ -147,11 +159,15 @@ impl Run {
     /// Refuses to start a member without a key if other machines can reach the member, as the store
     /// refuses to start without an access file.
     fn check_peer_key(&self, settings: &Settings, config: &Config) -> anyhow::Result<()> {
-        let bully = config.strategy.bully();
-        let Some(listen) = bully.and_then(Bully::address_without_key) else {
+        let members = config.members();
+        let Some(listen) = members.and_then(Bully::address_without_key) else {
             return Ok(());
         };
-        if self.allow_anonymous || settings.flag("bully.allow_anonymous")?.unwrap_or_default() {
+        let key = match config.fallback() {
+            Some(_) => "fallback.allow_anonymous",
+            None => "bully.allow_anonymous",
+        };
+        if self.allow_anonymous || settings.flag(key)?.unwrap_or_default() {
             return Ok(());
         }
         let port = listen.port();

@@ -22,9 +22,11 @@ impl Quorum {
     /// Begins the next round of renewals, because the last one is a renew interval ago, or because
     /// too few members have answered it within the message lifetime.
     ///
-    /// While the store promises the term, the round goes only to as many members as are needed
-    /// beside it. The other members stay free to wait in the store's queue. If one of the voters
-    /// does not answer, the next round goes to all members.
+    /// While the store promises the term and no other member is needed beside it, the round goes
+    /// only to the members that have asked for votes during this term: the others wait in the
+    /// store's queue and learn the holder there. With k > 1 the round goes to all members: a member
+    /// that got no renewals would have to ask the others before each of its requests to the store,
+    /// which costs more messages than the renewals.
     pub(in crate::bully) fn next_round(&mut self, cx: &mut Context<'_>) {
         let Role::Leading(round) = &self.role else {
             return;
@@ -34,15 +36,10 @@ impl Quorum {
             .filter(|_| is_complete && !self.store.away && self.has_store(epoch));
         let me = cx.state.me();
         let settings = cx.state.settings.clone();
+        let to_all = beside_store != Some(1);
         let others = settings.members.others(me);
-        let to: Vec<NodeId> = match beside_store {
-            Some(needed) => {
-                // The members that answered the last round come first.
-                let (up, rest): (Vec<_>, Vec<_>) = others.partition(|it| round.acks.contains(it));
-                up.into_iter().chain(rest).take(needed - 1).collect()
-            }
-            None => others.collect(),
-        };
+        let to = others.filter(|it| to_all || round.followers.contains(it));
+        let to: Vec<NodeId> = to.collect();
         let Role::Leading(round) = &mut self.role else {
             return;
         };
@@ -54,7 +51,8 @@ impl Quorum {
         round.number += 1;
         round.asked = cx.now;
         round.acks = BTreeSet::from([me]);
-        round.to_all = beside_store.is_none();
+        round.refused.clear();
+        round.to_all = to_all;
         let number = round.number;
         // The leader's own promise must cover the lease like every other promise.
         self.promise(cx);
@@ -64,6 +62,19 @@ impl Quorum {
             cx.state.send(to, QuorumMessage::Renew { epoch, round });
         }
         self.count_round(cx);
+    }
+
+    /// Renews the promise of a member that has asked for votes, because it gets no renewals. It
+    /// does not wait in the store's queue, for example because it does not reach the store, and
+    /// would not learn which member leads.
+    pub(super) fn take_along(&mut self, cx: &mut Context<'_>, from: NodeId) {
+        if let Role::Leading(round) = &mut self.role
+            && !round.to_all
+            && round.followers.insert(from)
+        {
+            let (epoch, round) = (round.epoch, round.number);
+            cx.state.send(from, QuorumMessage::Renew { epoch, round });
+        }
     }
 
     /// Returns whether the store has promised this epoch to this member.
@@ -206,20 +217,44 @@ impl Quorum {
     /// Begins a new term in order if a member has promised a greater epoch. That member can't
     /// follow in this term, so the leader would have one possible vote fewer until the term ends.
     /// The leader leads until its task is gone, and its next epoch is greater.
+    ///
+    /// With a store as a voter the term goes on as long as enough voters can promise it: a
+    /// candidate that failed may have raised the epoch of a member that the leader does not need.
     pub(super) fn handle_vote_rejected(
         &mut self,
         cx: &mut Context<'_>,
-        refused: Epoch,
+        (from, refused): (NodeId, Epoch),
         highest: Option<Epoch>,
     ) {
         self.known = self.known.max(highest);
-        if let Role::Leading(round) = &self.role
+        if let Role::Leading(round) = &mut self.role
             && round.epoch == refused
             && highest > Some(refused)
-            && let Some(term) = &mut cx.state.term
         {
-            term.begin_ending(cx.now, EndReason::Superseded, &mut cx.state.outbox.ready);
+            round.refused.insert(from);
+            if !self.can_go_on(cx)
+                && let Some(term) = &mut cx.state.term
+            {
+                term.begin_ending(cx.now, EndReason::Superseded, &mut cx.state.outbox.ready);
+            }
         }
+    }
+
+    /// Returns whether the members that have not refused this round are enough, without the store
+    /// or beside it. A store that is silent may answer again: it counts until the middle of the
+    /// time from a renewal that it has missed to the renew deadline. Then there is still time to
+    /// end the term in order.
+    fn can_go_on(&self, cx: &Context<'_>) -> bool {
+        let (Role::Leading(round), Some(needed)) = (&self.role, Self::beside_store(cx.state))
+        else {
+            return false;
+        };
+        let left = cx.state.settings.members.len() - round.refused.len();
+        let timings = cx.state.settings.timings.term();
+        let patience = (timings.renew_interval() + timings.renew_deadline()) / 2;
+        let promise = self.store.promise.filter(|(of, _)| *of == round.epoch);
+        let store = promise.is_some_and(|(_, sent)| cx.now < sent + patience);
+        left >= Self::without_store(cx.state) || (store && left >= needed)
     }
 
     /// Follows the sender of a renewal. The sender has won the epoch, so no other candidate can win
@@ -234,7 +269,8 @@ impl Quorum {
         let highest = cx.state.record.highest;
         if Some(epoch) < highest {
             let rejected = QuorumMessage::VoteRejected { epoch, highest };
-            return cx.state.send(from, rejected);
+            cx.state.send(from, rejected);
+            return self.hear_of_leader(cx, (from, epoch));
         }
         if matches!(self.role, Role::Leading { .. }) {
             cx.state.supersede(cx.now);
@@ -258,6 +294,22 @@ impl Quorum {
         cx.state.see_leader(Some((from, epoch)));
         cx.state
             .send(from, QuorumMessage::RenewAck { epoch, round });
+    }
+
+    /// Learns of a leader that this member can't promise, and that goes on without it
+    /// ([`can_go_on`](Self::can_go_on)). The member asks for no votes before the next renewal is
+    /// due: the leader's voters would refuse.
+    fn hear_of_leader(&mut self, cx: &mut Context<'_>, leader: (NodeId, Epoch)) {
+        let follows_none = matches!(
+            self.role,
+            Role::Following { leader: None } | Role::PreVoting { .. }
+        );
+        if Self::beside_store(cx.state).is_some() && follows_none {
+            self.role = Role::Following { leader: None };
+            cx.state.see_leader(Some(leader));
+            let interval = cx.state.settings.timings.term().renew_interval();
+            self.tick_at = cx.now + interval + cx.lifetime();
+        }
     }
 
     /// Stops sending renewals after the term is lost. The leader's own promise still binds it,

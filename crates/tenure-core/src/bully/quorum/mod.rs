@@ -107,8 +107,12 @@ pub(super) struct Round {
     pub(super) number: u64,
     pub(super) asked: Instant,
     pub(super) acks: BTreeSet<NodeId>,
+    /// The members that have refused this round, because they have promised a greater epoch.
+    pub(super) refused: BTreeSet<NodeId>,
     /// Whether this round was sent to all members.
     pub(super) to_all: bool,
+    /// The members that get renewals although the store carries the term.
+    pub(super) followers: BTreeSet<NodeId>,
     pub(super) at_risk: bool,
     /// The start of the last round that enough members beside the store have answered.
     pub(super) beside_store: Option<Instant>,
@@ -124,7 +128,9 @@ impl Round {
             number: 0,
             asked,
             acks,
+            refused: BTreeSet::new(),
             to_all: true,
+            followers: BTreeSet::new(),
             at_risk: false,
             beside_store: None,
             without_store: None,
@@ -172,12 +178,17 @@ impl Quorum {
         }
     }
 
-    /// Returns the number of members that are enough without the store.
+    /// Returns the number of members that are enough without the store; more than there are if the
+    /// store is required.
     fn without_store(state: &NodeState) -> usize {
         if mutation!(state.settings, Majority) {
             return 1;
         }
-        let needed = state.settings.quorums.without_store();
+        let quorums = &state.settings.quorums;
+        if quorums.requires_store() {
+            return usize::MAX;
+        }
+        let needed = quorums.without_store();
         if mutation!(state.settings, Intersection) {
             needed - 1
         } else {
@@ -226,16 +237,21 @@ impl Quorum {
     }
 
     /// Returns the kind of quorum that carries the term, and the number of members that it can
-    /// lose. Of a quorum with the store, all members but the necessary ones count as up, because
-    /// the leader does not ask them.
-    pub(super) fn carried_by(&self, state: &NodeState) -> Option<(QuorumKind, usize)> {
+    /// lose. One late answer of the store makes no difference: the store carries the term until two
+    /// renewals have failed, or until it has taken its promise back. Beside the store all members
+    /// count as up, because the leader asks only the necessary ones.
+    pub(super) fn carried_by(
+        &self,
+        state: &NodeState,
+        now: Instant,
+    ) -> Option<(QuorumKind, usize)> {
         let Role::Leading(round) = &self.role else {
             return None;
         };
-        let beside = Self::beside_store(state).filter(|_| {
-            !self.store.away && (self.store.promise).is_some_and(|(of, _)| of == round.epoch)
-        });
-        Some(match beside {
+        let patience = state.settings.timings.term().renew_interval() * 2;
+        let promised = self.store.promise.filter(|(of, _)| *of == round.epoch);
+        let carries = promised.is_some_and(|(_, sent)| now < sent + patience);
+        Some(match Self::beside_store(state).filter(|_| carries) {
             Some(needed) => (QuorumKind::Store, state.settings.members.len() - needed),
             None => {
                 let spare = round.acks.len().saturating_sub(Self::without_store(state));
@@ -401,7 +417,7 @@ impl Quorum {
                 }
             }
             QuorumMessage::VoteRejected { epoch, highest } => {
-                self.handle_vote_rejected(cx, epoch, highest)
+                self.handle_vote_rejected(cx, (from, epoch), highest)
             }
             QuorumMessage::Renew { epoch, round } => {
                 self.handle_renew(cx, (from, epoch), round);

@@ -25,6 +25,8 @@ impl Quorum {
     /// Asks all members whether they would vote for this one. The answers bind nobody.
     pub(super) fn pre_vote(&mut self, cx: &mut Context<'_>) {
         self.round += 1;
+        // The leader that the store has named, or that this member can't promise, is gone.
+        cx.state.see_leader(None);
         self.role = Role::PreVoting {
             replies: BTreeMap::new(),
         };
@@ -34,7 +36,7 @@ impl Quorum {
         self.decide_pre_vote_early(cx);
     }
 
-    pub(super) fn handle_pre_vote(&self, cx: &mut Context<'_>, from: NodeId, round: u64) {
+    pub(super) fn handle_pre_vote(&mut self, cx: &mut Context<'_>, from: NodeId, round: u64) {
         let reply = QuorumMessage::PreVoteReply {
             round,
             highest: cx.state.record.highest,
@@ -42,6 +44,7 @@ impl Quorum {
             can_lead: self.connected && cx.state.may_campaign(cx.now),
         };
         cx.state.send(from, reply);
+        self.take_along(cx, from);
     }
 
     /// Ends the pre-vote as soon as no missing answer can change its outcome. The candidate does
@@ -255,11 +258,19 @@ impl Quorum {
     /// Ends a vote with too few answers. The candidate releases the votes, so that no member has to
     /// wait until they end. Late votes do not count, because the next vote is for another epoch.
     pub(super) fn give_up(&mut self, cx: &mut Context<'_>) {
-        let Role::Voting { epoch, .. } = self.role else {
+        let Role::Voting { epoch, acks, .. } = &self.role else {
             return;
         };
-        cx.state
-            .send_all(QuorumMessage::Release { epoch, to: None });
+        if acks.contains(&cx.state.me()) {
+            let epoch = *epoch;
+            cx.state
+                .send_all(QuorumMessage::Release { epoch, to: None });
+        } else {
+            // The candidate's own promise is not on disk yet, so its requests have not left. Later
+            // they would leave together with their release, and a member that gets the release
+            // first would be bound for a lease duration to a candidate that has given up.
+            cx.state.outbox.discard_held();
+        }
         self.store.may_ask = false;
         self.promise_until = None;
         self.role = Role::Following { leader: None };

@@ -348,7 +348,7 @@ fn grant(
     });
     record.metadata = (!request.metadata.is_empty()).then(|| request.metadata.clone().into());
     record.reserved = None;
-    record.retired.retain(|&(id, _)| id != request.lease_id);
+    record.unretire(request.lease_id);
     Applied {
         change: Change::Granted(epoch),
         durable: true,
@@ -469,7 +469,7 @@ fn renew(
         // as before.
         Err(Rejection::Expired) if rules.renew_after_expiry => {
             let renewed = restart_clock(record, duration, now);
-            record.retired.retain(|&(id, _)| id != claim.0);
+            record.unretire(claim.0);
             durable(renewed.change)
         }
         Err(Rejection::Breaking { remaining }) => Err(Rejection::Broken { remaining }),
@@ -495,7 +495,7 @@ fn change(
     }
     // From now on only the new id proves that its owner holds the lease.
     record.retire(claim.0, now);
-    record.retired.retain(|&(id, _)| id != proposed);
+    record.unretire(proposed);
     if let Some(grant) = &mut record.grant {
         grant.lease_id = proposed;
     }

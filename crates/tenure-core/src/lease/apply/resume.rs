@@ -56,7 +56,7 @@ pub(super) fn resume(
         // lack a grant. It may also be greater after a restart of a store that has deleted other
         // leases. Then the term is refused, because the two cases look the same.
         Phase::Expired { .. } if epoch_of_term == Some(asked) && last == Some(asked) => {
-            record.retired.retain(|&(id, _)| id != request.lease_id);
+            record.unretire(request.lease_id);
             Ok(go_on(record, request, resume, wall, now))
         }
         Phase::Available if epoch_of_term == Some(asked) && disabled!(rules, ReleaseIsFinal) => {

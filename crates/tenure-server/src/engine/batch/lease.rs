@@ -9,10 +9,11 @@ use tenure_core::time::millis;
 use tenure_core::{Epoch, UnixMillis};
 
 use super::codec::{Column, Columns, DecodeError};
+use super::term;
 use crate::model::LeaseKey;
 
 /// The number of columns of a lease.
-pub(crate) const COLUMNS: usize = 16;
+pub(crate) const COLUMNS: usize = 17;
 
 /// Returns the columns of a lease with these retired ids, for a batch and for a table.
 pub(crate) fn columns<'a>(
@@ -49,6 +50,7 @@ pub(crate) fn columns<'a>(
             .into(),
         Column::Text(metadata),
         reserved.map(|(to, _)| to.as_str()).into(),
+        term::periods_column(grant.and_then(|grant| grant.without_store.as_deref())),
         grant
             .map(|grant| Column::Ids(slice::from_ref(&grant.lease_id)))
             .into(),
@@ -72,6 +74,7 @@ pub(crate) fn decode(columns: &mut Columns<'_>) -> Result<(LeaseKey, Stored, u64
     let owner = columns.optional_text("owner")?.map(Owner::new);
     let metadata = serde_json::from_str(columns.text("metadata")?);
     let reserved_for = columns.optional_text("reserved_for")?.map(str::parse);
+    let without_store = term::decode_periods(columns)?;
     let lease_id = columns.ids("lease_id")?;
     let retired = columns.ids("retired")?;
     let epoch = Epoch::new(columns.number("epoch")?);
@@ -102,6 +105,7 @@ pub(crate) fn decode(columns: &mut Columns<'_>) -> Result<(LeaseKey, Stored, u64
             None => LeaseDuration::Infinite,
         },
         lock_delay: Duration::from_millis(lock_delay),
+        without_store,
     };
     let reserved = match (reserved_for.transpose(), reserved_within) {
         (Ok(to), within) if to.is_some() == within.is_some() => {
@@ -129,7 +133,7 @@ mod tests {
     use super::super::codec::put;
     use super::*;
     use tenure_core::CandidateId;
-    use tenure_core::lease::Metadata;
+    use tenure_core::lease::{Metadata, WithoutStore};
 
     fn stored() -> Stored {
         let holder: CandidateId = "a-1".parse().unwrap();
@@ -143,6 +147,12 @@ mod tests {
                 granted_at: UnixMillis::new(7),
                 duration: LeaseDuration::Fixed(Duration::from_secs(15)),
                 lock_delay: Duration::from_millis(3),
+                without_store: Some(Box::new(WithoutStore {
+                    periods: 2,
+                    from: UnixMillis::new(5),
+                    to: UnixMillis::new(9),
+                    total: Duration::from_millis(3),
+                })),
             }),
             metadata: Metadata::from([("address".into(), "\"ä\n".into())]),
             reserved: Some((holder, Duration::from_secs(1))),

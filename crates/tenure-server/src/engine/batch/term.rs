@@ -1,12 +1,16 @@
 //! The columns of one term.
 
-use tenure_core::lease::{Owner, TermEnd};
+use std::time::Duration;
+
+use tenure_core::lease::{Owner, TermEnd, WithoutStore};
+use tenure_core::time::millis;
 use tenure_core::{Epoch, UnixMillis};
 
 use super::codec::{Column, Columns, DecodeError};
 use crate::model::TermRecord;
 
-/// Epoch, holder, start and end in milliseconds, kind of the end, reason, and owner.
+/// Epoch, holder, start and end in milliseconds, kind of the end, reason, owner, and the periods
+/// without the store.
 pub(crate) type TermFields = (
     Epoch,
     String,
@@ -15,10 +19,15 @@ pub(crate) type TermFields = (
     Option<TermEnd>,
     Option<Box<str>>,
     Option<String>,
+    Option<PeriodFields>,
 );
 
+/// The periods without the store: their number, the beginning of the first, the end of the last, and
+/// the total time, in milliseconds.
+type PeriodFields = (u32, u64, u64, u64);
+
 /// Returns the columns of a term.
-pub(super) fn columns(term: &TermRecord) -> [Column<'_>; 7] {
+pub(super) fn columns(term: &TermRecord) -> [Column<'_>; 8] {
     [
         term.holder.as_str().into(),
         term.owner.as_ref().map(Owner::as_str).into(),
@@ -29,6 +38,7 @@ pub(super) fn columns(term: &TermRecord) -> [Column<'_>; 7] {
         term.epoch.get().into(),
         term.began_at.get().into(),
         term.ended.map(|(_, at)| at.get()).into(),
+        periods_column(term.without_store.as_deref()),
     ]
 }
 
@@ -44,8 +54,51 @@ pub(super) fn decode(columns: &mut Columns<'_>) -> Result<TermRecord, DecodeErro
     let epoch = Epoch::new(columns.number("epoch")?).ok_or(DecodeError("epoch"))?;
     let began_at = columns.number("began_at")?;
     let ended_at = columns.optional_number("ended_at")?;
-    let fields = (epoch, holder, began_at, ended_at, end, reason, owner);
+    let periods = decode_periods(columns)?;
+    let periods = periods.as_deref().map(period_fields);
+    let fields = (
+        epoch, holder, began_at, ended_at, end, reason, owner, periods,
+    );
     record(fields).ok_or(DecodeError("term"))
+}
+
+/// Returns the column of the periods without the store: a JSON array, so that people can read it in
+/// the database.
+pub(super) fn periods_column(periods: Option<&WithoutStore>) -> Column<'static> {
+    // Numbers always have a form in JSON.
+    let json = periods.map(|it| serde_json::to_string(&period_fields(it)).unwrap_or_default());
+    json.map(|json| Column::Text(json.into())).into()
+}
+
+/// Reads the column that [`periods_column`] returns.
+pub(super) fn decode_periods(
+    columns: &mut Columns<'_>,
+) -> Result<Option<Box<WithoutStore>>, DecodeError> {
+    const NAME: &str = "without_store";
+    let Some(json) = columns.optional_text(NAME)? else {
+        return Ok(None);
+    };
+    let fields = serde_json::from_str(json).map_err(|_| DecodeError(NAME))?;
+    Ok(Some(periods(fields).into()))
+}
+
+fn period_fields(periods: &WithoutStore) -> PeriodFields {
+    let WithoutStore {
+        periods,
+        from,
+        to,
+        total,
+    } = *periods;
+    (periods, from.get(), to.get(), millis(total))
+}
+
+fn periods((periods, from, to, total): PeriodFields) -> WithoutStore {
+    WithoutStore {
+        periods,
+        from: UnixMillis::new(from),
+        to: UnixMillis::new(to),
+        total: Duration::from_millis(total),
+    }
 }
 
 /// Returns the fields of a term.
@@ -54,12 +107,15 @@ pub(crate) fn fields(term: &TermRecord) -> TermFields {
     let (holder, reason) = (term.holder.to_string(), term.reason.clone());
     let owner = term.owner.as_ref().map(|owner| owner.as_str().to_owned());
     let began_at = term.began_at.get();
-    (term.epoch, holder, began_at, ended_at, end, reason, owner)
+    let periods = term.without_store.as_deref().map(period_fields);
+    (
+        term.epoch, holder, began_at, ended_at, end, reason, owner, periods,
+    )
 }
 
 /// Creates the term with these fields, if they are valid.
 pub(crate) fn record(
-    (epoch, holder, began_at, ended_at, end, reason, owner): TermFields,
+    (epoch, holder, began_at, ended_at, end, reason, owner, without_store): TermFields,
 ) -> Option<TermRecord> {
     if end.is_some() != ended_at.is_some() {
         return None;
@@ -71,6 +127,7 @@ pub(crate) fn record(
         began_at: UnixMillis::new(began_at),
         ended: end.zip(ended_at.map(UnixMillis::new)),
         reason,
+        without_store: without_store.map(|fields| periods(fields).into()),
     })
 }
 
@@ -87,6 +144,7 @@ mod tests {
             began_at: UnixMillis::new(7),
             ended: None,
             reason: None,
+            without_store: None,
         };
         let ends = [
             TermEnd::Released,
@@ -97,6 +155,7 @@ mod tests {
         let ended = ends.map(|end| TermRecord {
             ended: Some((end, UnixMillis::new(9))),
             reason: Some("\"ä\n".into()),
+            without_store: Some(periods((2, 5, 9, 3)).into()),
             ..running.clone()
         });
         ended.into_iter().chain([running])

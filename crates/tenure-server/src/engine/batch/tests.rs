@@ -1,7 +1,10 @@
 //! Batches are read as they were written, and applied after any kind of crash.
 
+use std::time::Duration;
+
 use tenure_core::lease::{
-    Acquire, LeaseDuration, LeaseId, Metadata, Operation, Record, Rules, Stored, TermEnd, apply,
+    Acquire, LeaseDuration, LeaseId, Metadata, Operation, Record, Rules, Stored, TermEnd,
+    WithoutStore, apply,
 };
 use tenure_core::{Instant, UnixMillis};
 
@@ -21,7 +24,7 @@ fn stored(retired: &[u64]) -> Stored {
         lease_id: id(1_000),
         holder: "a".parse().unwrap(),
         duration: LeaseDuration::Infinite,
-        lock_delay: std::time::Duration::ZERO,
+        lock_delay: Duration::ZERO,
         min_epoch: None,
         metadata: Metadata::new(),
     };
@@ -142,6 +145,12 @@ fn changes_are_read_as_they_were_written() {
         began_at: UnixMillis::new(7),
         ended: Some((TermEnd::Released, UnixMillis::new(9))),
         reason: None,
+        without_store: Some(Box::new(WithoutStore {
+            periods: 1,
+            from: UnixMillis::new(7),
+            to: UnixMillis::new(8),
+            total: Duration::from_millis(1),
+        })),
     };
     let mut released = set(Some((3, &[1, 2, 3])), 4, &[1, 2, 3, 4]);
     released.changes[0].term = Some(Box::new(term.clone()));

@@ -12,7 +12,7 @@ use super::backlog::Backlog;
 use super::folder::FORMAT;
 use super::schema::{APPLICATION_ID, Meta, SELECT_LEASES, SELECT_META, broken, corrupt};
 use super::term_rows::{self, Segment};
-use super::{batch_log, deleted, documents, rows};
+use super::{batch_log, deleted, documents, identity, rows};
 use crate::engine::batch::{COLUMNS, Columns, DecodeError, decode, replay};
 use crate::engine::{Loaded, OpenError};
 use crate::model::LeaseKey;
@@ -85,6 +85,7 @@ fn read(connection: &Connection) -> rusqlite::Result<Checked> {
         revision: meta.revision,
         floor: meta.floor,
         documents,
+        store_id: Some(identity::read(connection)?),
     };
     let batches = batch_log::read(connection, meta.revision)?;
     let changes = replay(&batches, &mut loaded).map_err(corrupt)?;

@@ -31,6 +31,7 @@ mod check;
 mod deleted;
 mod documents;
 mod folder;
+mod identity;
 mod restore;
 mod rows;
 mod running;

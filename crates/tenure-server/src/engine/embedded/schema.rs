@@ -8,14 +8,17 @@ use rusqlite::{Connection, OpenFlags, params};
 use tenure_core::Epoch;
 
 use super::folder::{FORMAT, private};
-use super::{batch_log, deleted, documents, term_rows};
+use super::{batch_log, deleted, documents, identity, term_rows};
 use crate::engine::OpenError;
+use crate::model::StoreId;
+use crate::random::OsRandom;
 
 /// "tenr": the application id in the header of the database.
 pub(super) const APPLICATION_ID: i32 = 0x7465_6e72;
 
 /// The definitions of the tables. Times are in milliseconds; `duration_ms` is null for an infinite
-/// lease.
+/// lease. `without_store` is a JSON array: the number of periods in which the term was led without the
+/// store, the beginning of the first, the end of the last, and their total time.
 const TABLES: &str = "
     CREATE TABLE lease_rows (
         namespace TEXT NOT NULL,
@@ -32,6 +35,7 @@ const TABLES: &str = "
         metadata TEXT NOT NULL,
         reserved_for TEXT,
         reserved_ms INTEGER,
+        without_store TEXT,
         retired BLOB NOT NULL,
         revision INTEGER NOT NULL,
         crc INTEGER NOT NULL,
@@ -53,7 +57,7 @@ const VIEWS: &str = "
     CREATE VIEW leases AS
     SELECT namespace, lease, state, holder, owner, epoch,
         strftime('%Y-%m-%dT%H:%M:%fZ', granted_at_ms / 1000.0, 'unixepoch') AS granted_at,
-        duration_ms, break_ms, lock_delay_ms, metadata, reserved_for, reserved_ms, revision
+        duration_ms, break_ms, lock_delay_ms, metadata, reserved_for, reserved_ms, without_store, revision
     FROM lease_rows;
     CREATE VIEW terms AS
     WITH ended AS (
@@ -61,12 +65,12 @@ const VIEWS: &str = "
             json_extract(value, '$[0]') AS epoch, json_extract(value, '$[1]') AS holder,
             json_extract(value, '$[2]') AS began_at_ms, json_extract(value, '$[3]') AS ended_at_ms,
             json_extract(value, '$[4]') AS end, json_extract(value, '$[5]') AS reason,
-            json_extract(value, '$[6]') AS owner
+            json_extract(value, '$[6]') AS owner, json_extract(value, '$[7]') AS without_store
         FROM term_rows, json_each(term_rows.terms)
     ), all_terms AS (
         SELECT * FROM ended
         UNION ALL
-        SELECT namespace, lease, epoch, holder, granted_at_ms, NULL, NULL, NULL, owner FROM lease_rows
+        SELECT namespace, lease, epoch, holder, granted_at_ms, NULL, NULL, NULL, owner, without_store FROM lease_rows
         WHERE state IN ('leased', 'breaking') AND NOT EXISTS (
             SELECT * FROM ended WHERE ended.namespace = lease_rows.namespace
                 AND ended.lease = lease_rows.lease AND ended.epoch = lease_rows.epoch)
@@ -74,7 +78,7 @@ const VIEWS: &str = "
     SELECT namespace, lease, epoch, holder, owner,
         strftime('%Y-%m-%dT%H:%M:%fZ', began_at_ms / 1000.0, 'unixepoch') AS began_at,
         strftime('%Y-%m-%dT%H:%M:%fZ', ended_at_ms / 1000.0, 'unixepoch') AS ended_at,
-        end, reason
+        end, reason, without_store
     FROM all_terms ORDER BY namespace, lease, epoch;
 ";
 
@@ -84,7 +88,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The columns of `lease_rows` in the order of `batch::columns`, and the checksum over them.
 macro_rules! lease_columns {
     () => {
-        "namespace, lease, state, holder, owner, metadata, reserved_for, lease_id, retired, epoch, \
+        "namespace, lease, state, holder, owner, metadata, reserved_for, without_store, lease_id, retired, epoch, \
          granted_at_ms, duration_ms, break_ms, lock_delay_ms, reserved_ms, revision, crc"
     };
 }
@@ -94,7 +98,7 @@ pub(super) const SELECT_LEASES: &str = concat!("SELECT ", lease_columns!(), " FR
 pub(super) const WRITE_LEASE: &str = concat!(
     "INSERT OR REPLACE INTO lease_rows (",
     lease_columns!(),
-    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"
+    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)"
 );
 
 pub(super) const SELECT_LEASE_CRC: &str =
@@ -179,12 +183,14 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
             batch_log::TABLE,
             deleted::TABLE,
             documents::TABLE,
+            identity::TABLE,
         ] {
             transaction.execute_batch(sql)?;
         }
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
         Meta::default().write(&transaction)?;
+        identity::create(&transaction, &StoreId::random(&mut OsRandom))?;
         transaction.commit()?;
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(true)

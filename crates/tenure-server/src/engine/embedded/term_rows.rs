@@ -5,8 +5,8 @@
 //! not change until it is forgotten as a whole.
 //!
 //! The running term is not in this table, because the row of its lease has all its data. The only
-//! exception is a running term whose end was given a reason by a request: its record with the
-//! reason is here. The newest records are in batches of the log, and may be about a term that this
+//! exceptions are a running term whose end was given a reason by a request, and a term that continues
+//! after its end was recorded: their records are here, without an end. The newest records are in batches of the log, and may be about a term that this
 //! table already has.
 
 use rusqlite::{Connection, OptionalExtension, params};

@@ -23,12 +23,12 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::HeaderValue;
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, ETAG, EXPECT};
 use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use tenure_core::wire::{Code, Problem};
+use tenure_core::wire::{Code, Problem, STORE_HEADER};
 use tower_service::Service as _;
 use tracing::error;
 
@@ -53,10 +53,15 @@ use span::RequestSpan;
 
 pub use span::set_remote_parent;
 
+/// The header of every answer with the id of the store.
+const STORE: HeaderName = HeaderName::from_static(STORE_HEADER);
+
 /// The service that answers the requests of all connections.
 #[derive(Debug)]
 pub(crate) struct HttpService {
     pub(crate) store: Store,
+    /// The id of the store, which every answer contains.
+    store_id: HeaderValue,
     access: Access,
     audit: Audit,
     proxies: TrustedProxies,
@@ -134,6 +139,9 @@ impl HttpService {
         let service = Self {
             routes: Router::new(),
             serves: Serves::All,
+            // Hexadecimal digits are a valid header value.
+            store_id: HeaderValue::from_str(store.id())
+                .unwrap_or_else(|_| HeaderValue::from_static("")),
             store,
             access,
             audit,
@@ -149,6 +157,7 @@ impl HttpService {
         let service = Self {
             routes: Router::new(),
             serves: Serves::Metrics,
+            store_id: self.store_id.clone(),
             store: self.store.clone(),
             access,
             audit: self.audit.clone(),
@@ -198,6 +207,8 @@ impl HttpService {
             answer.unwrap_or_else(|panic| refuse(protocol, None, panicked(&*panic, id.id())));
         if protocol.is_none() {
             id.answer(&mut response);
+            let headers = response.headers_mut();
+            headers.insert(STORE, self.store_id.clone());
             if is_read {
                 forbid_keeping(&mut response);
             }

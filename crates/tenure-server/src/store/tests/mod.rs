@@ -194,6 +194,7 @@ fn queued(number: u64, wait: Duration) -> Queued {
             min_epoch: None,
             metadata: Metadata::new(),
         },
+        resume: None,
         wait,
         priority: 100,
     }

@@ -1,16 +1,14 @@
 //! A lease of a [`MemoryStore`](super::MemoryStore).
 
-use std::time::{Duration, SystemTime};
-
 use tenure_core::lease::candidate::Answer;
 use tenure_core::lease::{
     self, Acquire, Applied, Change, Due, Operation, Rejection, Rules, Running,
 };
-use tenure_core::time::millis;
 use tenure_core::{Epoch, Instant, UnixMillis};
 use tokio::sync::oneshot;
 
-use crate::store::TermView;
+use crate::clock::{before, rfc3339};
+use crate::store::{TermView, WithoutStoreView};
 
 /// One lease and its past terms.
 #[derive(Debug, Default)]
@@ -56,11 +54,15 @@ impl MemoryLease {
         let running = self.lease.record().running();
         let applied = self.lease.apply(operation, now, &Rules::NATIVE)?;
         self.note_end(running, reason, now, wall);
-        if let (Change::Granted(epoch), Operation::Acquire(request, began)) =
-            (&applied.change, operation)
-        {
-            self.note_grant(request, *epoch, *began);
+        match (&applied.change, operation) {
+            (
+                Change::Granted(epoch),
+                Operation::Acquire(request, began) | Operation::Resume(request, _, began),
+            ) => self.note_grant(request, *epoch, *began),
+            (Change::Resumed(_), _) => self.note_continuation(),
+            _ => {}
         }
+        self.note_periods();
         Ok(applied)
     }
 
@@ -68,6 +70,27 @@ impl MemoryLease {
         let mut term = TermView::new(epoch.get(), request.holder.to_string());
         term.began_at = Some(rfc3339(began));
         self.terms.push(term);
+    }
+
+    /// Removes the end of a term that continues.
+    fn note_continuation(&mut self) {
+        if let Some(term) = self.terms.last_mut() {
+            (term.end, term.ended_at, term.reason) = (None, None, None);
+        }
+    }
+
+    /// Records the periods in which the last term was led without the store.
+    fn note_periods(&mut self) {
+        let periods = self.without_store();
+        if let Some(term) = self.terms.last_mut() {
+            term.without_store = periods;
+        }
+    }
+
+    /// Returns the periods in which the last term was led without the store.
+    pub(super) fn without_store(&self) -> Option<Box<WithoutStoreView>> {
+        let periods = self.lease.record().last_grant()?.without_store.as_deref()?;
+        Some(WithoutStoreView::of(periods, |wall| Some(rfc3339(wall))).into())
     }
 
     /// Records the end of the term that ran before the last step, if that step ended it.
@@ -85,14 +108,4 @@ impl MemoryLease {
             term.reason = reason.map(Into::into);
         }
     }
-}
-
-/// Returns the wall-clock time that was `age` before `wall`.
-fn before(wall: UnixMillis, age: Duration) -> UnixMillis {
-    UnixMillis::new(wall.get().saturating_sub(millis(age)))
-}
-
-fn rfc3339(wall: UnixMillis) -> String {
-    let time = SystemTime::UNIX_EPOCH + Duration::from_millis(wall.get());
-    humantime::format_rfc3339_millis(time).to_string()
 }

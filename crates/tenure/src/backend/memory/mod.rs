@@ -87,7 +87,9 @@ impl MemoryStore {
         let state = self.lock();
         let lease = state.leases.get(election)?;
         let record = lease.lease.record();
-        let mut view = LeaseView::of(namespace.as_str(), name.as_str(), record, self.clock.now());
+        let now = self.clock.now();
+        let mut view = LeaseView::of(namespace.as_str(), name.as_str(), record, now);
+        view.without_store = record.held(now).and_then(|_| lease.without_store());
         view.waiters = lease.lease.waiting() as u64;
         view.revision = lease.revision;
         Some(view)
@@ -131,5 +133,64 @@ impl MemoryStore {
             self.changes.send_replace(());
         }
         Some(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_core::lease::candidate::{Answer, Request};
+    use tenure_core::lease::{LeaseId, State};
+
+    use super::*;
+    use crate::testing::TestStore;
+
+    const LEASE: Duration = Duration::from_secs(15);
+
+    #[tokio::test]
+    async fn a_term_that_ran_without_the_store_holds_its_lease_again() {
+        let kit = TestStore::start().unwrap();
+        let store = kit.store.clone();
+        let election: ElectionName = "tests/job".parse().unwrap();
+        let config = Config::new(election.clone()).with_candidate("a".parse().unwrap());
+        let backend = store.backend(&config);
+        let lease_id = LeaseId::from_random_bits(0, 1);
+        let send = async |request| backend.send(request, LEASE).await.answer;
+        let acquire = Request::Acquire {
+            lease_id,
+            wait: Duration::ZERO,
+            min_epoch: None,
+        };
+        let Answer::Held(epoch) = send(acquire).await else {
+            panic!("the lease is free")
+        };
+        kit.jump(Duration::from_secs(60)).await;
+        assert_eq!(store.lease(&election).unwrap().state, State::Expired);
+        let resume = |epoch| Request::Resume {
+            lease_id,
+            epoch,
+            without_store: Duration::from_secs(50),
+        };
+        assert_eq!(send(resume(epoch)).await, Answer::Held(epoch));
+        let lease = store.lease(&election).unwrap();
+        assert_eq!(
+            (lease.state, lease.epoch),
+            (State::Leased, Some(epoch.get()))
+        );
+        let periods = lease.without_store.unwrap();
+        assert_eq!((periods.periods, periods.total_ms), (1, 50_000));
+        let history = store.history(&election);
+        assert_eq!((history.len(), history[0].end), (1, None));
+        assert_eq!(history[0].without_store, Some(periods));
+
+        let release = Request::Release {
+            lease_id,
+            reason: None,
+        };
+        assert_eq!(send(release).await, Answer::Released);
+        assert_eq!(send(resume(epoch)).await, Answer::IdRetired);
+        let next = tenure_core::Epoch::new(epoch.get() - 1).unwrap();
+        assert_eq!(send(resume(next)).await, Answer::Superseded);
     }
 }

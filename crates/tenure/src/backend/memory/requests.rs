@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{
-    Acquire, LeaseDuration, LeaseId, Metadata, Operation, RequestNumber, Waiting,
+    Acquire, LeaseDuration, LeaseId, Metadata, Operation, RequestNumber, Resume, Waiting,
 };
 use tenure_core::{Epoch, Instant};
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -37,6 +37,19 @@ impl LeaseBackend for MemoryBackend {
                     wait,
                     min_epoch,
                 } => self.acquire(number, lease_id, wait, min_epoch).await,
+                Request::Resume {
+                    lease_id,
+                    epoch,
+                    without_store,
+                } => {
+                    let of_term = Resume {
+                        epoch,
+                        without_store,
+                    };
+                    let request = self.request(lease_id, None);
+                    let wall = self.store.clock.wall();
+                    self.apply(&Operation::Resume(request, of_term, wall), None)
+                }
                 Request::Renew(lease_id) => self.apply(&Operation::Renew(lease_id, None), None),
                 Request::Release { lease_id, reason } => {
                     let reason = reason.map(|reason| reason.to_string());
@@ -124,6 +137,7 @@ impl LeaseBackend for MemoryBackend {
     fn ping(&self) -> BackendFuture<'_, Pong> {
         let is_reachable = !self.store.lock().is_cut_off;
         let pong = Pong {
+            store: None,
             round_trip: Duration::ZERO,
             date: None,
         };
@@ -151,14 +165,7 @@ impl MemoryBackend {
     ) -> Answer {
         let mut seen = self.store.changes.subscribe();
         let end = self.store.clock.now() + wait;
-        let request = Acquire {
-            lease_id,
-            holder: self.config.candidate.clone(),
-            duration: LeaseDuration::Fixed(self.config.timings.lease_duration()),
-            lock_delay: self.config.lock_delay,
-            min_epoch,
-            metadata: self.config.metadata.clone(),
-        };
+        let request = self.request(lease_id, min_epoch);
         let try_now = || {
             let acquire = Operation::Acquire(request.clone(), self.store.clock.wall());
             self.store.apply(&self.config.election, &acquire, None)
@@ -195,6 +202,17 @@ impl MemoryBackend {
         // The store can't grant the lease to this request any more.
         reply.close();
         reply.try_recv().unwrap_or_else(|_| Answer::from(try_now()))
+    }
+
+    fn request(&self, lease_id: LeaseId, min_epoch: Option<Epoch>) -> Acquire {
+        Acquire {
+            lease_id,
+            holder: self.config.candidate.clone(),
+            duration: LeaseDuration::Fixed(self.config.timings.lease_duration()),
+            lock_delay: self.config.lock_delay,
+            min_epoch,
+            metadata: self.config.metadata.clone(),
+        }
     }
 
     /// Waits for a change, for the lease to lapse, or until `end`. Returns true if `end` has

@@ -18,12 +18,13 @@ pub(super) const METADATA: &str = "metadata";
 const ALIAS: (&str, &str) = ("server", "servers");
 
 /// Keys whose values are never shown.
-const SECRETS: [&str; 6] = [
+const SECRETS: [&str; 7] = [
     "token",
     "azure_blob.key",
     "azure_blob.sas",
     "azure_blob.connection_string",
     "bully.key",
+    "fallback.key",
     // The value contains the keys of accounts.
     "azure.accounts",
 ];
@@ -105,7 +106,7 @@ pub(super) fn shown(key: &str) -> &str {
 /// Returns the command-line flag of a key.
 pub(super) fn flag(key: &str) -> String {
     let name = if key == ALIAS.1 { ALIAS.0 } else { key };
-    let table = ["serve.", "bully."]
+    let table = ["serve.", "bully.", "fallback."]
         .into_iter()
         .find_map(|table| name.strip_prefix(table));
     format!("--{}", table.unwrap_or(name).replace(['.', '_'], "-"))

@@ -255,6 +255,20 @@ impl Settings {
         self.read(key, &["string"], "must be text in quotes", read)
     }
 
+    /// Reads a number or a text with the function `read`. The text `right` describes a valid value.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] with the error of `read`.
+    pub(super) fn word<'a, T>(
+        &'a self,
+        key: &str,
+        right: &str,
+        read: impl FnOnce(&'a str) -> Result<T, String>,
+    ) -> Result<Option<T>, ConfigError> {
+        self.read(key, &["string", "integer"], right, read)
+    }
+
     /// Reads a value of one of these TOML types with the function `read`.
     fn read<'a, T>(
         &'a self,

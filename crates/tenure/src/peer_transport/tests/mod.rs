@@ -78,6 +78,7 @@ fn setup(me: u32) -> Setup {
         mac: keyed(),
         listen: Some("127.0.0.1:0".parse().unwrap()),
         page: axum::Router::new(),
+        store: None,
         clock: Clock::system().unwrap(),
     }
 }

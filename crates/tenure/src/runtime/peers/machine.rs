@@ -2,11 +2,13 @@
 
 use tenure_core::bully::{PeerCandidate, PeerEffect, PeerInput};
 use tenure_core::election::ElectionMachine;
+use tenure_core::election::fallback::Fallback;
 use tenure_core::election::joint::{Joint, JointEffect, JointMessage};
 use tenure_core::lease::LeaseId;
 use tenure_core::lease::candidate::Answer;
 use tenure_core::{CandidateId, Instant, NodeId};
 
+use super::StoreState;
 use crate::random::OsRandom;
 
 /// A machine for an election among peers, either alone or together with a lease.
@@ -31,6 +33,11 @@ pub(crate) trait PeerMachine: ElectionMachine + Send {
 
     /// Returns the lease id of the current term.
     fn lease_id(&self) -> Option<LeaseId> {
+        None
+    }
+
+    /// Returns the state of the store as a voter while this member leads, with a fallback.
+    fn store_state(&self, _now: Instant) -> Option<StoreState> {
         None
     }
 }
@@ -80,5 +87,44 @@ impl PeerMachine for Joint {
 
     fn lease_id(&self) -> Option<LeaseId> {
         self.lease_id()
+    }
+}
+
+impl PeerMachine for Fallback {
+    fn node(&self) -> &PeerCandidate {
+        self.node()
+    }
+
+    fn handle_peer_input(&mut self, now: Instant, input: PeerInput) {
+        self.handle_message(now, JointMessage::Peers(input), &mut OsRandom);
+    }
+
+    fn half(effect: JointEffect) -> JointEffect {
+        effect
+    }
+
+    fn peer(node: NodeId, candidate: CandidateId) -> (NodeId, CandidateId) {
+        (node, candidate)
+    }
+
+    fn handle_answer(&mut self, now: Instant, attempt: u64, answer: Answer) {
+        self.handle_message(now, JointMessage::Store(attempt, answer), &mut OsRandom);
+    }
+
+    fn renew_early(&mut self, now: Instant) {
+        self.renew_early(now, &mut OsRandom);
+    }
+
+    fn lease_id(&self) -> Option<LeaseId> {
+        self.lease_id()
+    }
+
+    fn store_state(&self, now: Instant) -> Option<StoreState> {
+        let (kind, _) = self.node().carried_by(now)?;
+        Some(StoreState {
+            kind,
+            silent_since: self.store().silent_since(now),
+            hold: self.store().hold_state(),
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! Election among peers.
 
+mod carrier;
 mod machine;
 mod metadata;
 mod persistence;
@@ -36,8 +37,11 @@ use crate::observe::Observed;
 use crate::peer_transport::{
     IncomingMessage, LeaderMetadata, Payload, PeerEvent, PeerTransport, Status,
 };
+use crate::quorum::TermQuorum;
 use crate::random::OsRandom;
 
+use carrier::Carrier;
+pub(crate) use carrier::StoreState;
 pub(crate) use machine::PeerMachine;
 use metadata::Metadata;
 pub(crate) use persistence::Disk;
@@ -50,6 +54,7 @@ const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A member's machine and failure detector, with its transport and its disk.
 pub(crate) struct Peers<M = PeerCandidate> {
+    config: Arc<Config>,
     me: NodeId,
     clock: Clock,
     machine: M,
@@ -70,6 +75,8 @@ pub(crate) struct Peers<M = PeerCandidate> {
     ended: Option<Ended>,
     /// The reason why this member may not take part any more.
     banned: Option<String>,
+    /// The voters of the term of this member, with a fallback.
+    carrier: Option<Carrier>,
 }
 
 /// The parts of a member.
@@ -79,6 +86,18 @@ pub(crate) struct Parts<M = PeerCandidate> {
     pub(crate) transport: PeerTransport,
     /// The disk; `None` for a member that has no state to store.
     pub(crate) disk: Option<Disk>,
+}
+
+impl<M> Parts<M> {
+    /// Replaces the machine.
+    pub(crate) fn map<N>(self, machine: impl FnOnce(M) -> N) -> Parts<N> {
+        Parts {
+            machine: machine(self.machine),
+            detector: self.detector,
+            transport: self.transport,
+            disk: self.disk,
+        }
+    }
 }
 
 /// A term that is over while its last messages are being sent.
@@ -95,7 +114,7 @@ struct Ended {
 impl<M: PeerMachine> Peers<M> {
     /// Creates a member. Returns it with a receiver of the leader that it sees.
     pub(crate) fn new(
-        config: &Config,
+        config: &Arc<Config>,
         clock: Clock,
         parts: Parts<M>,
         lease: Option<LeaseChannel>,
@@ -104,12 +123,13 @@ impl<M: PeerMachine> Peers<M> {
         let node = parts.machine.node();
         let me = node.settings().me();
         let status = Status {
-            strategy: config.strategy.name().into(),
+            strategy: config.strategy_name().into(),
             ..Status::of(me, Incarnation(node.incarnation()))
         };
         let metadata = Metadata::new(me, config.metadata.clone());
         let observed = metadata.observed.subscribe();
         let peers = Self {
+            config: config.clone(),
             me,
             clock,
             machine: parts.machine,
@@ -125,6 +145,7 @@ impl<M: PeerMachine> Peers<M> {
             heard: BTreeMap::new(),
             ended: None,
             banned: None,
+            carrier: None,
         };
         (peers, observed)
     }
@@ -234,6 +255,7 @@ impl<M: PeerMachine> Peers<M> {
         self.replies
             .flush(now, &self.transport, |to| node.holds_message_to(to));
         self.metadata.show(node.leader());
+        self.follow_carrier(now);
         self.publish_status(now);
     }
 
@@ -341,7 +363,8 @@ impl<M: PeerMachine> StrategyInput for Peers<M> {
         let of_detector = self.detector.poll_timeout();
         let of_replies = self.replies.poll_timeout();
         let of_ended = self.ended.map(|ended| ended.check_at);
-        let timeouts = [of_machine, of_detector, of_replies, of_ended];
+        let of_carrier = self.poll_carrier();
+        let timeouts = [of_machine, of_detector, of_replies, of_ended, of_carrier];
         timeouts.into_iter().flatten().min()
     }
 
@@ -384,6 +407,10 @@ impl<M: PeerMachine> StrategyIo for Peers<M> {
             self.end_turn(now);
             self.poll_ended(now)
         })
+    }
+
+    fn term_quorum(&self, now: Instant) -> Option<TermQuorum> {
+        self.term_quorum(now)
     }
 
     fn hand_over(&mut self, now: Instant, to: CandidateId) -> Result<(), &'static str> {

@@ -4,7 +4,8 @@ use tenure_core::election::{ElectionMachine as _, Standing};
 use tenure_core::{Instant, NodeId};
 
 use super::{PeerMachine, Peers};
-use crate::peer_transport::Status;
+use crate::clock::rfc3339;
+use crate::peer_transport::{CarriedBy, Status};
 
 impl<M: PeerMachine> Peers<M> {
     /// Publishes the status if it has changed.
@@ -27,6 +28,11 @@ impl<M: PeerMachine> Peers<M> {
             suspects: self.suspects(now),
             quorum: node.reaches_majority(),
             metadata: self.metadata.of_leader(),
+            carried_by: self.term_quorum(now).map(|quorum| CarriedBy {
+                kind: quorum.kind.to_string(),
+                further_losses: quorum.further_losses,
+                store_silent_since: quorum.store_silent_since.map(rfc3339),
+            }),
             ..self.status.clone()
         };
         if self.status != status {
@@ -37,11 +43,22 @@ impl<M: PeerMachine> Peers<M> {
 
     /// Returns the members that this member suspects: a leader suspects members that have been
     /// silent for too long, and another member suspects the member that it watches.
-    fn suspects(&self, now: Instant) -> Vec<NodeId> {
+    pub(super) fn suspects(&self, now: Instant) -> Vec<NodeId> {
         let node = self.machine.node();
-        let longest = node.longest_silence();
-        let heard = |node| self.heard.get(&node);
-        let silent = |node, longest| heard(node).is_none_or(|&heard| now.since(heard) > longest);
+        let lifetime = node.settings().timings().message_lifetime();
+        let (longest, asks_since) = (node.longest_silence(), self.asks_since());
+        let silent = |node, longest| {
+            let heard = self.heard.get(&node);
+            let Some(asks_since) = asks_since else {
+                return false;
+            };
+            match heard {
+                // It has not answered since this leader began to ask.
+                Some(&heard) if heard < asks_since => now > asks_since + lifetime,
+                Some(&heard) => now.since(heard) > longest,
+                None => true,
+            }
+        };
         let is_down = |&node: &NodeId| {
             self.detector.is_suspected(node) || longest.is_some_and(|it| silent(node, it))
         };

@@ -42,7 +42,8 @@ pub(in super::super) struct LiveContestant {
     pub(super) worst_without_leader: Duration,
     /// The summary of a user's own file.
     pub(super) summary: Option<Summary>,
-    is_peers: bool,
+    /// The table of the members, and the name of their list; `None` for a lease alone.
+    group: Option<(&'static str, &'static str)>,
     /// The priorities of the first members among peers, in the order of their node ids; others have
     /// the default.
     priorities: Vec<u32>,
@@ -79,9 +80,21 @@ fn of_name(name: &str) -> anyhow::Result<LiveContestant> {
             settings.insert("strategy".into(), "bully".into());
             settings.insert("bully".into(), bully.into());
         }
+        Algorithm::Fallback {
+            k,
+            without_store: true,
+            ..
+        } => {
+            let mut fallback = Table::new();
+            fallback.insert("message_lifetime".into(), millis(MESSAGE_LIFETIME));
+            if let Some(k) = k {
+                fallback.insert("k".into(), Value::Integer(k as i64));
+            }
+            settings.insert("fallback".into(), fallback.into());
+        }
         _ => {
             return Err(exit::bad_configuration(format!(
-                "contestant {name:?} can only be simulated; live ones are lease, bully, bully-fixed, \
+                "contestant {name:?} can only be simulated; live ones are lease, fallback, bully, bully-fixed, \
                  bully-phi, bully-pull, bully-on-demand, each bully also with -no-quorum, and files \
                  (--config)"
             )));
@@ -159,7 +172,10 @@ impl LiveContestant {
             settings.remove(key);
         }
         settings.insert("election".into(), "compare/live".into());
-        if let Some(Value::Table(bully)) = settings.get_mut("bully") {
+        for table in ["bully", "fallback"] {
+            let Some(Value::Table(bully)) = settings.get_mut(table) else {
+                continue;
+            };
             for key in ["key_file", "cluster"] {
                 bully.remove(key);
             }
@@ -172,7 +188,11 @@ impl LiveContestant {
             lease_duration: Duration::ZERO,
             worst_without_leader: Duration::ZERO,
             summary: None,
-            is_peers: strategy == "bully" || strategy == "both",
+            group: match &strategy[..] {
+                "bully" | "both" => Some(("bully", "peers")),
+                _ if settings.contains_key("fallback") => Some(("fallback", "members")),
+                _ => None,
+            },
             priorities,
             settings,
         };
@@ -188,7 +208,7 @@ impl LiveContestant {
     /// This many candidates, best first: in the order of their priorities, then of their numbers.
     pub(super) fn best_first(&self, candidates: u32) -> Vec<u32> {
         let mut all: Vec<u32> = (1..=candidates).collect();
-        if self.is_peers {
+        if self.group.is_some() {
             all.sort_by_key(|&number| (self.priority(number), number));
         }
         all
@@ -217,17 +237,15 @@ impl LiveContestant {
             let store = format!("http://{}", network.address(candidate, STORE));
             settings.insert("servers".into(), vec![store].into());
         }
-        if self.is_peers {
-            let bully = settings
-                .entry("bully")
-                .or_insert_with(|| Table::new().into());
-            let bully = bully.as_table_mut().context("\"bully\" is a table")?;
+        if let Some((table, list)) = self.group {
+            let bully = settings.entry(table).or_insert_with(|| Table::new().into());
+            let bully = bully.as_table_mut().context("the members are a table")?;
             let peers = network.peers_of(candidate, |peer| self.priority(peer));
             let peers: Vec<&str> = peers.split(',').collect();
             let state = folder.join(format!("state-{candidate}"));
             bully.insert("node".into(), i64::from(candidate).into());
             bully.insert("key".into(), KEY.into());
-            bully.insert("peers".into(), peers.into());
+            bully.insert(list.into(), peers.into());
             bully.insert(
                 "listen".into(),
                 network.listen_address(candidate).to_string().into(),

@@ -40,6 +40,9 @@ pub(super) fn faults(scenario: &Scenario, scale: f64) -> Option<Vec<(Duration, F
         .collect()
 }
 
+/// The longest scenario that runs in real time, with the default lease.
+const LONGEST: Duration = Duration::from_secs(600);
+
 /// The factor for the times of scenarios.
 pub(super) fn scale(lease_duration: Duration) -> f64 {
     lease_duration.as_secs_f64() / NOMINAL_LEASE.as_secs_f64()
@@ -47,7 +50,7 @@ pub(super) fn scale(lease_duration: Duration) -> f64 {
 
 /// Whether real processes can have all faults of a scenario.
 pub(in super::super) fn is_live(scenario: &Scenario) -> bool {
-    faults(scenario, 1.0).is_some()
+    faults(scenario, 1.0).is_some() && scenario.lasts <= LONGEST
 }
 
 /// Whether the scenario is about the best candidate, which must be the leader then.

@@ -35,14 +35,20 @@ struct Bench {
     messages: Vec<(u32, QuorumMessage)>,
     events: Vec<TermEvent>,
     now: u64,
+    /// Whether the disk completes no write.
+    disk_hangs: bool,
 }
 
 impl Bench {
     fn new(members: u32, k: usize) -> Self {
-        Self::without(&[], members, k)
+        Self::with_quorums(members, Quorums::fallback(members as usize, k).unwrap())
     }
 
-    fn without(rules: &[DisabledRule], members: u32, k: usize) -> Self {
+    fn with_quorums(members: u32, quorums: Quorums) -> Self {
+        Self::without(&[], members, quorums)
+    }
+
+    fn without(rules: &[DisabledRule], members: u32, quorums: Quorums) -> Self {
         let membership = Membership::new((1..=members).map(|id| Member {
             id: NodeId(id),
             priority: 100,
@@ -52,7 +58,6 @@ impl Bench {
         for &rule in rules {
             settings = settings.without(rule);
         }
-        let quorums = Quorums::fallback(members as usize, k).unwrap();
         let started = Started {
             at: at(0),
             wall: UnixMillis::new(1_000),
@@ -69,6 +74,7 @@ impl Bench {
             messages: Vec::new(),
             events: Vec::new(),
             now: 0,
+            disk_hangs: false,
         };
         bench.drain();
         bench.machine.campaign(at(0), &mut bench.random);
@@ -84,6 +90,7 @@ impl Bench {
                     attempt, request, ..
                 })) => self.requests.push((attempt, request)),
                 Output::Effect(JointEffect::Store(LeaseEffect::Retrying(_))) => {}
+                Output::Effect(JointEffect::Peers(PeerEffect::Persist(_))) if self.disk_hangs => {}
                 Output::Effect(JointEffect::Peers(PeerEffect::Persist(_))) => {
                     let written = JointMessage::Peers(PeerInput::Persisted);
                     let now = at(self.now);
@@ -135,6 +142,51 @@ impl Bench {
         )
     }
 
+    /// Answers the last pre-vote for these members, which are free.
+    fn are_free(&mut self, members: impl IntoIterator<Item = u32>) {
+        let pre_vote = self.messages.iter().rev();
+        let mut rounds = pre_vote.filter_map(|(_, message)| match message {
+            QuorumMessage::PreVote { round } => Some(*round),
+            _ => None,
+        });
+        let round = rounds.next().expect("a pre-vote");
+        for from in members {
+            let reply = QuorumMessage::PreVoteReply {
+                round,
+                highest: None,
+                bound: None,
+                can_lead: false,
+            };
+            self.hear(from, reply);
+        }
+    }
+
+    /// Returns the members to which the renewals of the last round went.
+    fn renewed(&self) -> Vec<u32> {
+        let renewals = self
+            .messages
+            .iter()
+            .filter_map(|(to, message)| match message {
+                QuorumMessage::Renew { round, .. } => Some((*round, *to)),
+                _ => None,
+            });
+        let renewals: Vec<(u64, u32)> = renewals.collect();
+        let last = renewals.iter().map(|(round, _)| *round).max();
+        let of_last = renewals.iter().filter(|(round, _)| Some(*round) == last);
+        of_last.map(|(_, to)| *to).collect()
+    }
+
+    /// Answers this number of renewals at the store.
+    fn with_store(&mut self, renewals: usize) {
+        for _ in 0..renewals {
+            let sent = self.requests.len();
+            while self.requests.len() == sent {
+                self.until(self.now + 100);
+            }
+            self.answer(Answer::Held(epoch(2_000)));
+        }
+    }
+
     /// Answers the last round of renewals for this member.
     fn acknowledge(&mut self, from: u32) {
         let renew = self.messages.iter().rev().find(|(to, _)| *to == from);
@@ -166,7 +218,7 @@ fn with_one_member_beside_the_store_a_grant_is_enough_and_no_member_gets_a_messa
     }
     assert_eq!(bench.messages, []);
     assert_eq!(
-        bench.machine.node().carried_by(),
+        bench.machine.node().carried_by(at(bench.now)),
         Some((QuorumKind::Store, 2))
     );
 }
@@ -185,7 +237,7 @@ fn a_leader_that_loses_the_store_is_carried_by_all_members_and_takes_the_same_ep
         assert!(bench.leads(), "{step}");
     }
     assert_eq!(
-        bench.machine.node().carried_by(),
+        bench.machine.node().carried_by(at(bench.now)),
         Some((QuorumKind::Members, 0))
     );
     bench.answer(Answer::Expired);
@@ -208,10 +260,166 @@ fn a_leader_that_loses_the_store_is_carried_by_all_members_and_takes_the_same_ep
     );
     bench.answer(Answer::Held(epoch(2_000)));
     assert_eq!(
-        bench.machine.node().carried_by(),
+        bench.machine.node().carried_by(at(bench.now)),
         Some((QuorumKind::Store, 2))
     );
     assert_eq!(bench.events, [TermEvent::Began(epoch(2_000))]);
+}
+
+#[test]
+fn with_more_members_beside_the_store_all_members_follow_and_need_not_ask() {
+    let mut bench = Bench::new(5, 2);
+    bench.are_free(2..=5);
+    bench.answer(Answer::Held(epoch(2_000)));
+    assert!(!bench.leads());
+    bench.hear(
+        4,
+        QuorumMessage::VoteGranted {
+            epoch: epoch(2_000),
+        },
+    );
+    assert!(bench.leads());
+    assert_eq!(bench.renewed(), [2, 3, 4, 5]);
+    for member in 2..=5 {
+        bench.acknowledge(member);
+    }
+    bench.with_store(2);
+    assert_eq!(bench.renewed(), [2, 3, 4, 5]);
+}
+
+#[test]
+fn a_member_that_asks_for_votes_during_a_term_follows_the_leader_from_then_on() {
+    let mut bench = Bench::new(3, 1);
+    bench.answer(Answer::Held(epoch(2_000)));
+    bench.with_store(2);
+    assert_eq!(bench.messages, []);
+    bench.hear(3, QuorumMessage::PreVote { round: 1 });
+    assert_eq!(bench.renewed(), [3]);
+    bench.messages.clear();
+    bench.with_store(2);
+    assert_eq!(bench.renewed(), [3]);
+    assert!(bench.messages.iter().all(|(to, _)| *to == 3));
+}
+
+#[test]
+fn a_refusal_ends_a_term_in_order_only_if_too_few_voters_are_left() {
+    let mut bench = Bench::new(3, 1);
+    bench.answer(Answer::Held(epoch(2_000)));
+    bench.hear(3, QuorumMessage::PreVote { round: 1 });
+    let refusal = QuorumMessage::VoteRejected {
+        epoch: epoch(2_000),
+        highest: Some(epoch(3_000)),
+    };
+    bench.hear(3, refusal);
+    bench.with_store(4);
+    // The store is silent for a little longer than a renew interval.
+    bench.until(bench.now + 6_000);
+    bench.hear(3, refusal);
+    let cancels = |event: &TermEvent| matches!(event, TermEvent::Cancel(_));
+    assert!(!bench.events.iter().any(cancels), "{:?}", bench.events);
+    bench.until(bench.now + 2_000);
+    bench.hear(3, refusal);
+    let cancel = TermEvent::Cancel(EndReason::Superseded);
+    assert!(bench.events.contains(&cancel), "{:?}", bench.events);
+}
+
+#[test]
+fn a_member_that_cannot_promise_a_leader_knows_it_and_does_not_ask_before_its_next_renewal() {
+    let mut bench = Bench::new(3, 1);
+    bench.hear(
+        2,
+        QuorumMessage::RequestVote {
+            epoch: epoch(5_000),
+        },
+    );
+    bench.hear(
+        2,
+        QuorumMessage::Release {
+            epoch: epoch(5_000),
+            to: None,
+        },
+    );
+    bench.until(8_000);
+    bench.hear(
+        3,
+        QuorumMessage::Renew {
+            epoch: epoch(4_000),
+            round: 1,
+        },
+    );
+    let refusal = QuorumMessage::VoteRejected {
+        epoch: epoch(4_000),
+        highest: Some(epoch(5_000)),
+    };
+    assert_eq!(bench.messages.last(), Some(&(3, refusal)));
+    let leader = Some((NodeId(3), epoch(4_000)));
+    assert_eq!(bench.machine.node().leader(), leader);
+    let sent = bench.messages.len();
+    bench.until(13_000);
+    assert_eq!(
+        (bench.messages.len(), bench.machine.node().leader()),
+        (sent, leader)
+    );
+    // Without renewals it asks for votes itself.
+    bench.until(20_000);
+    assert!(bench.messages.len() > sent);
+    assert_eq!(bench.machine.node().leader(), None);
+}
+
+#[test]
+fn a_vote_that_did_not_reach_the_disk_in_time_asks_nobody_later() {
+    let mut bench = Bench::new(5, 2);
+    bench.are_free(2..=5);
+    bench.disk_hangs = true;
+    bench.answer(Answer::Held(epoch(2_000)));
+    bench.until(3_000);
+    bench.messages.clear();
+    bench.disk_hangs = false;
+    let written = JointMessage::Peers(PeerInput::Persisted);
+    bench
+        .machine
+        .handle_message(at(bench.now), written, &mut bench.random);
+    bench.drain();
+    let asks = |message: &QuorumMessage| {
+        matches!(
+            message,
+            QuorumMessage::RequestVote { .. } | QuorumMessage::Release { .. }
+        )
+    };
+    assert!(
+        !bench.messages.iter().any(|(_, message)| asks(message)),
+        "{:?}",
+        bench.messages
+    );
+}
+
+#[test]
+fn members_that_require_the_store_are_not_elected_without_it_and_their_terms_end_without_it() {
+    let required = Quorums::fallback(3, 1).unwrap().requiring_store();
+    let mut bench = Bench::with_quorums(3, required);
+    bench.until(30_000);
+    for _ in 0..20 {
+        bench.are_free([2, 3]);
+        bench.until(bench.now + 1_000);
+    }
+    assert!(
+        !bench
+            .messages
+            .iter()
+            .any(|(_, it)| matches!(it, QuorumMessage::RequestVote { .. }))
+    );
+    let mut bench = Bench::with_quorums(3, required);
+    bench.answer(Answer::Held(epoch(2_000)));
+    assert!(bench.leads());
+    for _ in 0..150 {
+        bench.until(bench.now + 100);
+        for member in [2, 3] {
+            if bench.messages.iter().any(|(to, _)| *to == member) {
+                bench.acknowledge(member);
+            }
+        }
+    }
+    assert!(!bench.leads());
 }
 
 /// A store that keeps its promises never takes one back before it counts no more. A store that was
@@ -219,7 +427,7 @@ fn a_leader_that_loses_the_store_is_carried_by_all_members_and_takes_the_same_ep
 #[test]
 fn a_leader_stops_at_once_when_the_store_takes_its_promise_back() {
     for (without, leads) in [(&[][..], false), (&[DisabledRule::StorePromiseEnds], true)] {
-        let mut bench = Bench::without(without, 3, 1);
+        let mut bench = Bench::without(without, 3, Quorums::fallback(3, 1).unwrap());
         bench.answer(Answer::Held(epoch(2_000)));
         bench.until(6_000);
         assert!(matches!(

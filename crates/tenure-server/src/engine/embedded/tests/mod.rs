@@ -84,6 +84,7 @@ fn end(revision: u64, epoch: u64) -> LeaseChange {
         began_at: UnixMillis::new(epoch),
         ended: Some((TermEnd::Released, UnixMillis::new(epoch + 1))),
         reason: None,
+        without_store: None,
     };
     LeaseChange {
         term: Some(term.into()),

@@ -28,7 +28,8 @@ fn one_of_two(now: Instant) -> Peers {
         disk: None,
     };
     let clock = Clock::system().unwrap();
-    let metrics = Recorder::new(Arc::new(config.clone()), clock.clone());
+    let config = Arc::new(config);
+    let metrics = Recorder::new(config.clone(), clock.clone());
     Peers::new(&config, clock, parts, None, Arc::new(metrics)).0
 }
 

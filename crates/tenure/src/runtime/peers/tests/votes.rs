@@ -146,6 +146,7 @@ impl Group {
             mac: Mac::new(None).into(),
             listen: None,
             page: axum::Router::new(),
+            store: None,
             clock: clock.clone(),
         })
         .unwrap();

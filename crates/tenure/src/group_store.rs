@@ -1,0 +1,197 @@
+//! The store that the members of a group with a fallback use.
+//!
+//! Two members that count the leases of two stores could both lead, because the two leases are no
+//! common voter. So a store tells its id with each answer, and a member counts only the answers of
+//! the store that it remembers. At its first start, it takes the first store that it hears of: from
+//! another member's message, or from the store, unless another member uses another store.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tenure_core::NodeId;
+
+use crate::peer_transport::{Fingerprint, StateFile};
+use crate::peers::PeersClient;
+use crate::store::CheckStore;
+
+/// The time that another member may take to tell its store.
+const ASK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The store of a group, as one member knows it.
+#[derive(Debug)]
+pub(crate) struct GroupStore {
+    me: NodeId,
+    state: Mutex<State>,
+    /// A short form of this member's settings.
+    settings: String,
+    disk: Arc<Mutex<StateFile>>,
+    members: PeersClient,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    known: Option<String>,
+    /// The id that this member takes unless another member uses another one.
+    pending: Option<String>,
+    /// The last reason for which an answer did not count, so that the log has it once.
+    refused: Option<String>,
+}
+
+impl GroupStore {
+    pub(crate) fn new(
+        me: NodeId,
+        settings: &Fingerprint,
+        disk: Arc<Mutex<StateFile>>,
+        members: PeersClient,
+    ) -> Arc<Self> {
+        let state = State {
+            known: lock(&disk).store().map(Into::into),
+            ..State::default()
+        };
+        Arc::new(Self {
+            me,
+            settings: settings.short().into(),
+            state: state.into(),
+            disk,
+            members: members.with_timeout(ASK_TIMEOUT),
+        })
+    }
+
+    /// Returns the id of the store, if this member remembers one.
+    pub(crate) fn known(&self) -> Option<String> {
+        lock(&self.state).known.clone()
+    }
+
+    /// Returns the id of the store, also if this member is about to take it, for other members that
+    /// are about to take one.
+    pub(crate) fn known_or_pending(&self) -> Option<String> {
+        let state = lock(&self.state);
+        state.known.clone().or_else(|| state.pending.clone())
+    }
+
+    /// Compares the store that another member names in a message. A member without a store takes
+    /// that one.
+    ///
+    /// # Errors
+    ///
+    /// The text names both stores.
+    pub(crate) fn hear(self: &Arc<Self>, from: NodeId, theirs: &str) -> Result<(), String> {
+        let mut state = lock(&self.state);
+        match &state.known {
+            Some(known) if known == theirs => Ok(()),
+            Some(known) => Err(format!(
+                "member {from} uses the store {theirs}, and member {} uses the store {known}: all members \
+                 of a group need the same store, or two of them could lead",
+                self.me
+            )),
+            None => {
+                state.known = Some(theirs.into());
+                drop(state);
+                let (own, id) = (Arc::clone(self), theirs.to_owned());
+                tokio::task::spawn_blocking(move || {
+                    if let Err(error) = lock(&own.disk).set_store(id) {
+                        tracing::error!(node = %own.me, %error, "can't remember the store of the group");
+                    }
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes this store at the first start of the member, if no other member uses another one.
+    async fn take(&self, id: &str) -> Result<(), String> {
+        lock(&self.state).pending = Some(id.into());
+        let asked = self.members.ask_all().await;
+        let others = asked.iter().filter(|asked| asked.peer.node != self.me);
+        for (other, view) in others.filter_map(|it| Some((it.peer.node, it.view.as_ref().ok()?))) {
+            let status = &view.status;
+            if status
+                .settings
+                .as_deref()
+                .is_some_and(|it| it != self.settings)
+            {
+                return Err(format!(
+                    "member {other} runs with other settings than member {}, so both could lead: give all \
+                     members the same members, k and timings; `tenure config check` prints them",
+                    self.me
+                ));
+            }
+            if let Some(theirs) = status.store.as_ref().filter(|theirs| *theirs != id) {
+                return Err(format!(
+                    "this is the store {id}, and member {other} uses the store {theirs}: all members of a \
+                     group need the same store, or two of them could lead; correct the addresses of the \
+                     store"
+                ));
+            }
+        }
+        let (disk, own) = (Arc::clone(&self.disk), id.to_owned());
+        let written = tokio::task::spawn_blocking(move || lock(&disk).set_store(own)).await;
+        let error = match written {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(error) = error {
+            return Err(format!("can't remember the store of the group: {error}"));
+        }
+        let mut state = lock(&self.state);
+        // Another member may have named its store meanwhile.
+        match &state.known {
+            Some(known) if known != id => Err(differs(id, known)),
+            _ => {
+                state.known = Some(id.into());
+                tracing::info!(node = %self.me, store = id, "this is the store of the group from now on");
+                Ok(())
+            }
+        }
+    }
+}
+
+impl CheckStore for GroupStore {
+    fn is_known(&self) -> bool {
+        lock(&self.state).known.is_some()
+    }
+
+    fn check<'a>(&'a self, id: Option<&'a str>) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let checked = self.compare(id).await;
+            let refused = checked.as_ref().err().cloned();
+            let before = std::mem::replace(&mut lock(&self.state).refused, refused.clone());
+            if let Some(error) = refused.filter(|refused| before.as_ref() != Some(refused)) {
+                tracing::error!(node = %self.me, error, "the store does not count");
+            }
+            checked
+        })
+    }
+}
+
+impl GroupStore {
+    async fn compare(&self, id: Option<&str>) -> Result<(), String> {
+        let Some(id) = id else {
+            return Err(
+                "its answer has no id of the store, which a fallback needs: run a store of this \
+                     version, and let proxies keep the header tenure-store"
+                    .into(),
+            );
+        };
+        match self.known() {
+            Some(known) if known == id => Ok(()),
+            Some(known) => Err(differs(id, &known)),
+            None => self.take(id).await,
+        }
+    }
+}
+
+fn differs(found: &str, known: &str) -> String {
+    format!(
+        "this is the store {found}, and the members of this group use the store {known}: two members with \
+         two stores could both lead, so this member does not use it. Correct the addresses of the store. \
+         If the store was replaced for good, stop all members, and start each of them once with \
+         --accept-changes"
+    )
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
