@@ -265,7 +265,7 @@ impl State {
         if let Some(request) = self.requests.get(&client).cloned() {
             let answers = self
                 .store
-                .change(|store| store.handle(now, rules, promise, client, request));
+                .change(|store| store.handle(now, rules, promise, client, &request));
             self.serve(answers);
         }
     }
