@@ -225,7 +225,7 @@ impl State {
         self.forget();
     }
 
-    /// Lets the store handle a request, or take the steps that are due.
+    /// Adds answers of the store.
     pub(super) fn serve(&mut self, answers: Vec<(Client, Answer)>) {
         for answer in answers {
             if !self.answers.contains(&answer) {
