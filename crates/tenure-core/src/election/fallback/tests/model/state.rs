@@ -270,3 +270,24 @@ impl State {
         }
     }
 }
+
+/// Returns whether [`is_carried_where`] holds for exactly these kinds.
+pub(super) fn is_carried(state: &State, began: QuorumKind, by: (bool, bool)) -> bool {
+    is_carried_where(state, began, |valid| valid == by)
+}
+
+/// Returns whether a candidate leads in a term that began with this kind of quorum, and that is
+/// valid by the promises of these kinds now.
+pub(super) fn is_carried_where(
+    state: &State,
+    began: QuorumKind,
+    by: impl Fn((bool, bool)) -> bool,
+) -> bool {
+    let now = state.instant();
+    state.leaders().any(|place| {
+        let node = &place.machine.node;
+        let of_node = |epoch: Epoch| state.terms.iter().find(|term| term.epoch == epoch);
+        let began_as = node.stands_under().and_then(of_node);
+        began_as.is_some_and(|term| term.kind == began) && node.valid_by(now).is_some_and(&by)
+    })
+}
