@@ -178,7 +178,7 @@ const SOME: &[(Bounds, &[&str])] = &[
 
 const ALL: &[&str] = &[SECOND_TERM, STORE_LOST, STORE_FOUND, TAKEN, TAKEN_AGAIN];
 
-/// Large bounds that take many minutes. `cargo nextest run --release -p tenure-core --run-ignored
+/// Large bounds that take minutes. `cargo nextest run --release -p tenure-core --run-ignored
 /// only fallback --no-capture` prints the number of states.
 const MANY: &[(Bounds, &[&str])] = &[
     (
@@ -356,7 +356,7 @@ fn a_group_with_a_store_keeps_its_promises_in_every_order_of_events() {
 }
 
 #[test]
-#[ignore = "takes many minutes and some gigabytes"]
+#[ignore = "takes minutes and some gigabytes"]
 fn a_group_with_a_store_keeps_its_promises_in_many_more_orders() {
     all(MANY);
 }
