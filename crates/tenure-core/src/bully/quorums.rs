@@ -240,7 +240,7 @@ mod tests {
             let one = mask.count_ones() as usize;
             let other = members - one;
             // The store can promise one of the two candidates, or neither.
-            (one >= k && other >= m) || (one >= m && other >= m)
+            other >= m && (one >= k || one >= m)
         })
     }
 

@@ -59,8 +59,8 @@ pub enum DisabledRule {
     MembersBesideStore,
     /// With a fallback: the store's promise counts from its request, not from its answer.
     CountFromStoreRequest,
-    /// With a fallback: a grant of the store does not count for a member that has promised another
-    /// candidate meanwhile.
+    /// With a fallback: a member that promises another candidate leaves the store's queue, and a
+    /// grant of the store does not count for it.
     ClaimUnbound,
     /// With a fallback: a grant of the store counts only if its epoch is above the member's own
     /// promises.

@@ -63,8 +63,6 @@ const STORMS: &[(&str, u32, &[Mutation])] = &[
             Without(Rule::Intersection),
             Without(Rule::CountFromStoreRequest),
             Without(Rule::ClaimUnbound),
-            Without(Rule::ClaimAbovePromise),
-            Without(Rule::StorePromiseEnds),
         ],
     ),
     ("fallback-k2", 3, &[Without(Rule::MembersBesideStore)]),

@@ -3,7 +3,7 @@
 use super::Report;
 use super::page::escape;
 use super::table::secs;
-use crate::measure::Measurement;
+use crate::measure::{Measurement, gain_of_fallback};
 
 /// Returns a list of sentences. A sentence without a measurement is omitted.
 pub(super) fn summary(report: &Report) -> String {
@@ -14,6 +14,7 @@ pub(super) fn summary(report: &Report) -> String {
         none_at_end(report),
         floods(report),
         at_rest(report),
+        gain_of_fallback(&report.rows).map(|gain| format!("<b>Fallback</b>: {}", escape(&gain))),
     ];
     let items = sentences.into_iter().flatten();
     items.map(|it| format!("<li>{it}</li>\n")).collect()

@@ -135,7 +135,8 @@ impl Compare {
             page.write_simulated(&comparison, &rows)?;
         }
         let legend = format!(
-            "{NODES} members, or candidates and a store; seeds {}..{}, 3 virtual minutes each.\n{}",
+            "{NODES} members, or candidates and a store; seeds {}..{}, 3 virtual minutes each unless the scenario is \
+             longer.\n{}",
             self.seeds.start,
             self.seeds.end,
             table::legend(self.wide),
@@ -176,6 +177,9 @@ impl Compare {
         }
         table::print(rows, scenarios, self.wide)?;
         output::line(legend)?;
+        if let Some(gain) = measure::gain_of_fallback(rows) {
+            output::line(gain)?;
+        }
         Ok(summary::print(summaries, rows, candidates)?)
     }
 }

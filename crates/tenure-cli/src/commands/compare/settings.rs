@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use tenure::Config;
-use tenure::config::Strategy;
+use tenure::config::{BesideStore, Strategy};
 use tenure_core::bully::{GroupGuarantee, GroupTimingsOptions};
 use tenure_lab::contestant::{Algorithm, Contestant, DetectorKind};
+use tenure_lab::measure::NODES;
 
 use super::names;
 use super::summary::Summary;
@@ -22,8 +24,8 @@ pub(super) fn contestants(files: &[PathBuf]) -> anyhow::Result<Vec<(Contestant, 
 
 fn of_config(file: &Path, config: &Config) -> anyhow::Result<Contestant> {
     let (name, term) = (file.display().to_string(), *config.timings());
-    let (bully, is_joint) = match &config.strategy {
-        Strategy::Lease => {
+    match &config.strategy {
+        Strategy::Lease if config.fallback().is_none() => {
             let lease = Contestant::new(Algorithm::Lease);
             return Ok(Contestant {
                 name,
@@ -31,8 +33,7 @@ fn of_config(file: &Path, config: &Config) -> anyhow::Result<Contestant> {
                 ..lease
             });
         }
-        Strategy::Bully(bully) => (bully, false),
-        Strategy::Both(bully) => (bully, true),
+        Strategy::Lease | Strategy::Bully(_) | Strategy::Both(_) => {}
         other => {
             let why = match other {
                 Strategy::Static => "it has no election",
@@ -43,15 +44,28 @@ fn of_config(file: &Path, config: &Config) -> anyhow::Result<Contestant> {
             };
             return Err(names::not_comparable(&name, other, why));
         }
-    };
-    let plan = bully.plan(&term)?;
+    }
+    let plan = config.election_plan()?;
+    let plan = plan.context("the strategy has members")?;
     let (rules, detection) = (plan.settings, plan.detection);
     let detector = DetectorKind::Of(detection.by());
     let quorum = rules.guarantee() == GroupGuarantee::Quorum;
-    let algorithm = if is_joint {
-        Algorithm::Joint { detector, quorum }
-    } else {
-        Algorithm::Bully { detector, quorum }
+    let quorums = rules.quorums();
+    let algorithm = match (&config.strategy, quorums.with_store()) {
+        (Strategy::Both(_), _) => Algorithm::Joint { detector, quorum },
+        // The group of the comparison may have another size, for which k is chosen in the same way.
+        (_, Some(_)) => {
+            let k = match config.fallback().map(|it| it.k) {
+                Some(BesideStore::Balanced) | None => None,
+                Some(k) => Some(k.of(NODES as usize)),
+            };
+            Algorithm::Fallback {
+                detector,
+                k,
+                without_store: !quorums.requires_store(),
+            }
+        }
+        _ => Algorithm::Bully { detector, quorum },
     };
     let timings = rules.timings();
     Ok(Contestant {

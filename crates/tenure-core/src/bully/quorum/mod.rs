@@ -233,7 +233,8 @@ impl Quorum {
         let is_bound = self
             .promised_to(state, now)
             .is_some_and(|to| to != state.me());
-        self.store.may_ask && stands_aside && !is_bound && state.may_campaign(now)
+        let is_free = stands_aside && !is_bound || mutation!(state.settings, ClaimUnbound);
+        self.store.may_ask && is_free && state.may_campaign(now)
     }
 
     /// Returns the kind of quorum that carries the term, and the number of members that it can

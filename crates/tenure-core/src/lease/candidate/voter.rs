@@ -462,8 +462,10 @@ impl Holding {
         }
     }
 
-    const fn end(&mut self, state: HoldState) {
+    /// Asks no more. The last request is answered, so the store does not count as silent.
+    fn end(&mut self, state: HoldState) {
         self.promised = None;
         self.state = state;
+        self.pending = Pending::At(Instant::default());
     }
 }

@@ -231,8 +231,12 @@ impl LiveContestant {
         settings.insert("candidate".into(), candidate.to_string().into());
         // The first candidate is also first in the waiting queue, unless the user's settings have a
         // priority.
-        let priority = settings.entry("priority");
-        priority.or_insert_with(|| i64::from(candidate).into());
+        // With a fallback, the priority is in the list of members.
+        let has_fallback = self.group.is_some_and(|(table, _)| table == "fallback");
+        if !has_fallback {
+            let priority = settings.entry("priority");
+            priority.or_insert_with(|| i64::from(candidate).into());
+        }
         if self.needs_store {
             let store = format!("http://{}", network.address(candidate, STORE));
             settings.insert("servers".into(), vec![store].into());
