@@ -146,6 +146,8 @@ fn assert_metrics_exist(prometheus: &Prometheus) {
         .collect();
     // No store here has an issuer of JSON web tokens.
     assert!(names.remove("tenure_key_set_timestamp_seconds"));
+    // No candidate here has a fallback.
+    assert!(names.remove("tenure_candidate_quorum"));
     names.retain(|name| !is_scraped(name));
     assert_eq!(names, BTreeSet::new(), "these metrics do not exist");
 }

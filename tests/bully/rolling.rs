@@ -52,14 +52,26 @@ impl Group {
             .args(["tests/job", &node.to_string(), "3000"])
             .arg(path("freeze-nobody"))
             .env("TENURE_ELECTION", "tests/job")
-            .env("TENURE_STRATEGY", strategy)
-            .env("TENURE_LEASE_DURATION", "3s")
-            .env("TENURE_BULLY_NODE", node.to_string())
-            .env("TENURE_BULLY_PEERS", peers.collect::<Vec<_>>().join(","))
-            .env("TENURE_BULLY_LISTEN", &self.addresses[node - 1])
-            .env("TENURE_BULLY_KEY_FILE", path("key"))
-            .env("TENURE_BULLY_STATE_DIR", path(&format!("state-{node}")))
-            .env("TENURE_BULLY_MESSAGE_LIFETIME", "400ms");
+            .env("TENURE_LEASE_DURATION", "3s");
+        let (table, members) = match strategy {
+            "fallback" | "fallback that requires the store" => {
+                let requires_store = strategy != "fallback";
+                command.env("TENURE_FALLBACK_REQUIRE_STORE", requires_store.to_string());
+                ("FALLBACK", "MEMBERS")
+            }
+            strategy => {
+                command.env("TENURE_STRATEGY", strategy);
+                ("BULLY", "PEERS")
+            }
+        };
+        let key = |name: &str| format!("TENURE_{table}_{name}");
+        command
+            .env(key("NODE"), node.to_string())
+            .env(key(members), peers.collect::<Vec<_>>().join(","))
+            .env(key("LISTEN"), &self.addresses[node - 1])
+            .env(key("KEY_FILE"), path("key"))
+            .env(key("STATE_DIR"), path(&format!("state-{node}")))
+            .env(key("MESSAGE_LIFETIME"), "400ms");
         self.members.insert(node, Process::spawn(&mut command));
     }
 
@@ -96,8 +108,18 @@ impl Group {
 
 #[test]
 fn from_a_lease_to_peers_and_back_leaders_do_not_overlap_and_epochs_increase() {
+    move_to(&["both", "bully", "both", "lease"]);
+}
+
+#[test]
+fn from_a_lease_to_a_fallback_and_back_leaders_do_not_overlap_and_epochs_increase() {
+    let between = "fallback that requires the store";
+    move_to(&[between, "fallback", between, "lease"]);
+}
+
+fn move_to(strategies: &[&str]) {
     let mut group = Group::start("lease");
-    for strategy in ["both", "bully", "both", "lease"] {
+    for strategy in strategies {
         group.roll(strategy);
         let acts = group.receiver.acts();
         let last = acts.last().unwrap();

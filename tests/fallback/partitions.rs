@@ -18,8 +18,7 @@ fn check(k: u32, sides: impl Iterator<Item = u32>) {
         group.heal();
         group.partition(&with_store, &without);
         group.let_reach_store(&with_store);
-        let enough =
-            with_store.len() >= k as usize || without.len() >= MEMBERS.len() - k as usize + 1;
+        let enough = with_store.len() >= k as usize || without.len() > MEMBERS.len() - k as usize;
         if enough {
             // A leader of one of the sides acts after the partition.
             let since = tenure_tests::receiver::now() + LEASE;

@@ -36,6 +36,10 @@ fn the_same_term_goes_on(k: u32) {
     let shown = shown_again_after(&group, leader);
     // The promise is one renew interval; the rest is for a busy machine.
     assert!(shown < 3 * RENEW_INTERVAL, "{shown:?}");
+    wait_for("the time without the store in the history", || {
+        let history = group.history()?.to_string();
+        history.contains("without_store").then_some(())
+    });
     assert_eq!(group.leaders(), [leader]);
     group.receiver().assert_one_at_a_time();
 }

@@ -9,6 +9,7 @@ mod bad_answers;
 mod blocking;
 mod campaigns;
 mod endings;
+mod fallback;
 mod losses;
 mod observing;
 mod runtimes;

@@ -565,3 +565,20 @@ async fn a_backup_of_a_restored_store_is_restored_again() {
     assert!(second.epochs_above > first.epochs_above);
     assert!(second.revisions_above > first.revisions_above);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_keeps_its_id_across_a_restart_a_backup_and_a_restore() {
+    let folder = tempfile::tempdir().unwrap();
+    let id_of = |data_dir: &Path| {
+        let store = Store::open(StoreConfig::embedded(data_dir)).unwrap();
+        store.id().to_owned()
+    };
+    let (first, other) = (folder.path().join("first"), folder.path().join("other"));
+    let id = id_of(&first);
+    assert_eq!((id.len(), id_of(&first)), (32, id.clone()));
+    assert_ne!(id_of(&other), id, "another data directory is another store");
+    let (file, restored) = (folder.path().join("backup"), folder.path().join("restored"));
+    backup(&first, &file, Existing::Keep).unwrap();
+    restore(&file, &restored).unwrap();
+    assert_eq!(id_of(&restored), id);
+}

@@ -195,3 +195,54 @@ fn differs(found: &str, known: &str) -> String {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::config::{Bully, Fallback, Peer};
+
+    /// The store of member 1 of a group whose other members are not running.
+    fn group_store(folder: &std::path::Path) -> Arc<GroupStore> {
+        let peers = [1, 2].map(|id| Peer::new(NodeId(id), "http://127.0.0.1:1").unwrap());
+        let members = Bully::new(NodeId(1), peers.clone());
+        let config = Config::new("nightly".parse().unwrap()).with_fallback(Fallback::new(members));
+        let plan = config.election_plan().unwrap().unwrap();
+        let fingerprint = Fingerprint::of(&plan.settings, &plan.detection);
+        let cluster = &config.election.name;
+        let file = StateFile::open(folder, cluster, NodeId(1), &fingerprint).unwrap();
+        let client = PeersClient::new(cluster.clone(), peers).unwrap();
+        GroupStore::new(NodeId(1), &fingerprint, Arc::new(Mutex::new(file)), client)
+    }
+
+    #[tokio::test]
+    async fn the_first_store_is_remembered_and_another_one_does_not_count_with_both_ids_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = group_store(folder.path());
+        assert!(!store.is_known());
+        assert!(store.check(None).await.is_err());
+        store.check(Some("aa")).await.unwrap();
+        drop(store);
+        let store = group_store(folder.path());
+        assert!(store.is_known(), "the id is on disk");
+        store.check(Some("aa")).await.unwrap();
+        let error = store.check(Some("bb")).await.unwrap_err();
+        for part in ["store aa", "store bb", "--accept-changes"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_member_takes_the_store_of_another_member_and_refuses_members_with_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = group_store(folder.path());
+        store.hear(NodeId(2), "aa").unwrap();
+        assert!(store.check(Some("bb")).await.is_err());
+        store.check(Some("aa")).await.unwrap();
+        let error = store.hear(NodeId(2), "bb").unwrap_err();
+        assert!(
+            error.contains("store aa") && error.contains("store bb"),
+            "{error}"
+        );
+    }
+}

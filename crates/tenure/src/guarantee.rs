@@ -15,8 +15,8 @@ pub enum Guarantee {
     /// writes the epoch while it holds the lease.
     FencedLease,
     /// The store grants the lease to one candidate at a time as with
-    /// [`FencedLease`](Self::FencedLease), and k members promise not to elect another one; or n - k
-    /// + 1 of n members without the store vote for the leader and its epoch. Any two of these
+    /// [`FencedLease`](Self::FencedLease), and k of n members promise not to elect another one. Or
+    /// n - k + 1 members without the store vote for the leader and its epoch. Any two of these
     /// groups have a voter in common, so two leaders at a time are possible only if clocks differ
     /// in rate by more than the margin. While the store can't be reached, the leader stays, or the
     /// members elect a new one.

@@ -103,7 +103,7 @@ impl Leadership {
     /// [fallback](crate::Config::with_fallback); `None` without one.
     #[cfg(feature = "peers")]
     #[must_use]
-    pub fn quorum(&self) -> Option<TermQuorum> {
+    pub fn carried_by(&self) -> Option<TermQuorum> {
         *self.term.quorum.borrow()
     }
 

@@ -48,6 +48,9 @@ impl Candidate {
     /// }
     /// ```
     ///
+    /// With a [fallback](Config::with_fallback), the body of the leader also has `carried_by`: the
+    /// `kind` of the quorum (`store` or `members`), `further_losses` and `store_silent_since`.
+    ///
     /// If the leader is known, the header [`EPOCH_HEADER`] has its epoch, and [`LEADER_HEADER`] its
     /// address if its metadata contain one under [`ADDRESS`]. A `HEAD` request is enough for both.
     ///
@@ -116,12 +119,12 @@ struct Leader {
     address: Option<String>,
     metadata: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    quorum: Option<Quorum>,
+    carried_by: Option<CarriedBy>,
 }
 
 /// The voters that carry the term of this process, with a fallback.
 #[derive(Serialize)]
-struct Quorum {
+struct CarriedBy {
     kind: &'static str,
     further_losses: usize,
     store_silent_since: Option<String>,
@@ -134,15 +137,15 @@ impl Leader {
             epoch: epoch.get(),
             address: metadata.get(ADDRESS).cloned(),
             metadata,
-            quorum: None,
+            carried_by: None,
         }
     }
 }
 
 #[cfg(feature = "peers")]
-fn quorum_of(term: &TermState) -> Option<Quorum> {
+fn carrier_of(term: &TermState) -> Option<CarriedBy> {
     let quorum = (*term.quorum.borrow())?;
-    Some(Quorum {
+    Some(CarriedBy {
         kind: quorum.kind.as_str(),
         further_losses: quorum.further_losses,
         store_silent_since: quorum.store_silent_since.map(crate::clock::rfc3339),
@@ -150,7 +153,7 @@ fn quorum_of(term: &TermState) -> Option<Quorum> {
 }
 
 #[cfg(not(feature = "peers"))]
-fn quorum_of(_: &TermState) -> Option<Quorum> {
+fn carrier_of(_: &TermState) -> Option<CarriedBy> {
     None
 }
 
@@ -163,7 +166,7 @@ impl View {
             let metadata = term.proclaimed.borrow().clone();
             let metadata = metadata.unwrap_or_else(|| config.metadata.clone());
             Leader {
-                quorum: quorum_of(&term),
+                carried_by: carrier_of(&term),
                 ..Leader::new(&config.candidate, term.epoch, metadata)
             }
         })

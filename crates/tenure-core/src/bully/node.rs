@@ -234,6 +234,11 @@ impl PeerCandidate {
         self.state.term.as_ref().is_some_and(|term| term.lost)
     }
 
+    /// Returns the member that the current term is handed over to.
+    pub(crate) fn successor(&self) -> Option<NodeId> {
+        self.state.term.as_ref()?.successor
+    }
+
     /// Input: the store names the holder of the lease. A member that follows no leader sees it as
     /// the leader.
     pub(crate) fn see_holder(&mut self, holder: Option<(NodeId, Epoch)>) {

@@ -169,11 +169,13 @@ impl Quorum {
             Some((epoch, _)) if count_from_answer => Some((epoch, cx.now)),
             promise => promise,
         };
+        let promise = match promise {
+            None if mutation!(cx.state.settings, StorePromiseEnds) => self.store.promise,
+            promise => promise,
+        };
         let ended = promise.is_none() && self.store.promise.is_some();
         let (went_away, returned) = (away && !self.store.away, !away && self.store.away);
-        if !(ended && mutation!(cx.state.settings, StorePromiseEnds)) {
-            self.store.promise = promise;
-        }
+        self.store.promise = promise;
         self.store.away = away;
         match &self.role {
             Role::Voting { .. } => self.try_win(cx),

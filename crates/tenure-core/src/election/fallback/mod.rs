@@ -240,8 +240,10 @@ impl ElectionMachine for Fallback {
     }
 
     fn hand_over(&mut self, now: Instant, (node, candidate): Self::Peer) {
-        self.successor = Some(candidate);
         self.node.hand_over(now, node);
+        if self.node.successor() == Some(node) {
+            self.successor = Some(candidate);
+        }
     }
 
     fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random) {

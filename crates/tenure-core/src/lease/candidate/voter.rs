@@ -391,13 +391,15 @@ impl Holding {
         self.pending.due().filter(|_| renews)
     }
 
-    /// Sends a renewal. After a failure the lease may have expired, so the candidate then asks for
-    /// the same epoch again.
+    /// Sends a renewal. If the last promise is over, the term runs without the store: then the
+    /// candidate asks for the same epoch again, also because the lease may have expired, and tells
+    /// for how long the term has run so.
     fn renew(&mut self, cx: &mut Context<'_>) {
         let lease_id = self.lease_id;
+        let renew_deadline = cx.timings.renew_deadline();
         let request = match self.promised {
-            Some(_) => Request::Renew(lease_id),
-            None => Request::Resume {
+            Some(sent) if cx.now < sent + renew_deadline => Request::Renew(lease_id),
+            _ => Request::Resume {
                 lease_id,
                 epoch: self.epoch,
                 without_store: cx.now.since(self.since),
@@ -462,8 +464,10 @@ impl Holding {
         }
     }
 
-    const fn end(&mut self, state: HoldState) {
+    /// Asks no more. The last request is answered, so the store does not count as silent.
+    fn end(&mut self, state: HoldState) {
         self.promised = None;
         self.state = state;
+        self.pending = Pending::At(Instant::default());
     }
 }

@@ -1,4 +1,5 @@
 mod azure_blob;
+mod fallback;
 mod peers;
 
 use std::fs;

@@ -60,6 +60,37 @@ fn changed_settings_of_the_group_are_detected() {
 }
 
 #[test]
+fn the_store_of_the_group_and_its_former_settings_are_remembered() {
+    let folder = written(1);
+    let mut opened = open(folder.path()).unwrap();
+    assert_eq!(opened.store(), None);
+    opened.set_store("a1".into()).unwrap();
+    // A later promise does not forget the store.
+    opened.write(&record(2)).unwrap();
+    drop(opened);
+    let opened = open(folder.path()).unwrap();
+    assert_eq!((opened.store(), opened.record()), (Some("a1"), record(2)));
+    assert_eq!(opened.former_settings, Some(fingerprint(1).text));
+}
+
+#[test]
+fn members_with_another_k_have_another_fingerprint() {
+    let members = [1, 2, 3].map(|id| Member {
+        id: NodeId(id),
+        priority: 0,
+    });
+    let members = Membership::new(members).unwrap();
+    let settings = GroupSettings::new(NodeId(1), members, GroupTimings::default()).unwrap();
+    let with_k = |k| {
+        let quorums = tenure_core::bully::Quorums::fallback(3, k).unwrap();
+        fingerprint_of(&settings.clone().with_quorums(quorums))
+    };
+    let [one, two, majority] = [with_k(1), with_k(2), fingerprint_of(&settings)];
+    assert!(one.hash != two.hash && one.hash != majority.hash && two.hash != majority.hash);
+    assert!(one.text.contains("k = 1") && two.text.contains("k = 2"));
+}
+
+#[test]
 fn a_missing_record_is_an_error() {
     let folder = written(1);
     fs::remove_file(folder.path().join("record")).unwrap();

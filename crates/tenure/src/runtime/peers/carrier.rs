@@ -52,7 +52,7 @@ impl<M: PeerMachine> Peers<M> {
         };
         let wall = self.clock.wall();
         self.carrier.take_if(|carrier| carrier.epoch != epoch);
-        let carrier = self.carrier.get_or_insert_with(|| Carrier {
+        let carrier = self.carrier.get_or_insert(Carrier {
             epoch,
             began: now,
             kind: store.kind,

@@ -31,6 +31,7 @@ impl PeerCandidate {
             }
             if let Role::Leading(round) = &mut machine.role {
                 round.at_risk = false;
+                round.refused.clear();
                 for from in [&mut round.beside_store, &mut round.without_store] {
                     *from = from.filter(|&from| now < from + lease);
                 }

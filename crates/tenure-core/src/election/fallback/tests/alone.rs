@@ -6,8 +6,8 @@ use core::time::Duration;
 use super::super::*;
 use crate::UnixMillis;
 use crate::bully::{
-    GroupSettings, GroupTimings, HardState, Member, Membership, PeerEffect, PeerInput, PeerMessage,
-    QuorumKind, QuorumMessage, Quorums, Started,
+    DisabledRule, GroupSettings, GroupTimings, HardState, Member, Membership, PeerEffect,
+    PeerInput, PeerMessage, QuorumKind, QuorumMessage, Quorums, Started,
 };
 use crate::lease::candidate::{Answer, LeaseEffect, Request};
 
@@ -45,12 +45,19 @@ impl Bench {
     }
 
     fn with_quorums(members: u32, quorums: Quorums) -> Self {
+        Self::without(&[], members, quorums)
+    }
+
+    fn without(rules: &[DisabledRule], members: u32, quorums: Quorums) -> Self {
         let membership = Membership::new((1..=members).map(|id| Member {
             id: NodeId(id),
             priority: 100,
         }));
-        let settings =
+        let mut settings =
             GroupSettings::new(NodeId(1), membership.unwrap(), GroupTimings::default()).unwrap();
+        for &rule in rules {
+            settings = settings.without(rule);
+        }
         let started = Started {
             at: at(0),
             wall: UnixMillis::new(1_000),
@@ -413,4 +420,58 @@ fn members_that_require_the_store_are_not_elected_without_it_and_their_terms_end
         }
     }
     assert!(!bench.leads());
+}
+
+/// A store that keeps its promises never takes one back before it counts no more. A store that was
+/// restored from a backup, or whose clock runs too fast, may do so.
+#[test]
+fn a_leader_stops_at_once_when_the_store_takes_its_promise_back() {
+    for (without, leads) in [(&[][..], false), (&[DisabledRule::StorePromiseEnds], true)] {
+        let mut bench = Bench::without(without, 3, Quorums::fallback(3, 1).unwrap());
+        bench.answer(Answer::Held(epoch(2_000)));
+        bench.until(6_000);
+        assert!(matches!(
+            bench.requests.last(),
+            Some((_, Request::Renew(_)))
+        ));
+        bench.answer(Answer::Superseded);
+        assert_eq!(bench.leads(), leads);
+    }
+}
+
+#[test]
+fn a_store_that_can_not_promise_the_epoch_any_more_does_not_count_as_silent() {
+    let mut bench = Bench::new(3, 1);
+    bench.answer(Answer::Held(epoch(2_000)));
+    for step in 1..100 {
+        bench.until(step * 100);
+        for member in [2, 3] {
+            if bench.messages.iter().any(|(to, _)| *to == member) {
+                bench.acknowledge(member);
+            }
+        }
+    }
+    assert!(bench.machine.store().silent_since(at(bench.now)).is_some());
+    bench.answer(Answer::Superseded);
+    assert_eq!(bench.machine.store().hold_state(), HoldState::Passed);
+    bench.until(11_000);
+    assert!(bench.leads());
+    assert_eq!(bench.machine.store().silent_since(at(bench.now)), None);
+}
+
+#[test]
+fn a_hand_over_without_a_term_has_no_effect_on_a_later_term() {
+    let mut bench = Bench::new(3, 1);
+    let peer = (NodeId(2), CandidateId::from(NodeId(2)));
+    bench.machine.hand_over(at(0), peer);
+    bench.answer(Answer::Held(epoch(2_000)));
+    let now = at(bench.now);
+    bench
+        .machine
+        .task_ended(now, TaskEnd::Returned, &mut bench.random);
+    bench.drain();
+    assert!(matches!(
+        bench.requests.last(),
+        Some((_, Request::Release { .. }))
+    ));
 }

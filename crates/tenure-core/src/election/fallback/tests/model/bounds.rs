@@ -6,7 +6,7 @@ use core::fmt;
 
 use stateright::{Model, Property};
 
-use super::state::{Left, Place, State};
+use super::state::{Left, Place, State, is_carried, is_carried_where};
 use super::store::{Client, Store};
 use super::{LONG, tick, ticks};
 use crate::bully::{
@@ -18,7 +18,7 @@ use crate::election::fallback::Fallback;
 use crate::election::joint::JointMessage;
 use crate::lease::candidate::{Answer, TaskEnd, Timings};
 use crate::lease::{DisabledLeaseRule, Rules};
-use crate::{Epoch, Instant, NodeId, UnixMillis};
+use crate::{Instant, NodeId, UnixMillis};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
@@ -388,19 +388,3 @@ pub(super) const STORE_LOST: &str = "a term that began with the store goes on wi
 pub(super) const STORE_FOUND: &str = "a term that began without the store goes on with it";
 pub(super) const TAKEN: &str = "the lease is taken under the epoch of a term";
 pub(super) const TAKEN_AGAIN: &str = "an expired lease is taken again under its epoch";
-
-fn is_carried(state: &State, began: QuorumKind, by: (bool, bool)) -> bool {
-    is_carried_where(state, began, |valid| valid == by)
-}
-
-/// Returns whether a candidate leads in a term that began with this kind of quorum, and that is
-/// valid by the promises of these kinds now.
-fn is_carried_where(state: &State, began: QuorumKind, by: impl Fn((bool, bool)) -> bool) -> bool {
-    let now = state.instant();
-    state.leaders().any(|place| {
-        let node = &place.machine.node;
-        let of_node = |epoch: Epoch| state.terms.iter().find(|term| term.epoch == epoch);
-        let began_as = node.stands_under().and_then(of_node);
-        began_as.is_some_and(|term| term.kind == began) && node.valid_by(now).is_some_and(&by)
-    })
-}

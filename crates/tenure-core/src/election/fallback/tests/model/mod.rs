@@ -5,8 +5,12 @@
 //! a real group has, and members disagree about the store in every way. Messages between members
 //! stay deliverable for ever, which covers loss, delay, reordering and repetition. A request to the
 //! store and its answer are two messages: each of them is lost, or arrives at any time. A candidate
-//! gives up waiting for an answer at any time within the bounds. Members crash and start again with
-//! their record on disk. The store stops and starts again with its own.
+//! gives up waiting for an answer at any time within the bounds, and does not wait for the answer
+//! to a release. Members crash and start again with their record on disk. The store stops and
+//! starts again with its own.
+//!
+//! The model also omits refused votes, the answer of the store to an acquire that has waited for
+//! too long, hand-overs, lock delays, and operators that break or delete the lease.
 //!
 //! All clocks are one clock. The drift between two clocks is a part of the margin between the renew
 //! deadline and the lease duration, which are equal here.

@@ -225,7 +225,7 @@ impl State {
         self.forget();
     }
 
-    /// Lets the store handle a request, or take the steps that are due.
+    /// Adds answers of the store.
     pub(super) fn serve(&mut self, answers: Vec<(Client, Answer)>) {
         for answer in answers {
             if !self.answers.contains(&answer) {
@@ -265,8 +265,29 @@ impl State {
         if let Some(request) = self.requests.get(&client).cloned() {
             let answers = self
                 .store
-                .change(|store| store.handle(now, rules, promise, client, request));
+                .change(|store| store.handle(now, rules, promise, client, &request));
             self.serve(answers);
         }
     }
+}
+
+/// Returns whether [`is_carried_where`] holds for exactly these kinds.
+pub(super) fn is_carried(state: &State, began: QuorumKind, by: (bool, bool)) -> bool {
+    is_carried_where(state, began, |valid| valid == by)
+}
+
+/// Returns whether a candidate leads in a term that began with this kind of quorum, and that is
+/// valid by the promises of these kinds now.
+pub(super) fn is_carried_where(
+    state: &State,
+    began: QuorumKind,
+    by: impl Fn((bool, bool)) -> bool,
+) -> bool {
+    let now = state.instant();
+    state.leaders().any(|place| {
+        let node = &place.machine.node;
+        let of_node = |epoch: Epoch| state.terms.iter().find(|term| term.epoch == epoch);
+        let began_as = node.stands_under().and_then(of_node);
+        began_as.is_some_and(|term| term.kind == began) && node.valid_by(now).is_some_and(&by)
+    })
 }

@@ -140,10 +140,10 @@ impl Store {
         rules: &Rules,
         promise: Duration,
         client: Client,
-        request: Request,
+        request: &Request,
     ) -> Vec<(Client, Answer)> {
         let mut answers = self.poll(now, rules);
-        let id = lease_id(&request);
+        let id = lease_id(request);
         let acquire = |min_epoch| Acquire {
             lease_id: id,
             holder: CandidateId::from(client.node),
@@ -152,7 +152,7 @@ impl Store {
             metadata: Metadata::new(),
             min_epoch,
         };
-        let (operation, may_wait) = match request {
+        let (operation, may_wait) = match *request {
             Request::Acquire { min_epoch, .. } => {
                 (Operation::Acquire(acquire(min_epoch), WALL), true)
             }

@@ -1,7 +1,9 @@
 //! `tenure doctor`: checks the clock, the store and the timings that leadership on this machine
 //! depends on.
 
-use std::collections::BTreeMap;
+mod members;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -11,6 +13,7 @@ use clap::Args;
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::Value;
+use tenure::__cli::Settings;
 use tenure::backend::{BackendError, LeaseService};
 use tenure::config::Strategy;
 use tenure::store::{Endpoint, Pong, StoreClient, StoreError};
@@ -21,10 +24,12 @@ use crate::output;
 use crate::runtime::block_on;
 use crate::settings::{ClientArgs, with_any_election};
 use crate::store;
+use members::MemberReport;
 
 /// Check this machine's clock, the connection to the store, and the timings
 ///
-/// Checks each address of the store. Exits with 0 if all checks pass, 1 if a check fails, 69 if no
+/// Checks each address of the store, and with a fallback also each member: whether it answers, its
+/// settings, and the id of its store. Exits with 0 if all checks pass, 1 if a check fails, 69 if no
 /// address can be reached.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
@@ -52,6 +57,9 @@ const SHORT_LEASE: Duration = Duration::from_secs(2);
 struct Report {
     clock: Clock,
     stores: Vec<StoreReport>,
+    /// The members of the fallback.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    members: Vec<MemberReport>,
     timings: Value,
     /// The checks that failed.
     findings: Vec<String>,
@@ -71,6 +79,8 @@ struct Clock {
 #[derive(Debug, Default, Serialize)]
 struct StoreReport {
     server: String,
+    /// The id of the store.
+    id: Option<String>,
     /// Whether anything answers at the address.
     answers: bool,
     /// Whether a store answers, or the service that has the blob.
@@ -101,7 +111,7 @@ impl Doctor {
         store::require_store(&settings)?;
         let config = tenure::__cli::from_settings(&with_any_election(&settings))?;
         let has_lease_duration = settings.origin("lease_duration").is_some();
-        let report = block_on(examine(&config, has_lease_duration))?;
+        let report = block_on(examine(&settings, &config, has_lease_duration))?;
         if self.json {
             output::json(&report)?;
         } else {
@@ -114,7 +124,11 @@ impl Doctor {
     }
 }
 
-async fn examine(config: &Config, has_lease_duration: bool) -> anyhow::Result<Report> {
+async fn examine(
+    settings: &Settings,
+    config: &Config,
+    has_lease_duration: bool,
+) -> anyhow::Result<Report> {
     let clock = Clock::read();
     let mut findings = Vec::new();
     if !clock.readable {
@@ -129,6 +143,18 @@ async fn examine(config: &Config, has_lease_duration: bool) -> anyhow::Result<Re
         findings.extend(store.finding(config.timings()));
         stores.push(store);
     }
+    let ids: BTreeSet<&str> = stores.iter().filter_map(|it| it.id.as_deref()).collect();
+    if ids.len() > 1 {
+        let ids: Vec<&str> = ids.iter().copied().collect();
+        findings.push(format!(
+            "the addresses are of several stores, with the ids {}: each of them grants the lease to another \
+             candidate",
+            ids.join(", ")
+        ));
+    }
+    let members = members::examine(settings).await?;
+    let ids: Vec<&str> = ids.into_iter().collect();
+    findings.extend(members::findings(&members, &ids));
     let lease_duration = config.timings().lease_duration();
     if has_lease_duration && lease_duration < SHORT_LEASE {
         findings.push(format!(
@@ -138,6 +164,7 @@ async fn examine(config: &Config, has_lease_duration: bool) -> anyhow::Result<Re
     Ok(Report {
         clock,
         stores,
+        members,
         timings: output::timings(config.timings()),
         findings,
     })
@@ -220,6 +247,7 @@ impl StoreReport {
         let first = service.ping().await?;
         self.answers = true;
         self.connect_ms = Some(millis(first.round_trip));
+        self.id = first.store;
         let mut round_trips = Vec::new();
         for _ in 0..PINGS {
             let pong = service.ping().await?;
@@ -294,6 +322,9 @@ impl Report {
         for store in &self.stores {
             store.print(verbose)?;
         }
+        for member in &self.members {
+            member.print()?;
+        }
         row("timings", timings)?;
         for finding in &self.findings {
             row("check failed", finding)?;
@@ -335,6 +366,9 @@ impl StoreReport {
                 ),
             };
             row("  clock offset", offset)?;
+        }
+        if let Some(id) = &self.id {
+            row("  id", id)?;
         }
         if let Some(caller) = &self.caller {
             row("  let in as", caller_text(caller))?;
