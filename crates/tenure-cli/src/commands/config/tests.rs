@@ -8,14 +8,18 @@ use tenure::__cli::{EXAMPLE, Scope, Settings};
 use super::effective;
 use crate::settings::serve::StoreSettings;
 
-/// The example, and the example with every key that is commented out.
-fn files() -> [String; 2] {
+/// The example, the example with every key that is commented out, and the latter without the table
+/// `[fallback]`, which would be read beside the default strategy and names a file that must exist.
+fn files() -> [String; 3] {
     let uncommented = EXAMPLE.lines().map(|line| {
         let key = line.strip_prefix('#').filter(|rest| !rest.starts_with(' '));
         key.unwrap_or(line)
     });
     let all = uncommented.collect::<Vec<_>>().join("\n");
-    [EXAMPLE.to_owned(), all]
+    let (before, fallback) = all.split_once("[fallback]").unwrap();
+    let (_, after) = fallback.split_once("\n[").unwrap();
+    let without_fallback = format!("{before}[{after}");
+    [EXAMPLE.to_owned(), all, without_fallback]
 }
 
 #[test]
@@ -26,7 +30,7 @@ fn the_example_is_valid_and_has_every_key_with_its_default() {
         let of_file = |scope| Settings::of_file(scope, file.path()).unwrap();
         (of_file(Scope::Candidate), of_file(Scope::Store))
     });
-    let [(candidate, store), (full_candidate, full_store)] = rows;
+    let [(candidate, store), (full_candidate, full_store), (simple, _)] = rows;
     for settings in [&full_candidate, &full_store] {
         for key in settings.keys() {
             assert!(settings.origin(key).is_some(), "{key} is missing");
@@ -45,5 +49,5 @@ fn the_example_is_valid_and_has_every_key_with_its_default() {
         values.retain(|key, _| !key.contains('.'));
         values
     };
-    assert_eq!(without(&candidate), without(&full_candidate));
+    assert_eq!(without(&candidate), without(&simple));
 }
