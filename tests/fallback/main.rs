@@ -3,6 +3,7 @@
 //! of their commands.
 
 mod partitions;
+mod seen;
 mod store_away;
 mod store_up;
 

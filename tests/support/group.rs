@@ -294,6 +294,23 @@ impl Group {
         run
     }
 
+    /// A command of an operator of a group with a store, with the addresses of the store and of the
+    /// members, which no fault affects.
+    ///
+    /// # Panics
+    ///
+    /// If the group has no store.
+    #[must_use]
+    pub fn tool(&self, arguments: &[&str]) -> Command {
+        let store = self.store.as_ref().expect("a store");
+        let members = MEMBERS.map(|member| format!("{member}=http://{}", self.addresses[&member]));
+        let mut tool = command(arguments);
+        tool.env("TENURE_ELECTION", "tests/job")
+            .env("TENURE_SERVER", format!("http://{}", store.address))
+            .env("TENURE_FALLBACK_MEMBERS", members.join(","));
+        tool
+    }
+
     /// Starts this member, or starts it again.
     pub fn start(&mut self, member: u32) {
         let process = Process::spawn(&mut self.run(member));

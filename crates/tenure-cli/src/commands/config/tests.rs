@@ -30,7 +30,11 @@ fn the_example_is_valid_and_has_every_key_with_its_default() {
         let of_file = |scope| Settings::of_file(scope, file.path()).unwrap();
         (of_file(Scope::Candidate), of_file(Scope::Store))
     });
-    let [(candidate, store), (full_candidate, full_store), (simple, _)] = rows;
+    let [
+        (candidate, store),
+        (full_candidate, full_store),
+        (simple, _),
+    ] = rows;
     for settings in [&full_candidate, &full_store] {
         for key in settings.keys() {
             assert!(settings.origin(key).is_some(), "{key} is missing");
