@@ -283,15 +283,15 @@ async fn a_wrong_resume_is_refused_with_its_field() {
         ),
         (
             json!({"lease_id": null}),
-            400,
-            "malformed",
-            "resume needs the lease_id",
+            422,
+            "out_of_range",
+            "lease_id is missing",
         ),
         (
             json!({"min_epoch": 7}),
-            400,
-            "malformed",
-            "min_epoch can't be combined",
+            422,
+            "out_of_range",
+            "min_epoch must be absent",
         ),
         (
             json!({"resume": {"epoch": 7}}),

@@ -101,14 +101,12 @@ pub struct ResumeRequest {
 impl ResumeRequest {
     /// Checks the values, and that the acquire has the fields that a resume needs.
     fn check(&self, acquire: &AcquireRequest) -> Result<Resume, Problem> {
-        let malformed = |detail: &str| Err(Problem::new(Code::Malformed, detail));
+        let refused = |detail: &str| Err(Problem::new(Code::OutOfRange, detail));
         if acquire.lease_id.is_none() {
-            return malformed("resume needs the lease_id of the term");
+            return refused("lease_id is missing and must be that of the term to resume");
         }
         if acquire.min_epoch.is_some() {
-            return malformed(
-                "resume and min_epoch can't be combined: resume.epoch is the exact epoch",
-            );
+            return refused("min_epoch must be absent: resume.epoch is the exact epoch");
         }
         let wait = check_wait(acquire.wait_ms)?;
         if !wait.is_zero() {
