@@ -48,11 +48,13 @@ fn an_operator_sees_which_voters_carry_the_term_and_one_line_for_each_change() {
     group.start_store();
     let _ = shown_again_after(&group, leader);
     is_carried(&group, "store");
-    let lines = group.member(leader.member).stderr();
-    for line in [
-        "the store is not heard; the members",
-        "the store carries the term again",
-    ] {
+    let lines = || group.member(leader.member).stderr();
+    let returned = "the store carries the term again";
+    wait_for("the line about the store's return", || {
+        lines().contains(returned).then_some(())
+    });
+    for line in ["the store is not heard; the members", returned] {
+        let lines = lines();
         assert_eq!(lines.matches(line).count(), 1, "{line}: {lines}");
     }
     let history = stdout(&output(&mut group.tool(&[

@@ -307,7 +307,8 @@ impl Group {
         let mut tool = command(arguments);
         tool.env("TENURE_ELECTION", "tests/job")
             .env("TENURE_SERVER", format!("http://{}", store.address))
-            .env("TENURE_FALLBACK_MEMBERS", members.join(","));
+            .env("TENURE_FALLBACK_MEMBERS", members.join(","))
+            .env("TENURE_FALLBACK_NODE", "1");
         tool
     }
 
