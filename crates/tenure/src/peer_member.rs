@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tenure_core::Incarnation;
 use tenure_core::bully::{PeerCandidate, PeerEffect, PeerInput};
-use tenure_core::election::fallback::Fallback;
+use tenure_core::election::fallback::FallbackCandidate;
 use tenure_core::election::joint::Joint;
 use tenure_core::election::{ElectionMachine as _, Output};
 use tenure_core::lease::candidate::LeaseCandidate;
@@ -38,7 +38,7 @@ impl CandidateRuntime {
         }
         let now = self.driver.clock.now();
         if config.fallback.is_some() {
-            let parts = parts.map(|member| Fallback::new(member, now));
+            let parts = parts.map(|member| FallbackCandidate::new(member, now));
             return self.add_member(config, parts, backends);
         }
         let lease = LeaseCandidate::new(config.timings);

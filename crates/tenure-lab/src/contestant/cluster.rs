@@ -8,7 +8,7 @@ use tenure_core::bully::{
     Quorums, Started,
 };
 use tenure_core::detector::{AskOptions, DetectBy, Detection, Group, OptionsError};
-use tenure_core::election::fallback::Fallback;
+use tenure_core::election::fallback::FallbackCandidate;
 use tenure_core::election::joint::Joint;
 use tenure_core::lease::candidate::LeaseCandidate;
 use tenure_core::{Incarnation, Instant, NodeId};
@@ -197,7 +197,7 @@ impl Cluster {
             ) => {
                 let rule = MemberRule::Quorums(self.fallback(k, without_store));
                 let member = self.member(node, rule, durable, context);
-                let fallback = Fallback::new(member, context.now);
+                let fallback = FallbackCandidate::new(member, context.now);
                 (
                     Machine::Fallback(Box::new(fallback)),
                     Some(store()),

@@ -1,7 +1,7 @@
 //! The machines of the library behind the interface of [`Joint`].
 
 use tenure_core::bully::{PeerCandidate, PeerInput};
-use tenure_core::election::fallback::Fallback;
+use tenure_core::election::fallback::FallbackCandidate;
 use tenure_core::election::joint::{Joint, JointEffect, JointMessage};
 use tenure_core::election::{ElectionMachine, EndReason, Output, Standing, TaskEnd};
 use tenure_core::lease::candidate::{Answer, LeaseCandidate};
@@ -12,7 +12,7 @@ pub(super) enum Machine {
     Lease(Box<LeaseCandidate>),
     Peers(Box<PeerCandidate>),
     Joint(Box<Joint>),
-    Fallback(Box<Fallback>),
+    Fallback(Box<FallbackCandidate>),
 }
 
 macro_rules! each {

@@ -2,7 +2,7 @@
 //!
 //! The store is a voter with more weight. A candidate leads while it holds the valid promises of a
 //! quorum: the store's lease and k of n members, itself included, **or** n - k + 1 members without
-//! the store ([`Quorums`](crate::bully::Quorums)). [`Fallback`] joins the two halves:
+//! the store ([`Quorums`](crate::bully::Quorums)). [`FallbackCandidate`] joins the two halves:
 //!
 //! - its [`PeerCandidate`] is the member. It votes, asks for votes, counts the promises of both
 //!   kinds, and has the term.
@@ -42,7 +42,7 @@ use crate::{CandidateId, Epoch, Instant, Random};
 /// A candidate with a store and with members that elect a leader while the store is away; see the
 /// [module](self).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Fallback {
+pub struct FallbackCandidate {
     store: StoreVoter,
     node: PeerCandidate,
     /// The epoch of the last grant that the member has claimed or given back.
@@ -56,7 +56,7 @@ pub struct Fallback {
     outputs: Outputs<JointEffect>,
 }
 
-impl Fallback {
+impl FallbackCandidate {
     /// Creates a candidate from a member whose settings have the quorums
     /// ([`GroupSettings::with_quorums`](crate::bully::GroupSettings::with_quorums)), and which does
     /// not compete yet.
@@ -223,7 +223,7 @@ impl Fallback {
     }
 }
 
-impl ElectionMachine for Fallback {
+impl ElectionMachine for FallbackCandidate {
     type Message = JointMessage;
     type Effect = JointEffect;
     /// The names of the candidate among the members and in the store.

@@ -2,7 +2,7 @@
 
 use tenure_core::bully::{PeerCandidate, PeerEffect, PeerInput};
 use tenure_core::election::ElectionMachine;
-use tenure_core::election::fallback::Fallback;
+use tenure_core::election::fallback::FallbackCandidate;
 use tenure_core::election::joint::{Joint, JointEffect, JointMessage};
 use tenure_core::lease::LeaseId;
 use tenure_core::lease::candidate::Answer;
@@ -90,7 +90,7 @@ impl PeerMachine for Joint {
     }
 }
 
-impl PeerMachine for Fallback {
+impl PeerMachine for FallbackCandidate {
     fn node(&self) -> &PeerCandidate {
         self.node()
     }

@@ -29,7 +29,7 @@ fn at(millis: u64) -> Instant {
 
 /// One machine, with the requests and messages that it has sent.
 struct Bench {
-    machine: Fallback,
+    machine: FallbackCandidate,
     random: Numbers,
     requests: Vec<(u64, Request)>,
     messages: Vec<(u32, QuorumMessage)>,
@@ -68,7 +68,7 @@ impl Bench {
             started,
         );
         let mut bench = Self {
-            machine: Fallback::new(node, at(0)),
+            machine: FallbackCandidate::new(node, at(0)),
             random: Numbers(1),
             requests: Vec::new(),
             messages: Vec::new(),

@@ -14,7 +14,7 @@ use crate::bully::{
     PeerInput, PeerMessage, QuorumKind, QuorumMessage, Quorums, Started,
 };
 use crate::election::ElectionMachine as _;
-use crate::election::fallback::Fallback;
+use crate::election::fallback::FallbackCandidate;
 use crate::election::joint::JointMessage;
 use crate::lease::candidate::{Answer, TaskEnd, Timings};
 use crate::lease::{DisabledLeaseRule, Rules};
@@ -96,7 +96,7 @@ impl fmt::Display for Action {
 }
 
 impl Bounds {
-    fn machine(&self, id: NodeId, record: HardState, now: Instant) -> Fallback {
+    fn machine(&self, id: NodeId, record: HardState, now: Instant) -> FallbackCandidate {
         let member = |id| Member {
             id: NodeId(id),
             priority: id,
@@ -117,7 +117,7 @@ impl Bounds {
         };
         let mut node = PeerCandidate::new(settings, record, started);
         node.become_candidate();
-        Fallback::new(node, now)
+        FallbackCandidate::new(node, now)
     }
 
     fn rules(&self) -> Rules {

@@ -7,7 +7,7 @@ use super::shared::Shared;
 use super::store::{Client, Store, lease_id, reduced};
 use super::tick;
 use crate::bully::{HardState, PeerEffect, PeerInput, PeerMessage, QuorumKind, QuorumMessage};
-use crate::election::fallback::Fallback;
+use crate::election::fallback::FallbackCandidate;
 use crate::election::joint::{JointEffect, JointMessage};
 use crate::election::{ElectionMachine as _, Output, Standing, TermEvent};
 use crate::lease::Rules;
@@ -46,7 +46,7 @@ pub(super) struct Began {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place {
-    pub(super) machine: Fallback,
+    pub(super) machine: FallbackCandidate,
     pub(super) durable: HardState,
 }
 
@@ -135,7 +135,7 @@ impl State {
     pub(super) fn act(
         &mut self,
         id: NodeId,
-        act: impl FnOnce(&mut Fallback, Instant, &mut dyn Random),
+        act: impl FnOnce(&mut FallbackCandidate, Instant, &mut dyn Random),
     ) {
         let now = self.instant();
         let mut place = Place::clone(&self.places[id.0 as usize - 1]);
