@@ -151,10 +151,10 @@ impl PeerCandidate {
         }
     }
 
-    /// Returns the kind of quorum that carries this member's term now, and the number of members
-    /// that it can lose without losing that quorum; `None` if this member does not lead.
+    /// Returns the kind of quorum that carries this member's term now; `None` if it does not lead
+    /// with a quorum.
     #[must_use]
-    pub fn carried_by(&self, now: Instant) -> Option<(QuorumKind, usize)> {
+    pub fn carried_by(&self, now: Instant) -> Option<QuorumKind> {
         match &self.machine {
             Machine::BestEffort(_) => None,
             Machine::Quorum(machine) => machine.carried_by(&self.state, now),

@@ -237,27 +237,20 @@ impl Quorum {
         self.store.may_ask && is_free && state.may_campaign(now)
     }
 
-    /// Returns the kind of quorum that carries the term, and the number of members that it can
-    /// lose. One late answer of the store makes no difference: the store carries the term until two
-    /// renewals have failed, or until it has taken its promise back. Beside the store all members
-    /// count as up, because the leader asks only the necessary ones.
-    pub(super) fn carried_by(
-        &self,
-        state: &NodeState,
-        now: Instant,
-    ) -> Option<(QuorumKind, usize)> {
+    /// Returns the kind of quorum that carries the term. One late answer of the store makes no
+    /// difference: the store carries the term until two renewals have failed, or until it has taken
+    /// its promise back.
+    pub(super) fn carried_by(&self, state: &NodeState, now: Instant) -> Option<QuorumKind> {
         let Role::Leading(round) = &self.role else {
             return None;
         };
         let patience = state.settings.timings.term().renew_interval() * 2;
         let promised = self.store.promise.filter(|(of, _)| *of == round.epoch);
         let carries = promised.is_some_and(|(_, sent)| now < sent + patience);
-        Some(match Self::beside_store(state).filter(|_| carries) {
-            Some(needed) => (QuorumKind::Store, state.settings.members.len() - needed),
-            None => {
-                let spare = round.acks.len().saturating_sub(Self::without_store(state));
-                (QuorumKind::Members, spare)
-            }
+        let has_vote = Self::beside_store(state).is_some();
+        Some(match carries && has_vote {
+            true => QuorumKind::Store,
+            false => QuorumKind::Members,
         })
     }
 

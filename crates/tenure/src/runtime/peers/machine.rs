@@ -120,7 +120,7 @@ impl PeerMachine for FallbackCandidate {
     }
 
     fn store_state(&self, now: Instant) -> Option<StoreState> {
-        let (kind, _) = self.node().carried_by(now)?;
+        let kind = self.node().carried_by(now)?;
         Some(StoreState {
             kind,
             silent_since: self.store().silent_since(now),
