@@ -36,6 +36,8 @@ struct State {
     pending: Option<String>,
     /// The last reason for which an answer did not count, so that the log has it once.
     refused: Option<String>,
+    /// Whether the stores of all members are being compared.
+    compares: bool,
 }
 
 impl GroupStore {
@@ -97,6 +99,28 @@ impl GroupStore {
                 Ok(())
             }
         }
+    }
+
+    /// Compares the stores of all members, because another member uses another one. Returns the
+    /// reason why this member must not take part: more members use another store, or as many and one
+    /// of those has the lowest node id. So of two leaders with two stores one ends its term, and the
+    /// members with the right store go on.
+    pub(crate) async fn outvoted(&self) -> Option<String> {
+        let known = {
+            let mut state = lock(&self.state);
+            if std::mem::replace(&mut state.compares, true) {
+                return None;
+            }
+            state.known.clone()
+        };
+        let asked = self.members.ask_all().await;
+        lock(&self.state).compares = false;
+        let others = asked.iter().filter(|asked| asked.peer.node != self.me);
+        let told = others.filter_map(|it| {
+            let view = it.view.as_ref().ok()?;
+            Some((it.peer.node, view.status.store.clone()?))
+        });
+        outvoted(self.me, &known?, &told.collect::<Vec<_>>())
     }
 
     /// Takes this store at the first start of the member, if no other member uses another one.
@@ -183,6 +207,21 @@ impl GroupStore {
     }
 }
 
+/// Returns the reason why a member with this store is outvoted by these other members.
+fn outvoted(me: NodeId, known: &str, told: &[(NodeId, String)]) -> Option<String> {
+    let (same, other): (Vec<_>, Vec<_>) = told.iter().partition(|(_, store)| store == known);
+    let (lowest, theirs) = other.iter().min_by_key(|(node, _)| *node)?;
+    let own_lowest = same.iter().map(|(node, _)| *node).chain([me]).min()?;
+    let is_outvoted = (same.len() + 1, *lowest) < (other.len(), own_lowest);
+    is_outvoted.then(|| {
+        format!(
+            "this member uses the store {known}, and member {lowest} uses the store {theirs}, as most of \
+             the members that answer: two of them could lead. Correct the addresses of the store, stop this \
+             member, and start it once with --accept-changes"
+        )
+    })
+}
+
 fn differs(found: &str, known: &str) -> String {
     format!(
         "this is the store {found}, and the members of this group use the store {known}: two members with \
@@ -230,6 +269,25 @@ mod tests {
         for part in ["store aa", "store bb", "--accept-changes"] {
             assert!(error.contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn of_members_with_two_stores_those_with_the_rarer_one_take_no_part() {
+        let told = |stores: &[(u32, &str)]| {
+            let told = stores.iter().map(|&(id, store)| (NodeId(id), store.into()));
+            told.collect::<Vec<(NodeId, String)>>()
+        };
+        let of = |me, stores: &[(u32, &str)]| outvoted(NodeId(me), "aa", &told(stores));
+        let why = of(1, &[(2, "bb"), (3, "bb")]).unwrap();
+        for part in ["store aa", "member 2", "store bb", "--accept-changes"] {
+            assert!(why.contains(part), "{why}");
+        }
+        assert_eq!(of(1, &[(2, "bb"), (3, "aa")]), None);
+        assert_eq!(of(1, &[(3, "aa")]), None);
+        // Of as many, those with the lowest node id stay.
+        assert_eq!(of(1, &[(2, "bb")]), None);
+        assert!(of(2, &[(1, "bb")]).is_some());
+        assert!(of(3, &[(1, "bb"), (4, "bb"), (2, "aa")]).is_some());
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use serde_json::json;
 use tenure::ElectionName;
 use tenure::backend::LeaseService;
 use tenure::config::Origin;
-use tenure::peers::{GroupView, PeersClient};
+use tenure::peers::{Asked, GroupView, PeersClient};
 use tenure::store::StoreError;
 
 use crate::lease_view::{self, LeaseArgs};
@@ -28,27 +28,27 @@ impl Status {
         let view = match self.blob_service()? {
             Some(service) => block_on(service.lease())?,
             None => match block_on(store::client(store)?.lease(name)) {
-                Err(error) if is_unreachable(&error) => return self.ask_members(error),
+                Err(error) if is_unreachable(&error) => return self.without_store(error),
                 answer => answer?,
             },
         };
         let view = view.ok_or_else(|| store::unknown_lease(name))?;
-        lease_view::print(&view, *json)
+        lease_view::print(&view, *json)?;
+        if *json || view.epoch.is_some() {
+            return Ok(());
+        }
+        // Members may carry a term that the store does not hold.
+        match self.ask_members()? {
+            Some((asked, group)) if group.leader.is_some() => print_term(&asked, &group),
+            _ => Ok(()),
+        }
     }
 
     /// Prints what the members say while the store is away, if the settings have a fallback.
-    fn ask_members(&self, store_is_away: anyhow::Error) -> anyhow::Result<()> {
-        let settings = self.lease.store.settings()?;
-        if !settings.has_table("fallback") {
+    fn without_store(&self, store_is_away: anyhow::Error) -> anyhow::Result<()> {
+        let Some((asked, group)) = self.ask_members()? else {
             return Err(store_is_away);
-        }
-        let mut settings = settings;
-        let name = self.lease.name.to_string();
-        settings.set("election", [name], Origin::Flag("NAME".into()));
-        let peers = tenure::__cli::peers_of(&settings)?;
-        let client = PeersClient::new(tenure::__cli::cluster_of(&settings)?, peers)?;
-        let asked = block_on(async { anyhow::Ok(client.ask_all().await) })?;
-        let group = GroupView::of(&asked);
+        };
         if self.lease.json {
             return output::json(&json!({
                 "store": store_is_away.to_string(),
@@ -56,18 +56,25 @@ impl Status {
             }));
         }
         output::line(format_args!("{:<10}{store_is_away}", "store"))?;
-        let (Some(leader), Some(epoch)) = (group.leader, group.epoch) else {
+        if group.leader.is_none() || group.epoch.is_none() {
             return Err(store_is_away.context("the members that answer do not agree on a leader"));
-        };
-        output::line(format_args!("{:<10}{leader}", "holder"))?;
-        output::line(format_args!("{:<10}{epoch}", "epoch"))?;
-        let views = asked.iter().filter_map(|asked| asked.view.as_ref().ok());
-        for carried_by in views.filter_map(|view| view.status.carried_by.as_ref()) {
-            let (kind, losses) = (&carried_by.kind, carried_by.further_losses);
-            let text = format!("{kind}; {losses} more members may fail");
-            output::line(format_args!("{:<10}{text}", "carried"))?;
         }
-        Ok(())
+        print_term(&asked, &group)
+    }
+
+    /// Returns the answers of the members, if the settings have a fallback.
+    fn ask_members(&self) -> anyhow::Result<Option<(Vec<Asked>, GroupView)>> {
+        let mut settings = self.lease.store.settings()?;
+        if !settings.has_table("fallback") {
+            return Ok(None);
+        }
+        let name = self.lease.name.to_string();
+        settings.set("election", [name], Origin::Flag("NAME".into()));
+        let peers = tenure::__cli::peers_of(&settings)?;
+        let client = PeersClient::new(tenure::__cli::cluster_of(&settings)?, peers)?;
+        let asked = block_on(async { anyhow::Ok(client.ask_all().await) })?;
+        let group = GroupView::of(&asked);
+        Ok(Some((asked, group)))
     }
 
     /// The service that has the blob, if candidates are elected by the lease of a blob.
@@ -87,6 +94,21 @@ impl Status {
         let config = tenure::__cli::from_settings(&settings)?;
         Ok(LeaseService::from_config(&config)?)
     }
+}
+
+/// Prints the leader that the members name, and the voters that carry its term.
+fn print_term(asked: &[Asked], group: &GroupView) -> anyhow::Result<()> {
+    if let (Some(leader), Some(epoch)) = (group.leader, group.epoch) {
+        output::line(format_args!("{:<10}{leader}, as the members say", "leader"))?;
+        output::line(format_args!("{:<10}{epoch}", "epoch"))?;
+    }
+    let views = asked.iter().filter_map(|asked| asked.view.as_ref().ok());
+    for carried_by in views.filter_map(|view| view.status.carried_by.as_ref()) {
+        let (kind, losses) = (&carried_by.kind, carried_by.further_losses);
+        let text = format!("{kind}; {losses} more members may fail");
+        output::line(format_args!("{:<10}{text}", "carried"))?;
+    }
+    Ok(())
 }
 
 fn is_unreachable(error: &anyhow::Error) -> bool {

@@ -77,7 +77,7 @@ impl LeaseBackend for HttpStore {
     fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, BackendReply> {
         Box::pin(async move {
             if let Request::Acquire { .. } | Request::Resume { .. } = request
-                && let Err(error) = self.store.make_known().await
+                && let Err(error) = self.store.confirm().await
             {
                 return reply_to(Err(error));
             }

@@ -5,9 +5,26 @@ use tenure_core::lease::candidate::Timings;
 use super::bully_settings::{FALLBACK, member};
 use super::load::Purpose;
 use super::settings::{ConfigError, Settings};
-use super::{BullyError, Config, Fallback, Strategy};
+use super::{BullyError, Config, Fallback};
 
 const K: &str = "fallback.k";
+
+/// Refuses a fallback beside a strategy that has no store, or that elects among peers already.
+pub(super) fn check_strategy(settings: &Settings) -> Result<(), ConfigError> {
+    let strategy = settings.text("strategy")?;
+    let reason = match strategy {
+        Some("bully" | "both") if settings.has_table("fallback") => {
+            "the table [fallback] is set, too, and this strategy elects among the members of [bully]: \
+             write strategy = \"lease\" for a store with a fallback, or leave [fallback] out"
+        }
+        Some("static") if settings.has_table("fallback") => {
+            "the table [fallback] is set, too, and this strategy has no store: write strategy = \
+             \"lease\", or leave [fallback] out"
+        }
+        _ => return Ok(()),
+    };
+    Err(settings.invalid("strategy", reason.into()))
+}
 
 /// Reads the settings of the fallback, if there are any, and checks that they fit the others.
 pub(super) fn read(
@@ -19,23 +36,6 @@ pub(super) fn read(
         return Ok(());
     }
     let refused = |key, reason: &str| Err(settings.invalid(key, reason.into()));
-    match config.strategy {
-        Strategy::Bully(_) | Strategy::Both(_) => {
-            return refused(
-                "strategy",
-                "the table [fallback] is set, too, and this strategy elects among the members of [bully]: \
-                 write strategy = \"lease\" for a store with a fallback, or leave [fallback] out",
-            );
-        }
-        Strategy::Static => {
-            return refused(
-                "strategy",
-                "the table [fallback] is set, too, and this strategy has no store: write strategy = \
-                 \"lease\", or leave [fallback] out",
-            );
-        }
-        _ => {}
-    }
     if !config.lock_delay.is_zero() {
         return refused(
             "lock_delay",

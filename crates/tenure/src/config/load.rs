@@ -155,6 +155,8 @@ fn from_settings_for(settings: &Settings, purpose: Purpose) -> Result<Config, Co
     })?;
     config.on_overrun = on_overrun.unwrap_or_default();
     config.metadata = metadata(settings)?;
+    #[cfg(feature = "peers")]
+    super::fallback_settings::check_strategy(settings)?;
     config.strategy = strategy_of(settings, &config, purpose)?;
     fallback_of(settings, &mut config, purpose)?;
     if settings.flag("require_fencing")? == Some(true)

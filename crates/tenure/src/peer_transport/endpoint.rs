@@ -178,10 +178,22 @@ impl PeerEndpoint {
             return refuse(PeerErrorCode::ConfigDiffers, detail);
         }
         if let (Some(own), Some(theirs)) = (&self.setup.store, &envelope.store) {
-            own.hear(from, theirs)
-                .map_err(|detail| PeerProblem::new(PeerErrorCode::StoreDiffers, detail))?;
+            own.hear(from, theirs).map_err(|detail| {
+                self.compare_stores(own);
+                PeerProblem::new(PeerErrorCode::StoreDiffers, detail)
+            })?;
         }
         Ok(envelope)
+    }
+
+    /// Excludes this member if more members use another store: two of them may lead already.
+    fn compare_stores(&self, own: &Arc<GroupStore>) {
+        let (own, events) = (Arc::clone(own), self.events.clone());
+        tokio::spawn(async move {
+            if let Some(why) = own.outvoted().await {
+                let _ = events.send(PeerEvent::Duplicate(why)).await;
+            }
+        });
     }
 
     /// Refuses a message with this member's own node id. Either it is this member's own message, or

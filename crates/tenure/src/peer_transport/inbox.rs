@@ -19,8 +19,9 @@ pub(crate) enum PeerEvent {
     /// process has probably ended. This is only a hint, because a proxy between the members may be
     /// the cause.
     Refused(NodeId),
-    /// Another process has this member's number, or this process uses an old state. This process
-    /// must not lead. The text names the member that detected it, and the remedy.
+    /// Another process has this member's number, this process uses an old state, or it uses another
+    /// store than more of the members. This process must not lead. The text names the member that
+    /// detected it, and the remedy.
     Duplicate(String),
 }
 

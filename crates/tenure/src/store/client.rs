@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -39,6 +39,9 @@ pub struct StoreClient {
     pub(crate) credentials: Credentials,
     /// Checks each answer before it counts.
     check: Option<Arc<dyn CheckStore>>,
+    /// Whether the last answer passed the check, and no request has failed since. After a failure
+    /// another store may answer at the same address.
+    is_confirmed: Arc<AtomicBool>,
     /// The endpoint of the next request. The client uses the next endpoint if one can't be reached.
     current: Arc<AtomicUsize>,
 }
@@ -203,6 +206,7 @@ impl StoreClient {
             roots: roots.clone(),
             credentials,
             check: None,
+            is_confirmed: Arc::default(),
             current: Arc::default(),
         })
     }
@@ -212,11 +216,13 @@ impl StoreClient {
         Self { check, ..self }
     }
 
-    /// Makes sure that the check knows the store. This is for a request by which a store promises
-    /// something: another store must not get it.
-    pub(crate) async fn make_known(&self) -> Result<(), StoreError> {
+    /// Makes sure that the store is the known one, after each failure again. This is for a request by
+    /// which a store promises something: another store must not get it.
+    pub(crate) async fn confirm(&self) -> Result<(), StoreError> {
         match &self.check {
-            Some(check) if !check.is_known() => self.ping().await.map(|_| ()),
+            Some(check) if !check.is_known() || !self.is_confirmed.load(Ordering::Relaxed) => {
+                self.ping().await.map(|_| ())
+            }
             _ => Ok(()),
         }
     }
@@ -434,6 +440,7 @@ impl StoreClient {
         let index = self.current.load(Ordering::Relaxed);
         let answer = ask(index).await;
         if answer.as_ref().is_err_and(StoreError::is_of_the_endpoint) {
+            self.is_confirmed.store(false, Ordering::Relaxed);
             // If several requests fail at the same endpoint, only one of them selects the next
             // endpoint.
             let next = (index + 1) % self.endpoints.len();
@@ -521,6 +528,7 @@ impl StoreClient {
         if let Some(check) = &self.check {
             let id = headers.get(STORE_HEADER).and_then(|id| id.to_str().ok());
             let checked = check.check(id).await;
+            self.is_confirmed.store(checked.is_ok(), Ordering::Relaxed);
             checked.map_err(|reason| StoreError::AnotherStore {
                 endpoint: self.endpoints[index].clone(),
                 reason,

@@ -49,6 +49,8 @@ pub struct FallbackCandidate {
     claimed: Option<Epoch>,
     /// The last news of the store for the member: its promise, and whether it gives none now.
     told: (Option<(Epoch, Instant)>, bool),
+    /// The last time at which the store was silent.
+    silent_at: Option<Instant>,
     /// The candidate that the lease is handed over to.
     successor: Option<CandidateId>,
     /// The end of the term or the campaign, until the lease is released.
@@ -68,6 +70,7 @@ impl FallbackCandidate {
             node,
             claimed: None,
             told: (None, false),
+            silent_at: None,
             successor: None,
             last: None,
             outputs: Outputs::default(),
@@ -177,11 +180,18 @@ impl FallbackCandidate {
     fn tell_node(&mut self, now: Instant, random: &mut dyn Random) -> bool {
         let promise = self.store.promise();
         let is_silent = self.store.silent_since(now).is_some();
+        if is_silent {
+            self.silent_at = Some(now);
+        }
         let away = if self.store.epoch().is_some() {
             promise.is_none() || is_silent
         } else {
-            // Without a request the store is as it last was.
-            is_silent || (self.told.1 && !self.store.is_answered())
+            // A store that was silent a moment ago counts as silent until it answers. So a candidate
+            // whose vote has failed need not wait for the store again. Later the candidate asks the
+            // store first, because it may have returned.
+            let interval = self.node.settings().timings().term().renew_interval();
+            let was_silent = self.silent_at.is_some_and(|at| now < at + interval * 2);
+            is_silent || (was_silent && !self.store.is_answered())
         };
         let news = (promise, away);
         if news == self.told {

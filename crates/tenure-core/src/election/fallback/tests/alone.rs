@@ -475,3 +475,24 @@ fn a_hand_over_without_a_term_has_no_effect_on_a_later_term() {
         Some((_, Request::Release { .. }))
     ));
 }
+
+#[test]
+fn a_member_that_followed_a_leader_since_the_store_was_silent_asks_the_store_first() {
+    let mut bench = Bench::new(3, 1);
+    bench.answer(Answer::Unknown("no answer".into()));
+    for step in 0..300 {
+        bench.until(1_000 + step * 100);
+        let (epoch, round) = (epoch(5_000), step);
+        bench.hear(2, QuorumMessage::Renew { epoch, round });
+    }
+    bench.messages.clear();
+    bench.requests.clear();
+    // The leader is gone, and its promise ends.
+    bench.until(31_000 + 15_500);
+    assert!(
+        matches!(bench.requests[..], [(_, Request::Acquire { .. })]),
+        "{:?}",
+        bench.requests
+    );
+    assert_eq!(bench.messages, []);
+}
