@@ -229,12 +229,12 @@ impl Config {
     }
 
     /// Returns the name of the strategy, or `fallback`, for people.
+    #[cfg(feature = "peers")]
     pub(crate) const fn strategy_name(&self) -> &'static str {
-        #[cfg(feature = "peers")]
-        if self.fallback.is_some() {
-            return "fallback";
+        match &self.fallback {
+            Some(_) => "fallback",
+            None => self.strategy.name(),
         }
-        self.strategy.name()
     }
 
     /// Sets the candidate's id, which must be unique for each start of a process. A member of an
