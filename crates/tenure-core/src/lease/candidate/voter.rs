@@ -30,8 +30,8 @@ use crate::{CandidateId, Epoch, Instant, Random};
 use alloc::format;
 use core::time::Duration;
 
-/// A candidate's requests to the store whose lease is one promise of a quorum; see the
-/// [module](self).
+/// A candidate's requests to the store whose lease is one promise of a quorum. It has no term and
+/// never ends one; see [`election::fallback`](crate::election::fallback).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StoreVoter {
     timings: Timings,
