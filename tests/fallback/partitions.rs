@@ -45,7 +45,7 @@ fn in_a_partition_whose_one_side_reaches_the_store_never_two_lead() {
 }
 
 #[test]
-#[ignore = "takes ten minutes"]
+#[ignore = "takes five minutes"]
 fn in_every_partition_whose_one_side_reaches_the_store_never_two_lead() {
     let sides: Vec<u32> = (1..0b11111).collect();
     for k in [1, 2, 3] {
