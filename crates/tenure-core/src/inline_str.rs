@@ -1,8 +1,10 @@
 //! An immutable string that is stored inline if it is short.
 
 use alloc::sync::Arc;
+use core::borrow::Borrow;
 use core::cmp::Ordering;
 use core::fmt;
+use core::hash::{Hash, Hasher};
 
 /// The longest inline string, in bytes. It fits in four words together with its length and the
 /// variant. Most lease names with their namespaces, and most candidate ids, are shorter.
@@ -12,11 +14,11 @@ const SHORT: usize = 30;
 /// miss: a store may hold a million of them, and few are in the processor's cache.
 ///
 /// A string has only one representation: the unused bytes of an inline string are zero. So equality
-/// and hash of the representation are those of the text, but its order is not.
-#[derive(Clone, PartialEq, Eq, Hash)]
+/// of the representation is that of the text, but its order is not.
+#[derive(Clone, PartialEq, Eq)]
 pub struct InlineStr(Repr);
 
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
 enum Repr {
     Inline { len: u8, bytes: [u8; SHORT] },
     Heap(Arc<str>),
@@ -57,6 +59,19 @@ impl InlineStr {
             Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
             Repr::Heap(text) => text.as_bytes(),
         }
+    }
+}
+
+// Hash and order are those of the text, so that a string can be looked up by its text.
+impl Borrow<str> for InlineStr {
+    fn borrow(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl Hash for InlineStr {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
     }
 }
 

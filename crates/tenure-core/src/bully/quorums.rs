@@ -164,7 +164,8 @@ impl Quorums {
         };
         match self.with_store {
             None => format!(
-                "a leader can be elected while {} of {members} is lost",
+                "a leader needs {} of {members} members, and the group survives the loss of {}",
+                self.without_store,
                 count(without)
             ),
             Some(k) if self.requires_store => format!(
@@ -209,10 +210,13 @@ impl fmt::Display for QuorumsError {
         if rest == 0 {
             return f.write_str("a leader can't have the promises of more members than there are");
         }
-        write!(
-            f,
-            "two groups of {rest} members without the store could each elect a leader"
-        )
+        match rest {
+            1 => f.write_str("two single members without the store could each elect themselves"),
+            _ => write!(
+                f,
+                "two groups of {rest} members without the store could each elect a leader"
+            ),
+        }
     }
 }
 
@@ -304,7 +308,7 @@ mod tests {
         );
         for (k, reason) in [
             (0, "own promise"),
-            (3, "groups of 1 members"),
+            (3, "two single members"),
             (9, "more members"),
         ] {
             let error = Quorums::fallback(3, k).unwrap_err().to_string();

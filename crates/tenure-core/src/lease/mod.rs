@@ -39,6 +39,7 @@ mod lease;
 mod queue;
 
 pub mod candidate;
+pub mod election_record;
 
 pub use apply::{Applied, Change, Rejection, apply, apply_as, deletable};
 pub use duration::LeaseDuration;

@@ -1,5 +1,6 @@
 //! Errors as RFC 9457 problem details.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 
@@ -117,6 +118,8 @@ codes! {
     Stopping 503 "stopping" "The store is stopping";
     /// The engine of the store failed.
     EngineUnavailable 503 "engine_unavailable" "The store's engine is unavailable";
+    /// This server of a cluster is a standby: another server is active.
+    NotActive 503 "not_active" "Another server of the cluster is active";
     /// The disk is full: the store accepts renewals and reads only.
     DiskFull 507 "disk_full" "The store's disk is full";
 }
@@ -157,6 +160,9 @@ pub struct Problem {
     /// The remaining time of the lease, the break, the lock delay or the reservation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining_ms: Option<u64>,
+    /// With `not_active`: the URL of the active server, as the log of the cluster names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<Box<str>>,
 }
 
 impl Problem {
@@ -172,6 +178,7 @@ impl Problem {
             holder: None,
             epoch: None,
             remaining_ms: None,
+            active: None,
         }
     }
 }

@@ -239,7 +239,7 @@ impl Quorum {
 
     /// Returns the kind of quorum that carries the term. One late answer of the store makes no
     /// difference: the store carries the term until two renewals have failed, or until it has taken
-    /// its promise back.
+    /// its promise back. If the store is required, nothing else carries a term.
     pub(super) fn carried_by(&self, state: &NodeState, now: Instant) -> Option<QuorumKind> {
         let Role::Leading(round) = &self.role else {
             return None;
@@ -247,8 +247,9 @@ impl Quorum {
         let patience = state.settings.timings.term().renew_interval() * 2;
         let promised = self.store.promise.filter(|(of, _)| *of == round.epoch);
         let carries = promised.is_some_and(|(_, sent)| now < sent + patience);
-        let has_vote = Self::beside_store(state).is_some();
-        Some(match carries && has_vote {
+        let quorums = &state.settings.quorums;
+        let has_vote = quorums.with_store().is_some();
+        Some(match (carries && has_vote) || quorums.requires_store() {
             true => QuorumKind::Store,
             false => QuorumKind::Members,
         })

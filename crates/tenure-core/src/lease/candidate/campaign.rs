@@ -207,8 +207,22 @@ impl Campaign {
 /// Returns the delay before the next attempt after this number of failures in a row: a twentieth of
 /// the renew interval, doubled each time up to half of the interval, with jitter.
 pub(super) fn retry_delay(failures: u32, cx: &mut Context<'_>) -> Duration {
-    let interval = cx.timings.renew_interval();
-    let first = interval / 20;
-    let doubled = first * 2_u32.saturating_pow(failures.saturating_sub(1).min(8));
-    cx.random.jitter(doubled.min(interval / 2))
+    let delay = doubled_delay(failures, cx.timings);
+    cx.random.jitter(delay)
+}
+
+/// Returns the delay before the next attempt if a term ends after the time that is `left`, unless an
+/// attempt succeeds before: as [`retry_delay`], but at most a sixth of that time, so that a store
+/// that is back shortly before the end is asked. It is never below a twentieth of the renew
+/// interval, so a store gets at most 20 attempts of a term in an interval.
+pub(super) fn retry_delay_within(left: Duration, failures: u32, cx: &mut Context<'_>) -> Duration {
+    let first = doubled_delay(1, cx.timings);
+    let delay = doubled_delay(failures, cx.timings).min((left / 6).max(first));
+    cx.random.jitter(delay)
+}
+
+fn doubled_delay(failures: u32, timings: &Timings) -> Duration {
+    let interval = timings.renew_interval();
+    let doubled = interval / 20 * 2_u32.saturating_pow(failures.saturating_sub(1).min(8));
+    doubled.min(interval / 2)
 }

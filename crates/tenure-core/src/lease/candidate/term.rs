@@ -4,7 +4,7 @@ use alloc::format;
 use core::time::Duration;
 
 use super::Timings;
-use super::campaign::retry_delay;
+use super::campaign::{retry_delay, retry_delay_within};
 use super::machine::{Context, Next, Pending};
 use super::message::{Answer, LeaseEffect, Request};
 use super::release::Release;
@@ -110,7 +110,8 @@ impl LeaseTerm {
                     cx.outputs.emit(TermEvent::AtRisk(true));
                 }
                 self.failures += 1;
-                let delay = retry_delay(self.failures, cx);
+                let left = self.term.remaining(cx.now, cx.timings);
+                let delay = retry_delay_within(left, self.failures, cx);
                 self.pending = Pending::At(cx.now + delay);
                 cx.outputs.effect(LeaseEffect::Retrying(format!(
                     "renew: {why}; trying again in {delay:.1?}"

@@ -18,7 +18,7 @@
 mod abstraction;
 
 use super::Timings;
-use super::campaign::{Campaign, retry_delay};
+use super::campaign::{Campaign, retry_delay, retry_delay_within};
 use super::machine::{Context, Next, Pending};
 use super::message::{Answer, LeaseEffect, Request};
 use super::release::Release;
@@ -442,7 +442,12 @@ impl Holding {
             }
             Answer::Unknown(why) | Answer::Refused(why) | Answer::Denied(why) => {
                 self.failures += 1;
-                let delay = retry_delay(self.failures, cx);
+                let end = self.promised.map(|sent| sent + cx.timings.renew_deadline());
+                let delay = match end.filter(|end| cx.now < *end) {
+                    Some(end) => retry_delay_within(end.since(cx.now), self.failures, cx),
+                    // The term goes on without the store, so no attempt is urgent.
+                    None => retry_delay(self.failures, cx),
+                };
                 self.pending = Pending::At(cx.now + delay);
                 cx.outputs.effect(LeaseEffect::Retrying(format!(
                     "renew: {why}; trying again in {delay:.1?}"

@@ -33,10 +33,13 @@ fn the_term_is_cancelled_at_the_deadline_after_the_last_renewal_that_was_sent_wi
          11.667 at risk
          11.667 renew: no answer; trying again in 250.0ms
          11.917 #4 renew id1, within 1.027777s
-         12.944 renew: no answer; trying again in 500.0ms
-         13.444 #5 renew id1, within 518.518ms
-         13.963 renew: no answer; trying again in 1.0s
-         14.963 #6 renew id1, within 100ms
+         12.944 renew: no answer; trying again in 342.6ms
+         13.287 #5 renew id1, within 570.987ms
+         13.858 renew: no answer; trying again in 250.0ms
+         14.108 #6 renew id1, within 297.325ms
+         14.405 renew: no answer; trying again in 250.0ms
+         14.655 #7 renew id1, within 114.883ms
+         14.770 renew: no answer; trying again in 250.0ms
          15.000 cancel: renew_deadline
          19.000 abort
          19.250 overrun",
@@ -51,18 +54,21 @@ fn the_term_is_cancelled_at_the_deadline_after_the_last_renewal_that_was_sent_wi
 fn a_task_that_stops_in_its_grace_is_not_aborted_and_the_lease_is_released() {
     let mut bench = Bench::leading();
     bench.wait_until(10_500).task_ended(TaskEnd::Returned);
-    bench.wait_until(10_600).answer(6, Answer::Released);
+    bench.wait_until(10_600).answer(7, Answer::Released);
     bench.wait_until(60_000).assert_trace(
         "5.000 #2 renew id1, within 1.666666s
          6.667 at risk
          6.667 renew: no answer; trying again in 250.0ms
          6.917 #3 renew id1, within 1.027777s
-         7.944 renew: no answer; trying again in 500.0ms
-         8.444 #4 renew id1, within 518.518ms
-         8.963 renew: no answer; trying again in 1.0s
-         9.963 #5 renew id1, within 100ms
+         7.944 renew: no answer; trying again in 342.6ms
+         8.287 #4 renew id1, within 570.987ms
+         8.858 renew: no answer; trying again in 250.0ms
+         9.108 #5 renew id1, within 297.325ms
+         9.405 renew: no answer; trying again in 250.0ms
+         9.655 #6 renew id1, within 114.883ms
+         9.770 renew: no answer; trying again in 250.0ms
          10.000 cancel: renew_deadline
-         10.500 #6 release id1 as renew_deadline, within 1.666666s
+         10.500 #7 release id1 as renew_deadline, within 1.666666s
          10.600 ended 7: renew_deadline",
     );
 }
@@ -260,4 +266,27 @@ fn a_task_that_returns_because_its_term_has_passed_has_not_ended_it() {
          20.000 ended 7: suspended
          20.000 #2 acquire id2, wait 15s, within 20s",
     );
+}
+
+/// Another server of a cluster may take over shortly before the term's end: then a long delay would
+/// end the term although the store is back. More attempts than these would be a burden for the
+/// store.
+#[test]
+fn a_store_that_refuses_at_once_is_asked_more_often_towards_the_end_of_the_term() {
+    let mut bench = Bench::leading();
+    let mut attempts = Vec::new();
+    bench.wait_until(5_000);
+    while bench.leads() {
+        if let Some((attempt, _)) = bench.in_flight {
+            attempts.push(bench.now.since(at(0)).as_millis());
+            bench.answer(attempt, Answer::Unknown("standby".to_owned()));
+        }
+        bench.now = bench.machine.poll_timeout().expect("a term has a timer");
+        bench.tick();
+    }
+    let expected = [
+        5_000, 5_250, 5_750, 6_458, 7_048, 7_540, 7_950, 8_292, 8_576, 8_826, 9_076, 9_326, 9_576,
+        9_826,
+    ];
+    assert_eq!(attempts, expected);
 }

@@ -1,0 +1,71 @@
+//! The head of a shared log, as far as it decides which server owns the log.
+
+use core::fmt;
+use core::time::Duration;
+
+/// One start of a server. Two starts of the same server have different ids, so that the bytes of
+/// two heads are never equal by chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerId(pub u128);
+
+/// The identity of the service that keeps the log. It changes if the service may have lost commits:
+/// after a restore from a snapshot, or after a promotion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EngineId(pub u128);
+
+impl fmt::Display for EngineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The head of a shared log. Each append replaces it by compare-and-swap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Head {
+    /// The identity of the service in which the head was written.
+    pub engine: EngineId,
+    /// The number of the ownership: each take-over adds one.
+    pub generation: u64,
+    /// The number of the append: each append adds one.
+    pub sequence: u64,
+    /// The state of the log.
+    pub state: HeadState,
+    /// The server that wrote the head.
+    pub owner: OwnerId,
+    /// The ownership duration of that server.
+    pub ownership: Duration,
+}
+
+/// The state of a shared log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HeadState {
+    /// The owner accepts requests, or is about to.
+    Owned,
+    /// The owner has resigned: another server may take over at once.
+    Vacant,
+    /// A backup is being restored into the log: no server may take over.
+    Restoring,
+    /// The content was moved to another log for good: no server may take over.
+    Retired,
+}
+
+/// An answer of the service that keeps the log: to a read of the head, or to an append that was
+/// refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sighting {
+    /// The identity of the service that answered.
+    pub engine: EngineId,
+    /// The head that stands in the log.
+    pub found: Found,
+}
+
+/// The head that stands in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Found {
+    /// The log is empty.
+    Empty,
+    /// This head.
+    Head(Head),
+    /// A head in a format that this version does not know.
+    NewerFormat(u32),
+}

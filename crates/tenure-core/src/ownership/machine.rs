@@ -1,0 +1,438 @@
+//! The state machine: the inputs, commands, outputs and getters.
+
+use alloc::collections::VecDeque;
+
+use super::follow::{Source, View};
+use super::own::{Attempt, Reign};
+use super::{
+    Fate, Found, Head, HeadState, Look, Outcome, OwnerId, OwnershipOutput, OwnershipRole,
+    OwnershipTimings, Refusal, Sighting, disabled,
+};
+use crate::Instant;
+
+/// The ownership of a shared log, as one server sees it; see the [module](super).
+///
+/// The order of calls:
+///
+/// - inputs: [`handle_head`](Self::handle_head), [`handle_appended`](Self::handle_appended),
+///   [`handle_loaded`](Self::handle_loaded), [`handle_timeout`](Self::handle_timeout);
+/// - commands: [`append`](Self::append), [`resign`](Self::resign), [`vacate`](Self::vacate),
+///   [`stand_by`](Self::stand_by);
+/// - outputs, to be drained after each of the above: [`poll_output`](Self::poll_output), then
+///   [`next_timeout`](Self::next_timeout) for the next call of `handle_timeout`;
+/// - getters, at any time: [`serves_until`](Self::serves_until), [`role`](Self::role),
+///   [`known`](Self::known), [`refusal`](Self::refusal).
+///
+/// At most one call of the shared log is under way: a read, or an attempt of an append. The caller
+/// limits each of them by [`OwnershipTimings::attempt`], and reports its result exactly once.
+///
+/// All `now` arguments come from a clock that also counts while the machine is suspended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ownership {
+    timings: OwnershipTimings,
+    me: OwnerId,
+    view: View,
+    reign: Option<Reign>,
+    append: Option<Attempt>,
+    next_read: Read,
+    has_resigned: bool,
+    outputs: VecDeque<OwnershipOutput>,
+    #[cfg(any(test, feature = "mutations"))]
+    without: Option<super::DisabledOwnershipRule>,
+}
+
+/// The next read of the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Read {
+    At(Instant),
+    /// The read was sent at this instant.
+    InFlight(Instant),
+}
+
+impl Ownership {
+    /// Creates the machine of a server that follows. `owner` is a fresh random number: two starts
+    /// of a server must have different ones.
+    #[must_use]
+    pub fn new(timings: OwnershipTimings, owner: OwnerId, now: Instant) -> Self {
+        let mut machine = Self {
+            timings,
+            me: owner,
+            view: View::new(now),
+            reign: None,
+            append: None,
+            next_read: Read::At(now),
+            has_resigned: false,
+            outputs: VecDeque::new(),
+            #[cfg(any(test, feature = "mutations"))]
+            without: None,
+        };
+        machine.handle_timeout(now);
+        machine
+    }
+
+    /// Disables a rule, for a test that shows what fails without it.
+    #[cfg(any(test, feature = "mutations"))]
+    #[must_use]
+    pub const fn without(mut self, rule: super::DisabledOwnershipRule) -> Self {
+        self.without = Some(rule);
+        self.view.without = Some(rule);
+        self
+    }
+
+    /// Input: the result of the read that [`OwnershipOutput::Look`] asked for. `now` is the instant at which
+    /// the answer arrived, or a later one.
+    pub fn handle_head(&mut self, now: Instant, look: Look) {
+        let Read::InFlight(sent) = self.next_read else {
+            return;
+        };
+        self.next_read = Read::At(now.max(sent + self.timings.poll()));
+        let arrived = if disabled!(self, ObserveFromArrival) {
+            sent
+        } else {
+            now
+        };
+        match look {
+            Look::Failed => self.view.fail(),
+            Look::Found(sighting) => self.see(arrived, sighting, Source::Read),
+        }
+        self.handle_timeout(now);
+    }
+
+    /// Input: the result of one attempt of the append that [`append`](Self::append),
+    /// [`vacate`](Self::vacate) or [`OwnershipOutput::Append`] returned last. Returns what is known of this
+    /// append now.
+    #[must_use]
+    pub fn handle_appended(&mut self, now: Instant, outcome: Outcome) -> Fate {
+        // The time is checked first, so that an append which succeeds after the deadline is seen to
+        // resume.
+        self.check_deadline(now);
+        let Some(mut attempt) = self.append.take() else {
+            return Fate::Lost;
+        };
+        match outcome {
+            Outcome::Done => self.applied(now, &attempt),
+            Outcome::Unknown if disabled!(self, UnknownIsNotDone) => self.applied(now, &attempt),
+            // An earlier attempt was applied: its outcome is known now.
+            Outcome::Refused(Sighting { engine, found })
+                if engine == attempt.head.engine && found == Found::Head(attempt.head) =>
+            {
+                self.applied(now, &attempt)
+            }
+            // Argument 1: another head stands in the log, so no attempt of this append, and no
+            // later append of this ownership, is ever applied. An earlier attempt may have been
+            // applied before the other head was.
+            Outcome::Refused(sighting) => {
+                self.lose(now, sighting);
+                Fate::Lost
+            }
+            // Argument 7: another attempt may still be applied. Undone, its batch would be in the
+            // log and not in memory.
+            Outcome::NotApplied if !attempt.is_unknown || disabled!(self, UndoOnlyKnown) => {
+                let pause_ends = now.max(attempt.sent + self.timings.poll());
+                self.view.fail();
+                self.next_read = Read::At(pause_ends);
+                if let Some(reign) = &mut self.reign {
+                    reign.beat_at = pause_ends;
+                }
+                Fate::Undone
+            }
+            Outcome::NotApplied | Outcome::Unknown => {
+                attempt.is_unknown |= outcome == Outcome::Unknown;
+                attempt.repeat_at = Some(now.max(attempt.sent + self.timings.poll()));
+                self.append = Some(attempt);
+                self.handle_timeout(now);
+                Fate::Repeated
+            }
+        }
+    }
+
+    /// Input: the content of the log is in memory, as of the take-over of this generation. The
+    /// server may accept requests.
+    pub fn handle_loaded(&mut self, now: Instant, generation: u64) {
+        let is_current = self
+            .view
+            .known()
+            .is_some_and(|it| it.generation == generation);
+        if let Some(reign) = &mut self.reign
+            && is_current
+        {
+            reign.is_loaded = true;
+            self.check_deadline(now);
+        }
+    }
+
+    /// Input: time has passed. The caller may call it at any time and any number of times.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.check_deadline(now);
+        match (&mut self.append, &self.reign) {
+            (Some(attempt), _) => {
+                if attempt.repeat_at.is_some_and(|at| at <= now) {
+                    attempt.send_again(now);
+                    self.outputs
+                        .push_back(OwnershipOutput::Append(attempt.head));
+                }
+            }
+            (None, Some(reign)) => {
+                if reign.beat_at <= now
+                    && let Some(head) = self.next_head(HeadState::Owned)
+                {
+                    self.begin(head, now);
+                    self.outputs.push_back(OwnershipOutput::Append(head));
+                }
+            }
+            (None, None) => self.follow(now),
+        }
+    }
+
+    /// Command: append a batch. Returns the head to append with it, and afterwards the caller calls
+    /// [`handle_appended`](Self::handle_appended); `None` if the server is not the owner, if it has
+    /// not loaded the content yet, or if an append is under way.
+    ///
+    /// The machine asks for an append without a batch by itself, if there is no other for
+    /// [`OwnershipTimings::beat`].
+    #[must_use]
+    pub fn append(&mut self, now: Instant) -> Option<Head> {
+        let is_loaded = self.reign.as_ref().is_some_and(|it| it.is_loaded);
+        if !is_loaded || self.append.is_some() {
+            return None;
+        }
+        let head = self.next_head(HeadState::Owned)?;
+        self.begin(head, now);
+        Some(head)
+    }
+
+    /// Command: accept nothing more, from now on, and take nothing over. An owner goes on to append
+    /// until it vacates the log. A take-over that is under way is completed, and the content is not
+    /// loaded.
+    pub const fn resign(&mut self) {
+        self.has_resigned = true;
+    }
+
+    /// Command: resign, and leave the log to the other servers. Returns the vacant head to append;
+    /// `None` if the server is not the owner, or if an append is under way. After the last batch,
+    /// the caller calls this until the append of the vacant head is [`Fate::Applied`].
+    #[must_use]
+    pub fn vacate(&mut self, now: Instant) -> Option<Head> {
+        self.resign();
+        if self.reign.is_none() || self.append.is_some() {
+            return None;
+        }
+        let head = self.next_head(HeadState::Vacant)?;
+        self.begin(head, now);
+        Some(head)
+    }
+
+    /// Command: follow again after a hand-over. It has no effect before the log is vacated. The
+    /// server takes its own vacant head over only if nobody else does for T.
+    pub fn stand_by(&mut self, now: Instant) {
+        if self.has_resigned && self.reign.is_none() && self.append.is_none() {
+            self.has_resigned = false;
+            self.handle_timeout(now);
+        }
+    }
+
+    /// OwnershipOutput: the next output; `None` if there is none.
+    pub fn poll_output(&mut self) -> Option<OwnershipOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// OwnershipOutput: when to call [`handle_timeout`](Self::handle_timeout) at the latest; `None` if only
+    /// another input can change anything.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let deadline = self.deadline().filter(|_| !self.has_told_lapse());
+        let due = match (&self.append, &self.reign, self.next_read) {
+            (Some(attempt), ..) => attempt.repeat_at,
+            (None, Some(reign), _) => Some(reign.beat_at),
+            (None, None, Read::At(at)) if !self.has_resigned => {
+                let take_over_at = self.view.take_over_at(self.me, &self.timings);
+                Some(take_over_at.map_or(at, |it| it.min(at)))
+            }
+            (None, None, _) => None,
+        };
+        match (deadline, due) {
+            (Some(deadline), Some(due)) => Some(deadline.min(due)),
+            (deadline, due) => deadline.or(due),
+        }
+    }
+
+    /// Returns the instant until which the server accepts requests, unless an append succeeds
+    /// before; `None` if it accepts none.
+    ///
+    /// The caller reads the clock after it has looked at the content, and answers only if the clock
+    /// reads less (argument 3 of the [module](super)).
+    #[must_use]
+    pub fn serves_until(&self) -> Option<Instant> {
+        if self.has_resigned && !disabled!(self, ResignStops) {
+            return None;
+        }
+        self.deadline()
+    }
+
+    /// Returns the server's role at `now`.
+    #[must_use]
+    pub fn role(&self, now: Instant) -> OwnershipRole {
+        match &self.reign {
+            _ if self.has_resigned => OwnershipRole::Resigned,
+            Some(reign) if !reign.is_loaded => OwnershipRole::Loading,
+            Some(_) if self.serves_until().is_some_and(|until| now < until) => {
+                OwnershipRole::Active
+            }
+            Some(_) => OwnershipRole::Lapsed,
+            None if self.append.is_some() => OwnershipRole::Taking,
+            None if self.view.refusal().is_some() => OwnershipRole::Refusing,
+            None => OwnershipRole::Following,
+        }
+    }
+
+    /// Returns the newest head that the server knows. The append that is under way replaces it.
+    #[must_use]
+    pub fn known(&self) -> Option<Head> {
+        self.view.known()
+    }
+
+    /// Returns the reason why the server takes nothing over, if there is one.
+    #[must_use]
+    pub const fn refusal(&self) -> Option<Refusal> {
+        self.view.refusal()
+    }
+
+    /// Returns the timings.
+    #[must_use]
+    pub const fn timings(&self) -> &OwnershipTimings {
+        &self.timings
+    }
+
+    /// Returns whether the outcome of an attempt of the append under way is unknown.
+    #[cfg(test)]
+    pub(super) fn is_unknown(&self) -> bool {
+        self.append.as_ref().is_some_and(|it| it.is_unknown)
+    }
+
+    /// Reads the head, or takes over.
+    fn follow(&mut self, now: Instant) {
+        let Read::At(read_at) = self.next_read else {
+            return;
+        };
+        if self.has_resigned {
+            return;
+        }
+        let take_over_at = self.view.take_over_at(self.me, &self.timings);
+        if take_over_at.is_some_and(|at| at <= now)
+            && self.view.is_recent(now, &self.timings)
+            && let Some(head) = self.view.successor(self.me, &self.timings)
+        {
+            self.begin(head, now);
+            self.outputs.push_back(OwnershipOutput::Append(head));
+        } else if read_at <= now {
+            self.next_read = Read::InFlight(now);
+            self.outputs.push_back(OwnershipOutput::Look);
+        }
+    }
+
+    /// Begins an append. Nobody appends to this head before: `now` was read before the first byte
+    /// leaves.
+    fn begin(&mut self, head: Head, now: Instant) {
+        self.append = Some(Attempt::new(head, now));
+    }
+
+    fn next_head(&self, state: HeadState) -> Option<Head> {
+        let known = self.view.known()?;
+        Some(Head {
+            sequence: known.sequence.saturating_add(1),
+            state,
+            ..known
+        })
+    }
+
+    /// Handles the success of an append.
+    fn applied(&mut self, now: Instant, attempt: &Attempt) -> Fate {
+        let sent = match () {
+            () if disabled!(self, CountFromSend) => now,
+            () if disabled!(self, CountFromFirstSend) => attempt.sent,
+            () => attempt.first_sent,
+        };
+        let head = attempt.head;
+        self.view.own(head, now);
+        match &mut self.reign {
+            None => {
+                let mut reign = Reign::new(sent, &self.timings);
+                reign.is_loaded = disabled!(self, LoadFirst);
+                self.reign = Some(reign);
+                if !self.has_resigned {
+                    let generation = head.generation;
+                    self.outputs.push_back(OwnershipOutput::Took { generation });
+                }
+            }
+            Some(_) if head.state == HeadState::Vacant => {
+                self.reign = None;
+                self.next_read = Read::At(now);
+            }
+            Some(reign) => {
+                reign.extend(sent, &self.timings);
+                if self.deadline().is_some_and(|until| now < until)
+                    && let Some(reign) = self.reign.as_mut().filter(|it| it.has_lapsed)
+                {
+                    reign.has_lapsed = false;
+                    self.outputs.push_back(OwnershipOutput::Resumed);
+                }
+            }
+        }
+        Fate::Applied
+    }
+
+    /// Gives up the ownership or the take-over, after a refused append.
+    fn lose(&mut self, now: Instant, sighting: Sighting) {
+        if self.reign.take().is_some() {
+            self.outputs.push_back(OwnershipOutput::Deposed);
+        }
+        self.see(now, sighting, Source::Append);
+        if self.view.known().is_none() {
+            // The service has refused the first head, and shows an empty log.
+            self.view.fail();
+        }
+        self.next_read = Read::At(now + self.timings.poll());
+    }
+
+    /// Notes an answer of the service.
+    fn see(&mut self, now: Instant, sighting: Sighting, source: Source) {
+        let before = self.view.refusal();
+        self.view.see(now, sighting, source, &self.timings);
+        if let Some(refusal) = self.view.refusal()
+            && before != Some(refusal)
+        {
+            self.outputs.push_back(OwnershipOutput::Refuses(refusal));
+        }
+    }
+
+    /// Returns the instant from which the owner accepts nothing unless an append succeeds before.
+    fn deadline(&self) -> Option<Instant> {
+        let reign = self.reign.as_ref().filter(|it| it.is_loaded)?;
+        if disabled!(self, Deadline) {
+            return Some(Instant::from_nanos(u64::MAX));
+        }
+        // Arguments 3 to 5: a follower takes over T after it has seen this head, on its own clock.
+        // The margin covers clocks whose rates differ.
+        let margin = if disabled!(self, Margin) {
+            core::time::Duration::ZERO
+        } else {
+            self.timings.margin()
+        };
+        Some(reign.sent + self.timings.ownership().saturating_sub(margin))
+    }
+
+    fn has_told_lapse(&self) -> bool {
+        self.has_resigned || self.reign.as_ref().is_some_and(|it| it.has_lapsed)
+    }
+
+    /// Tells the server once that it has lapsed.
+    fn check_deadline(&mut self, now: Instant) {
+        if self.deadline().is_some_and(|until| until <= now)
+            && !self.has_told_lapse()
+            && let Some(reign) = &mut self.reign
+        {
+            reign.has_lapsed = true;
+            self.outputs.push_back(OwnershipOutput::Lapsed);
+        }
+    }
+}

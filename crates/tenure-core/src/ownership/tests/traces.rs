@@ -1,0 +1,618 @@
+//! Exact traces of one machine.
+
+use super::*;
+use alloc::string::ToString;
+
+// O1: one chain.
+
+#[test]
+fn the_first_server_of_an_empty_log_appends_generation_1() {
+    let mut machine = started();
+    machine.handle_head(at(0), EMPTY);
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Append(mine(1, 1))]);
+    assert_eq!(machine.known(), None);
+    assert_eq!(machine.role(at(0)), OwnershipRole::Taking);
+    assert_eq!(machine.handle_appended(at(1), Outcome::Done), Fate::Applied);
+    assert_eq!(
+        outputs(&mut machine),
+        [OwnershipOutput::Took { generation: 1 }]
+    );
+    assert_eq!(machine.known(), Some(mine(1, 1)));
+}
+
+#[test]
+fn of_two_first_servers_the_slower_one_follows() {
+    let mut machine = started();
+    machine.handle_head(at(0), EMPTY);
+    outputs(&mut machine);
+    assert_eq!(
+        machine.handle_appended(at(1), refused(head(1, 1))),
+        Fate::Lost
+    );
+    assert_eq!(machine.role(at(1)), OwnershipRole::Following);
+    assert_eq!(machine.known(), Some(head(1, 1)));
+    assert_eq!(outputs(&mut machine), []);
+    assert_eq!(follow(&mut machine, 2, 12, look(head(1, 1))), []);
+    assert_eq!(machine.next_timeout(), Some(at(13)), "T after the refusal");
+    machine.handle_timeout(at(13));
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Append(mine(2, 2))]);
+}
+
+#[test]
+fn each_append_adds_one_to_the_sequence_and_a_take_over_one_to_the_generation() {
+    let mut machine = started();
+    machine.handle_head(at(0), look(head(4, 70)));
+    assert_eq!(
+        follow(&mut machine, 1, 12, look(head(4, 70))),
+        [OwnershipOutput::Append(mine(5, 71))]
+    );
+    assert_eq!(
+        machine.handle_appended(at(12), Outcome::Done),
+        Fate::Applied
+    );
+    outputs(&mut machine);
+    machine.handle_loaded(at(12), 5);
+    assert_eq!(machine.append(at(12)), Some(mine(5, 72)));
+    assert_eq!(machine.append(at(12)), None, "an append is under way");
+    assert_eq!(
+        machine.handle_appended(at(12), Outcome::Done),
+        Fate::Applied
+    );
+    assert_eq!(machine.append(at(13)), Some(mine(5, 73)));
+}
+
+// O2: a server that was shown a foreign head is not active.
+
+#[test]
+fn a_refused_append_deposes_the_owner_at_once() {
+    let mut machine = active();
+    assert_eq!(machine.append(at(1)), Some(mine(1, 2)));
+    assert_eq!(
+        machine.handle_appended(at(1), refused(head(2, 2))),
+        Fate::Lost
+    );
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Deposed]);
+    assert_eq!(machine.serves_until(), None);
+    assert_eq!(machine.role(at(1)), OwnershipRole::Following);
+    assert_eq!(machine.append(at(1)), None);
+    machine.handle_loaded(at(1), 1);
+    assert_eq!(machine.role(at(1)), OwnershipRole::Following);
+}
+
+#[test]
+fn a_load_that_ends_after_the_next_take_over_does_not_count_for_it() {
+    let mut machine = started();
+    machine.handle_head(at(0), EMPTY);
+    let done = machine.handle_appended(at(0), Outcome::Done);
+    assert_eq!(done, Fate::Applied);
+    machine.handle_timeout(at(2));
+    let vacant = in_state(HeadState::Vacant, head(2, 2));
+    assert_eq!(machine.handle_appended(at(2), refused(vacant)), Fate::Lost);
+    assert_eq!(machine.next_timeout(), Some(at(2)));
+    machine.handle_timeout(at(2));
+    assert_eq!(machine.handle_appended(at(2), Outcome::Done), Fate::Applied);
+    assert_eq!(machine.known(), Some(mine(3, 3)));
+    machine.handle_loaded(at(3), 1);
+    assert_eq!(machine.role(at(3)), OwnershipRole::Loading);
+    machine.handle_loaded(at(3), 3);
+    assert_eq!(machine.role(at(3)), OwnershipRole::Active);
+}
+
+// O3: every acceptance is before the next generation.
+
+#[test]
+fn the_owner_counts_from_the_send_of_its_last_append_less_a_margin() {
+    let mut machine = active();
+    assert_eq!(machine.serves_until(), Some(at(10)));
+    assert!(machine.append(at(1)).is_some());
+    assert_eq!(
+        machine.serves_until(),
+        Some(at(10)),
+        "not before it is done"
+    );
+    assert_eq!(machine.handle_appended(at(3), Outcome::Done), Fate::Applied);
+    assert_eq!(machine.serves_until(), Some(at(11)));
+    assert_eq!(machine.role(at_millis(10_999)), OwnershipRole::Active);
+    assert_eq!(machine.role(at(11)), OwnershipRole::Lapsed);
+}
+
+#[test]
+fn a_repeated_append_counts_from_its_first_send() {
+    let mut machine = active();
+    assert_eq!(machine.append(at(1)), Some(mine(1, 2)));
+    for (now, outcome) in [(3, Outcome::Unknown), (5, Outcome::Unknown)] {
+        assert_eq!(machine.handle_appended(at(now), outcome), Fate::Repeated);
+        assert_eq!(outputs(&mut machine), [OwnershipOutput::Append(mine(1, 2))]);
+    }
+    assert_eq!(machine.handle_appended(at(6), Outcome::Done), Fate::Applied);
+    assert_eq!(machine.serves_until(), Some(at(11)));
+}
+
+#[test]
+fn a_follower_counts_from_the_arrival_of_the_first_answer_with_this_head() {
+    let mut machine = started();
+    machine.handle_head(at(1), look(head(1, 1)));
+    assert_eq!(follow(&mut machine, 2, 9, look(head(1, 1))), []);
+    // Another head begins the count again.
+    assert_eq!(follow(&mut machine, 10, 21, look(head(1, 2))), []);
+    assert_eq!(machine.next_timeout(), Some(at(22)));
+    assert_eq!(
+        follow(&mut machine, 22, 22, look(head(1, 2))),
+        [OwnershipOutput::Append(mine(2, 3))]
+    );
+}
+
+#[test]
+fn a_follower_waits_for_the_longer_one_of_two_ownership_durations() {
+    for (own, wait) in [(12, 24), (36, 36)] {
+        let mut machine = Ownership::new(timings(own), ME, at(0));
+        outputs(&mut machine);
+        let head = Head {
+            ownership: Duration::from_secs(24),
+            ..head(1, 1)
+        };
+        machine.handle_head(at(0), look(head));
+        assert_eq!(follow(&mut machine, 1, wait - 1, look(head)), []);
+        let taken = follow(&mut machine, wait, wait, look(head));
+        assert!(
+            matches!(taken[..], [OwnershipOutput::Append(_)]),
+            "{taken:?}"
+        );
+    }
+}
+
+#[test]
+fn a_take_over_whose_outcome_was_unknown_for_long_serves_only_after_another_append() {
+    let mut machine = started();
+    machine.handle_head(at(0), EMPTY);
+    outputs(&mut machine);
+    for second in 1..=12 {
+        let unknown = machine.handle_appended(at(second), Outcome::Unknown);
+        assert_eq!(unknown, Fate::Repeated);
+        assert_eq!(outputs(&mut machine), [OwnershipOutput::Append(mine(1, 1))]);
+    }
+    let own = refused(mine(1, 1));
+    assert_eq!(machine.handle_appended(at(13), own), Fate::Applied);
+    assert_eq!(
+        outputs(&mut machine),
+        [OwnershipOutput::Took { generation: 1 }]
+    );
+    machine.handle_loaded(at(14), 1);
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Lapsed]);
+    assert_eq!(machine.role(at(14)), OwnershipRole::Lapsed);
+    machine.handle_timeout(at(14));
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Append(mine(1, 2))]);
+    assert_eq!(
+        machine.handle_appended(at(15), Outcome::Done),
+        Fate::Applied
+    );
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Resumed]);
+    assert_eq!(machine.serves_until(), Some(at(14 + 10)));
+}
+
+// O4 needs no rule of the machine: an append that was sent after a look succeeds only if no other
+// server has taken over before.
+
+#[test]
+fn an_owner_that_lapsed_resumes_with_its_next_append() {
+    let mut machine = active();
+    machine.handle_timeout(at(2));
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Append(mine(1, 2))]);
+    for second in [4, 6, 8] {
+        let unknown = machine.handle_appended(at(second), Outcome::Unknown);
+        assert_eq!(unknown, Fate::Repeated);
+        assert_eq!(outputs(&mut machine), [OwnershipOutput::Append(mine(1, 2))]);
+    }
+    assert_eq!(machine.next_timeout(), Some(at(10)));
+    machine.handle_timeout(at(10));
+    machine.handle_timeout(at(11));
+    assert_eq!(
+        outputs(&mut machine),
+        [OwnershipOutput::Lapsed],
+        "told once"
+    );
+    // The outcome shows that the append was done at last, but it was sent at 2 s.
+    let done = machine.handle_appended(at(14), Outcome::Done);
+    assert_eq!(done, Fate::Applied);
+    assert_eq!(machine.role(at(14)), OwnershipRole::Lapsed);
+    machine.handle_timeout(at(14));
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Append(mine(1, 3))]);
+    assert_eq!(
+        machine.handle_appended(at(15), Outcome::Done),
+        Fate::Applied
+    );
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Resumed]);
+    assert_eq!(machine.role(at(15)), OwnershipRole::Active);
+}
+
+#[test]
+fn an_owner_beats_while_it_loads_and_accepts_only_afterwards() {
+    let mut machine = started();
+    machine.handle_head(at(0), EMPTY);
+    outputs(&mut machine);
+    assert_eq!(machine.handle_appended(at(0), Outcome::Done), Fate::Applied);
+    outputs(&mut machine);
+    assert_eq!(machine.append(at(0)), None, "nothing to append yet");
+    for sequence in 2..20 {
+        let now = at((sequence - 1) * 2);
+        assert_eq!(machine.next_timeout(), Some(now));
+        machine.handle_timeout(now);
+        assert_eq!(
+            outputs(&mut machine),
+            [OwnershipOutput::Append(mine(1, sequence))]
+        );
+        assert_eq!(machine.handle_appended(now, Outcome::Done), Fate::Applied);
+        assert_eq!(machine.role(now), OwnershipRole::Loading);
+        assert_eq!(machine.serves_until(), None);
+    }
+    machine.handle_loaded(at(37), 1);
+    assert_eq!(machine.serves_until(), Some(at(36 + 10)));
+}
+
+// O5: an unknown append is neither done nor undone.
+
+#[test]
+fn an_append_of_unknown_outcome_is_repeated_until_a_refusal_shows_its_own_head() {
+    let mut machine = active();
+    assert_eq!(machine.append(at(1)), Some(mine(1, 2)));
+    assert_eq!(
+        machine.handle_appended(at(3), Outcome::Unknown),
+        Fate::Repeated
+    );
+    assert_eq!(machine.append(at(3)), None);
+    assert_eq!(machine.vacate(at(3)), None);
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Append(mine(1, 2))]);
+    let done = machine.handle_appended(at(4), refused(mine(1, 2)));
+    assert_eq!(done, Fate::Applied);
+    assert_eq!(machine.known(), Some(mine(1, 2)));
+}
+
+#[test]
+fn a_definite_failure_undoes_an_append_only_if_no_attempt_of_it_is_unknown() {
+    let mut machine = active();
+    assert_eq!(machine.append(at(1)), Some(mine(1, 2)));
+    let undone = machine.handle_appended(at(1), Outcome::NotApplied);
+    assert_eq!(undone, Fate::Undone);
+    assert_eq!(machine.append(at(1)), Some(mine(1, 2)), "the next batch");
+    for (now, outcome) in [
+        (2, Outcome::Unknown),
+        (3, Outcome::NotApplied),
+        (4, Outcome::NotApplied),
+    ] {
+        assert_eq!(machine.handle_appended(at(now), outcome), Fate::Repeated);
+        assert_eq!(outputs(&mut machine), [OwnershipOutput::Append(mine(1, 2))]);
+    }
+}
+
+#[test]
+fn attempts_of_an_append_are_a_poll_apart() {
+    let mut machine = active();
+    assert!(machine.append(at(1)).is_some());
+    let unknown = machine.handle_appended(at(1), Outcome::Unknown);
+    assert_eq!(unknown, Fate::Repeated);
+    assert_eq!(outputs(&mut machine), []);
+    assert_eq!(machine.next_timeout(), Some(at(2)));
+    machine.handle_timeout(at(2));
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Append(mine(1, 2))]);
+}
+
+#[test]
+fn an_unknown_append_of_an_owner_that_is_deposed_is_lost() {
+    let mut machine = active();
+    assert!(machine.append(at(1)).is_some());
+    let unknown = machine.handle_appended(at(3), Outcome::Unknown);
+    assert_eq!(unknown, Fate::Repeated);
+    outputs(&mut machine);
+    // The other server took over after the append, or instead of it.
+    let lost = machine.handle_appended(at(4), refused(head(2, 3)));
+    assert_eq!(lost, Fate::Lost);
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Deposed]);
+    assert_eq!(machine.handle_appended(at(4), Outcome::Done), Fate::Lost);
+    assert_eq!(machine.role(at(4)), OwnershipRole::Following);
+}
+
+// O6 and O7 are properties of several servers; see the module `peace`.
+
+#[test]
+fn a_follower_takes_over_only_after_its_reads_have_succeeded_for_a_third_of_t() {
+    let mut machine = started();
+    machine.handle_head(at(0), look(head(1, 1)));
+    assert_eq!(follow(&mut machine, 1, 30, Look::Failed), []);
+    assert_eq!(follow(&mut machine, 31, 34, look(head(1, 1))), []);
+    let taken = follow(&mut machine, 35, 35, look(head(1, 1)));
+    assert_eq!(taken, [OwnershipOutput::Append(mine(2, 2))]);
+}
+
+#[test]
+fn a_follower_that_was_paused_reads_again_before_it_takes_over() {
+    let mut machine = started();
+    machine.handle_head(at(0), look(head(1, 1)));
+    machine.handle_timeout(at(60));
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Look]);
+    machine.handle_head(at(60), look(head(1, 1)));
+    assert_eq!(follow(&mut machine, 61, 63, look(head(1, 1))), []);
+    let taken = follow(&mut machine, 64, 64, look(head(1, 1)));
+    assert_eq!(taken, [OwnershipOutput::Append(mine(2, 2))]);
+}
+
+#[test]
+fn a_take_over_that_failed_definitely_begins_again_with_reads() {
+    let mut machine = started();
+    machine.handle_head(at(0), EMPTY);
+    outputs(&mut machine);
+    let undone = machine.handle_appended(at(0), Outcome::NotApplied);
+    assert_eq!(undone, Fate::Undone);
+    assert_eq!(machine.role(at(0)), OwnershipRole::Following);
+    assert_eq!(machine.next_timeout(), Some(at(1)));
+    assert_eq!(
+        follow(&mut machine, 1, 1, EMPTY),
+        [OwnershipOutput::Append(mine(1, 1))]
+    );
+}
+
+// O8: vacant heads and resignations.
+
+#[test]
+fn a_vacant_head_is_taken_over_at_the_next_poll() {
+    let mut machine = started();
+    machine.handle_head(at(0), look(head(1, 1)));
+    assert_eq!(follow(&mut machine, 1, 1, look(head(1, 1))), []);
+    let vacant = look(in_state(HeadState::Vacant, head(1, 2)));
+    assert_eq!(
+        follow(&mut machine, 2, 2, vacant),
+        [OwnershipOutput::Append(mine(2, 3))]
+    );
+}
+
+#[test]
+fn a_server_that_resigned_accepts_nothing_commits_the_rest_and_vacates_the_log() {
+    let mut machine = active();
+    machine.resign();
+    assert_eq!(machine.serves_until(), None);
+    assert_eq!(machine.role(at(0)), OwnershipRole::Resigned);
+    assert_eq!(machine.append(at(1)), Some(mine(1, 2)), "the last batch");
+    assert_eq!(machine.vacate(at(1)), None, "the batch is under way");
+    assert_eq!(machine.handle_appended(at(1), Outcome::Done), Fate::Applied);
+    let vacant = in_state(HeadState::Vacant, mine(1, 3));
+    assert_eq!(machine.vacate(at(2)), Some(vacant));
+    assert_eq!(machine.handle_appended(at(2), Outcome::Done), Fate::Applied);
+    assert_eq!(machine.append(at(2)), None);
+    assert_eq!(machine.next_timeout(), None);
+    assert_eq!(outputs(&mut machine), []);
+}
+
+#[test]
+fn a_server_that_handed_over_takes_its_own_vacant_head_only_after_t() {
+    let mut machine = active();
+    let vacant = in_state(HeadState::Vacant, mine(1, 2));
+    assert_eq!(machine.vacate(at(1)), Some(vacant));
+    machine.stand_by(at(1));
+    assert_eq!(
+        machine.role(at(1)),
+        OwnershipRole::Resigned,
+        "not vacated yet"
+    );
+    assert_eq!(machine.handle_appended(at(1), Outcome::Done), Fate::Applied);
+    machine.stand_by(at(1));
+    assert_eq!(machine.role(at(1)), OwnershipRole::Following);
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Look]);
+    machine.handle_head(at(1), look(vacant));
+    assert_eq!(follow(&mut machine, 2, 12, look(vacant)), []);
+    let taken = follow(&mut machine, 13, 13, look(vacant));
+    assert_eq!(taken, [OwnershipOutput::Append(mine(2, 3))]);
+}
+
+#[test]
+fn a_server_that_resigns_while_it_takes_over_vacates_the_log_unloaded() {
+    let mut machine = started();
+    machine.handle_head(at(0), EMPTY);
+    outputs(&mut machine);
+    machine.resign();
+    assert_eq!(machine.vacate(at(0)), None);
+    assert_eq!(machine.handle_appended(at(1), Outcome::Done), Fate::Applied);
+    assert_eq!(outputs(&mut machine), []);
+    let vacant = in_state(HeadState::Vacant, mine(1, 2));
+    assert_eq!(machine.vacate(at(1)), Some(vacant));
+}
+
+#[test]
+fn a_follower_that_resigned_takes_nothing_over() {
+    let mut machine = started();
+    machine.resign();
+    machine.handle_head(at(0), EMPTY);
+    assert_eq!(outputs(&mut machine), []);
+    assert_eq!(machine.next_timeout(), None);
+}
+
+// O9: a log that is not in order.
+
+#[test]
+fn a_log_that_is_being_restored_or_was_moved_is_never_taken_over() {
+    for state in [HeadState::Restoring, HeadState::Retired] {
+        let mut machine = started();
+        let head = in_state(state, head(1, 1));
+        machine.handle_head(at(0), look(head));
+        assert_eq!(follow(&mut machine, 1, 100, look(head)), []);
+        assert_eq!(machine.role(at(100)), OwnershipRole::Following);
+    }
+}
+
+#[test]
+fn a_head_that_was_written_in_another_service_is_refused() {
+    let mut machine = started();
+    let other = Head {
+        engine: EngineId(8),
+        ..head(1, 1)
+    };
+    machine.handle_head(at(0), look(other));
+    let outputs = outputs(&mut machine);
+    let [OwnershipOutput::Refuses(refusal)] = outputs[..] else {
+        panic!("{outputs:?}");
+    };
+    assert_eq!(
+        refusal.to_string(),
+        "the head was written in engine 8 and this is 7"
+    );
+    assert_eq!(follow(&mut machine, 1, 40, look(other)), [], "told once");
+    assert_eq!(machine.role(at(40)), OwnershipRole::Refusing);
+    // The address was wrong, and is corrected.
+    assert_eq!(follow(&mut machine, 41, 52, look(head(1, 1))), []);
+    assert_eq!(machine.role(at(52)), OwnershipRole::Following);
+    let taken = follow(&mut machine, 53, 53, look(head(1, 1)));
+    assert_eq!(taken, [OwnershipOutput::Append(mine(2, 2))]);
+}
+
+#[test]
+fn another_service_is_refused_even_if_its_log_is_empty() {
+    let mut machine = started();
+    machine.handle_head(at(0), look(head(1, 1)));
+    let elsewhere = Look::Found(Sighting {
+        engine: EngineId(8),
+        found: Found::Empty,
+    });
+    let refused = OwnershipOutput::Refuses(Refusal::OtherEngine {
+        written: ENGINE,
+        answering: EngineId(8),
+    });
+    assert_eq!(follow(&mut machine, 1, 60, elsewhere), [refused]);
+}
+
+#[test]
+fn an_owner_whose_append_meets_an_older_head_refuses_at_once() {
+    let mut machine = active();
+    assert!(machine.append(at(1)).is_some());
+    assert_eq!(machine.handle_appended(at(1), Outcome::Done), Fate::Applied);
+    machine.handle_timeout(at(3));
+    outputs(&mut machine);
+    assert_eq!(
+        machine.handle_appended(at(3), refused(mine(1, 1))),
+        Fate::Lost
+    );
+    let outputs = outputs(&mut machine);
+    let [OwnershipOutput::Deposed, OwnershipOutput::Refuses(refusal)] = outputs[..] else {
+        panic!("{outputs:?}");
+    };
+    assert_eq!(
+        refusal.to_string(),
+        "generation 1, sequence 2 was here and now it is generation 1, sequence 1: the engine \
+         lost what it acknowledged"
+    );
+    assert_eq!(machine.role(at(3)), OwnershipRole::Refusing);
+    assert_eq!(machine.serves_until(), None);
+}
+
+#[test]
+fn a_read_that_shows_an_older_head_is_stale_unless_it_does_so_for_t() {
+    let mut machine = started();
+    machine.handle_head(at(0), look(head(3, 30)));
+    assert_eq!(follow(&mut machine, 1, 5, look(head(2, 29))), []);
+    assert_eq!(machine.role(at(5)), OwnershipRole::Following);
+    assert_eq!(machine.known(), Some(head(3, 30)));
+    assert_eq!(follow(&mut machine, 6, 6, look(head(3, 31))), []);
+    assert_eq!(follow(&mut machine, 7, 17, look(head(3, 30))), []);
+    // The head did not change for T, so the machine tries, and learns the truth.
+    let taken = follow(&mut machine, 18, 18, look(head(3, 30)));
+    assert_eq!(taken, [OwnershipOutput::Append(mine(4, 32))]);
+    let lost = machine.handle_appended(at(18), refused(head(3, 30)));
+    assert_eq!(lost, Fate::Lost);
+    let refusal = Refusal::WentBack {
+        known: head(3, 31),
+        found: Some(head(3, 30)),
+    };
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Refuses(refusal)]);
+}
+
+#[test]
+fn a_log_that_became_empty_is_refused_after_t() {
+    let retired = in_state(HeadState::Retired, head(1, 5));
+    let mut machine = started();
+    machine.handle_head(at(0), look(retired));
+    assert_eq!(follow(&mut machine, 1, 12, EMPTY), []);
+    let refusal = Refusal::WentBack {
+        known: retired,
+        found: None,
+    };
+    assert_eq!(
+        follow(&mut machine, 13, 60, EMPTY),
+        [OwnershipOutput::Refuses(refusal)]
+    );
+    assert!(refusal.to_string().contains("now it is empty"));
+}
+
+#[test]
+fn a_head_of_another_chain_is_refused_at_once() {
+    // A restored service in which another server took over.
+    for other in [head(4, 29), head(2, 31), head(4, 30), mine(3, 31)] {
+        let mut machine = started();
+        machine.handle_head(at(0), look(head(3, 30)));
+        let refusal = Refusal::WentBack {
+            known: head(3, 30),
+            found: Some(other),
+        };
+        assert_eq!(
+            follow(&mut machine, 1, 40, look(other)),
+            [OwnershipOutput::Refuses(refusal)],
+            "{other:?}"
+        );
+        assert_eq!(machine.role(at(40)), OwnershipRole::Refusing);
+    }
+}
+
+#[test]
+fn a_head_in_a_newer_format_is_refused() {
+    let newer = sighting(Found::NewerFormat(2));
+    let refusal = Refusal::NewerFormat { found: 2 };
+    let mut follower = started();
+    follower.handle_head(at(0), Look::Found(newer));
+    assert_eq!(outputs(&mut follower), [OwnershipOutput::Refuses(refusal)]);
+    let mut owner = active();
+    owner.handle_timeout(at(2));
+    outputs(&mut owner);
+    let lost = owner.handle_appended(at(2), Outcome::Refused(newer));
+    assert_eq!(lost, Fate::Lost);
+    assert_eq!(
+        outputs(&mut owner),
+        [OwnershipOutput::Deposed, OwnershipOutput::Refuses(refusal)]
+    );
+    assert_eq!(
+        refusal.to_string(),
+        "the head has format 2, which this version does not know"
+    );
+}
+
+#[test]
+fn the_times_are_fractions_of_the_ownership_duration() {
+    let times = timings(T);
+    let shown = [
+        times.beat(),
+        times.margin(),
+        times.attempt(),
+        times.poll(),
+        times.settle(),
+    ];
+    assert_eq!(shown.map(|it| it.as_secs()), [2, 2, 2, 1, 4]);
+    for millis in [0, 999, 60_001] {
+        let error = OwnershipTimings::new(Duration::from_millis(millis)).unwrap_err();
+        assert!(error.to_string().ends_with("must be 1s to 60s"), "{error}");
+    }
+}
+
+#[test]
+fn without_the_rules_for_other_logs_they_are_taken_over() {
+    let other = Head {
+        engine: EngineId(8),
+        ..head(1, 1)
+    };
+    for (rule, first, wrong) in [
+        (DisabledOwnershipRule::RefuseOtherEngine, other, other),
+        (DisabledOwnershipRule::RefuseOlder, head(3, 30), head(4, 29)),
+    ] {
+        let mut machine = started().without(rule);
+        machine.handle_head(at(0), look(first));
+        let taken = follow(&mut machine, 1, 13, look(wrong));
+        assert!(
+            matches!(taken[..], [OwnershipOutput::Append(_)]),
+            "{taken:?}"
+        );
+    }
+}
