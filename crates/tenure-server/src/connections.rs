@@ -9,6 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::extract::Request;
 use futures_util::FutureExt;
@@ -22,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::Store;
 use crate::access::PresentedCertificate;
 use crate::head_deadline::{ConnectionState, HeadDeadline, TimedStream};
 use crate::http::{HttpService, Source};
@@ -42,11 +44,14 @@ pub(crate) struct Connections {
     permits: Arc<Semaphore>,
     overflow: Overflow,
     per_address: PerAddress,
+    /// The time for which a connection may be idle.
+    idle_time: Duration,
 }
 
 impl Connections {
     pub(crate) fn new(http: HttpService, tls: Option<Tls>) -> Self {
-        let limits = http.store.limits();
+        let store = http.stores.current();
+        let limits = store.limits();
         let mut http1 = http1::Builder::new();
         http1
             .timer(TokioTimer::new())
@@ -58,6 +63,7 @@ impl Connections {
             permits: Arc::new(Semaphore::new(limits.max_connections)),
             overflow: Overflow::new(limits.connections_over()),
             per_address: PerAddress::new(limits.max_connections_per_address),
+            idle_time: limits.header_time,
             http,
             tls,
             http1,
@@ -123,12 +129,12 @@ impl Connections {
     }
 
     async fn serve_from(&self, source: &Source, stream: TcpStream) {
-        let store = &self.http.store;
+        let store = self.http.stores.current();
         let state = Arc::<ConnectionState>::default();
         let deadline = HeadDeadline::new(Arc::clone(&state), store.limits().head_time);
         let stream = TimedStream::new(stream, deadline);
         let Some(tls) = &self.tls else {
-            return self.serve_http(source, &state, stream).await;
+            return self.serve_http(&store, source, &state, stream).await;
         };
         let acceptor = tls.acceptor(self.http.client_authorities().as_ref());
         let handshake = timeout(store.limits().request_time, acceptor.accept(stream));
@@ -143,12 +149,14 @@ impl Connections {
                 certificate: certificate.map(PresentedCertificate::new),
                 ..source.clone()
             };
-            self.serve_http(&source, &state, stream).await;
+            self.serve_http(&store, &source, &state, stream).await;
         }
     }
 
+    /// Serves requests until the client closes the connection, or until `store` stops.
     async fn serve_http(
         &self,
+        store: &Store,
         source: &Source,
         state: &Arc<ConnectionState>,
         stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -167,7 +175,7 @@ impl Connections {
         // An error ends only this connection, and its client notices it.
         tokio::select! {
             _ = &mut serving => return,
-            () = self.http.store.stopping().cancelled() => {}
+            () = store.stopping().cancelled() => {}
         }
         serving.as_mut().graceful_shutdown();
         let _ = serving.await;
@@ -180,7 +188,7 @@ impl Connections {
         // stay unacknowledged for as long as a connection may be idle. A watcher may pause for that
         // long, and costs one connection of the limit.
         #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
-        SockRef::from(stream).set_tcp_user_timeout(Some(self.http.store.limits().header_time))?;
+        SockRef::from(stream).set_tcp_user_timeout(Some(self.idle_time))?;
         Ok(())
     }
 }

@@ -34,6 +34,7 @@
 //! # }
 //! ```
 
+mod cluster;
 mod config;
 mod connections;
 mod head_deadline;
@@ -67,10 +68,26 @@ mod random;
 mod scans;
 mod timer;
 
+/// The programs that tests of engines need, from the tests of the workspace.
+#[cfg(all(test, unix))]
+#[path = "../../../tests/support"]
+#[allow(dead_code, unreachable_pub)] // Other tests use the rest.
+mod support {
+    pub(crate) mod etcd;
+    pub(crate) mod needs;
+    pub(crate) mod postgres;
+}
+
 pub use clock::WrongClock;
+pub use cluster::ClusterMember;
+pub use config::{
+    ClusterAccess, ClusterConfig, Compaction, EtcdConfig, Failover, PostgresConfig, PostgresUrl,
+    SharedEngine,
+};
 pub use config::{LimitError, LimitSetting, Limits, StoreConfig};
+pub use engine::RecoverError;
 pub use engine::{BackupError, Contents, Document, Existing, OpenError, RestoreError, Restored};
-pub use engine::{backup, forget_restore, restore, restore_note};
+pub use engine::{backup, final_backup, forget_restore, restore, restore_note};
 pub use http::{Protocol, Route, is_native, router, routes, set_remote_parent};
 pub use metrics::{MetricsConfig, MetricsConfigError};
 pub use model::LeaseKey;

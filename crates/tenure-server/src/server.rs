@@ -13,10 +13,12 @@ use tracing::info;
 
 use crate::Store;
 use crate::access::{Access, TrustedProxies};
-use crate::audit::Audit;
+use crate::audit::{Audit, AuditEntry, AuditKind};
+use crate::cluster::ClusterMember;
 use crate::connections::Connections;
 use crate::http::{HttpService, Protocol, ServiceConfig};
 use crate::metrics::MetricsConfig;
+use crate::store::ServedStore;
 use crate::tls::Tls;
 
 /// The time that running requests have after the shutdown began.
@@ -44,6 +46,12 @@ fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
+/// Runs work that blocks.
+async fn blocking(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(io::Error::other)
+}
+
 /// Serves the connections of the listener for metrics. When this future is dropped, its connections
 /// end.
 async fn accept(listener: &TcpListener, server: &Arc<Connections>) {
@@ -61,10 +69,19 @@ async fn accept(listener: &TcpListener, server: &Arc<Connections>) {
     }
 }
 
+/// Records a restore or a recovery of the log of a cluster, at the first server that owns the log
+/// after it.
+fn record_restore(store: &Store, audit: &Audit) {
+    if let Some(note) = store.take_restored() {
+        audit.record(AuditEntry::new(AuditKind::Restore, "done").with_reason(Some(note)));
+    }
+}
+
 /// A store behind a TCP listener.
 #[derive(Debug)]
 pub struct Server {
-    store: Store,
+    stores: ServedStore,
+    cluster: Option<ClusterMember>,
     access: Access,
     audit: Audit,
     proxies: TrustedProxies,
@@ -98,9 +115,49 @@ impl Server {
     ///
     /// The address is in use, or does not belong to this machine.
     pub fn bind(store: Store, address: SocketAddr) -> io::Result<Self> {
+        Self::with_listener(store, listen(address)?)
+    }
+
+    /// Like [`Server::bind`], on a socket that listens already.
+    ///
+    /// # Errors
+    ///
+    /// The socket can't be used without blocking.
+    pub fn with_listener(store: Store, listener: std::net::TcpListener) -> io::Result<Self> {
+        Self::new(store.into(), None, listener)
+    }
+
+    /// Like [`Server::bind`], for a server of a cluster.
+    ///
+    /// # Errors
+    ///
+    /// The address is in use, or does not belong to this machine.
+    pub fn bind_cluster(cluster: ClusterMember, address: SocketAddr) -> io::Result<Self> {
+        Self::cluster_with_listener(cluster, listen(address)?)
+    }
+
+    /// Like [`Server::bind_cluster`], on a socket that listens already.
+    ///
+    /// # Errors
+    ///
+    /// The socket can't be used without blocking.
+    pub fn cluster_with_listener(
+        cluster: ClusterMember,
+        listener: std::net::TcpListener,
+    ) -> io::Result<Self> {
+        Self::new(cluster.served(), Some(cluster), listener)
+    }
+
+    fn new(
+        stores: ServedStore,
+        cluster: Option<ClusterMember>,
+        listener: std::net::TcpListener,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
         Ok(Self {
-            listener: listen(address)?,
-            store,
+            listener,
+            stores,
+            cluster,
             access: Access::anonymous_at([]),
             audit: Audit::none(),
             proxies: TrustedProxies::default(),
@@ -155,7 +212,7 @@ impl Server {
     /// be held, and that is not, as one that needs a look.
     #[must_use]
     pub fn with_metrics(mut self, metrics: MetricsConfig) -> Self {
-        self.store.expect_leaders(metrics.expected());
+        self.stores.current().expect_leaders(metrics.expected());
         self.metrics = metrics;
         self
     }
@@ -210,12 +267,15 @@ impl Server {
             let reason = "a protocol beside the native API needs TLS, and the server has none";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason).into());
         }
-        let (store, listener) = (self.store, TcpListener::from_std(self.listener)?);
+        let (mut stores, listener) = (self.stores, TcpListener::from_std(self.listener)?);
+        let mut store = stores.current();
         let metrics_listener = self.metrics_listener.map(TcpListener::from_std);
         let metrics_listener = metrics_listener.transpose()?;
         store.record_changes(&self.audit);
+        record_restore(&store, &self.audit);
+        let audit = self.audit.clone();
         let http = HttpService::new(ServiceConfig {
-            store: store.clone(),
+            stores: stores.clone(),
             access: self.access.clone(),
             audit: self.audit,
             proxies: self.proxies,
@@ -243,6 +303,10 @@ impl Server {
             tokio::select! {
                 biased;
                 () = store.failed().cancelled() => break true,
+                () = stores.changed() => {
+                    store = stores.current();
+                    record_restore(&store, &audit);
+                }
                 () = &mut shutdown => break false,
                 Some(_) = connections.join_next() => {}
                 accepted = listener.accept() => match accepted {
@@ -255,14 +319,17 @@ impl Server {
         };
         info!("stopping");
         drop(listener);
-        store.stop();
+        match self.cluster {
+            // Another server can take over at once, while this one answers the last requests.
+            Some(cluster) => blocking(move || cluster.stop()).await?,
+            None => store.stop(),
+        }
         let drained = async { while connections.join_next().await.is_some() {} };
         let _ = timeout(DRAIN, drained).await;
         connections.shutdown().await;
         // The last commit and the last checkpoint block.
         let closing = store.clone();
-        let closed = tokio::task::spawn_blocking(move || closing.close());
-        closed.await.map_err(io::Error::other)?;
+        blocking(move || closing.close()).await?;
         if failed || store.failed().is_cancelled() {
             return Err(ServeError::EngineFailed);
         }

@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 use tenure_server::{BackupError, Contents, Existing, OpenError, RestoreError, Store, StoreConfig};
-use tenure_server::{backup, restore};
+use tenure_server::{backup, final_backup, restore};
 
 /// A running store, and a directory for its backups and restored stores.
 struct Bench {
@@ -581,4 +581,69 @@ async fn a_store_keeps_its_id_across_a_restart_a_backup_and_a_restore() {
     backup(&first, &file, Existing::Keep).unwrap();
     restore(&file, &restored).unwrap();
     assert_eq!(id_of(&restored), id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_final_backup_closes_the_folder_and_its_restore_goes_on_where_the_store_ended() {
+    let mut bench = Bench::new();
+    let granted = bench.api().acquire("job", 1).await;
+    assert_ok(&granted);
+    assert_ok(&bench.api().release("job", 1).await);
+    let last = granted.1["epoch"].as_u64().unwrap();
+    let (store, file) = (bench.store.path().to_owned(), bench.file());
+    let made = {
+        let (store, file) = (store.clone(), file.clone());
+        let backup = move || final_backup(&store, &file, Existing::Keep);
+        tokio::task::spawn_blocking(backup).await.unwrap()
+    };
+    assert!(matches!(made, Err(BackupError::Running { .. })), "{made:?}");
+    assert!(!file.exists());
+    bench.stop().await;
+
+    let contents = final_backup(&store, &file, Existing::Keep).unwrap();
+    let refused = open(&store).unwrap_err();
+    assert!(matches!(refused, OpenError::Moved { .. }), "{refused}");
+    assert!(refused.to_string().contains("backup.db"), "{refused}");
+    // A usual backup of the same folder does not say that it is final.
+    let usual = bench.place.path().join("usual.db");
+    backup(&store, &usual, Existing::Keep).unwrap();
+    let restored = restore(&usual, &bench.place.path().join("usual")).unwrap();
+    assert!(!restored.is_final);
+    assert!(restored.epochs_above > last + 86_000_000);
+
+    let restored = restore(&file, &bench.restored()).unwrap();
+    assert!(restored.is_final);
+    assert_eq!(restored.epochs_above, last);
+    assert_eq!(restored.revisions_above, contents.revision);
+    let again = start(StoreConfig::embedded(bench.restored()));
+    let (_, granted) = again.api.acquire("job", 2).await;
+    let epoch = granted["epoch"].as_u64().unwrap();
+    assert!(epoch > last && epoch < last + 3_600_000, "{granted}");
+    again.stop().await.unwrap();
+    // A backup of the restored store is no final one, although it came from one.
+    backup(&bench.restored(), &usual, Existing::Replace).unwrap();
+    let restored = restore(&usual, &bench.place.path().join("again")).unwrap();
+    assert!(!restored.is_final);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_final_backup_can_be_repeated_and_a_file_that_goes_on_is_not_final() {
+    let mut bench = Bench::new();
+    assert_ok(&bench.api().acquire("job", 1).await);
+    bench.stop().await;
+    let (store, file) = (bench.store.path().to_owned(), bench.file());
+    let contents = final_backup(&store, &file, Existing::Keep).unwrap();
+    // As after a crash between the two steps, the folder is closed and there is no file.
+    fs::remove_file(&file).unwrap();
+    assert_eq!(
+        final_backup(&store, &file, Existing::Keep).unwrap(),
+        contents
+    );
+    // The mark has no effect after a change that was made to the file itself.
+    let database = Connection::open(&file).unwrap();
+    database
+        .execute("UPDATE final_backup SET revision = revision - 1", [])
+        .unwrap();
+    drop(database);
+    assert!(!restore(&file, &bench.restored()).unwrap().is_final);
 }

@@ -525,7 +525,9 @@ async fn an_authority_that_is_taken_away_no_longer_counts_on_open_connections_an
 }
 
 /// The requests that a candidate may send for a lease within its scope, written by hand.
-const OF_CANDIDATE: [&str; 23] = [
+const OF_CANDIDATE: [&str; 25] = [
+    "active",
+    "cluster",
     "livez",
     "readyz",
     "openapi",
@@ -577,6 +579,8 @@ async fn every_route_asks_for_the_right_of_the_certificates_identity() {
             "page_file",
             "livez",
             "readyz",
+            "active",
+            "cluster",
             "openapi",
             "limits",
             "whoami",

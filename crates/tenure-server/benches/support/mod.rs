@@ -9,9 +9,19 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 mod client;
+pub mod cluster;
+pub mod etcd;
 mod local;
 mod process;
 mod report;
+
+/// The programs that benchmarks need, from the tests of the workspace.
+#[cfg(unix)]
+#[path = "../../../../tests/support"]
+pub mod programs {
+    pub mod etcd;
+    pub mod needs;
+}
 
 pub use client::{Connection, Stream};
 pub use local::Local;

@@ -11,6 +11,9 @@ use axum::Router;
 use axum::extract::Path as UrlPath;
 use axum::routing::post;
 use axum::serve::ListenerExt;
+use nix::sys::signal::{Signal, kill};
+use nix::time::ClockId;
+use nix::unistd::Pid;
 use tenure_core::wire::{LeaseView, RenewRequest};
 use tenure_server::{Server, Store, StoreConfig};
 
@@ -42,9 +45,14 @@ pub struct Child {
 impl Child {
     /// Starts a server with this number of held leases. Blocks until it is ready.
     pub fn start(kind: Kind, leases: u64, folder: &Path) -> Self {
+        let folder = folder.to_str().expect("a folder with a name in UTF-8");
+        Self::spawn(&["--serve", &format!("{kind:?}"), &leases.to_string(), folder])
+    }
+
+    /// Starts this program with the arguments that make it a server. Blocks until it is ready.
+    pub fn spawn(arguments: &[&str]) -> Self {
         let mut process = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--serve", &format!("{kind:?}"), &leases.to_string()])
-            .arg(folder)
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -70,6 +78,16 @@ impl Child {
         cpu(self.process.id())
     }
 
+    /// Sends a signal to the server.
+    pub fn signal(&self, signal: Signal) {
+        kill(pid(self.process.id()), signal).expect("a process to signal");
+    }
+
+    /// Waits until the server has ended.
+    pub fn wait(mut self) {
+        self.process.wait().expect("a process to wait for");
+    }
+
     /// Returns the server's memory in bytes.
     pub fn resident(&self) -> u64 {
         resident(&self.process.id().to_string())
@@ -84,18 +102,14 @@ impl Drop for Child {
     }
 }
 
-/// Returns the processor time that a process has used.
+/// Returns the processor time that a process has used, with all its threads.
 pub fn cpu(process: u32) -> Duration {
-    let path = format!("/proc/{process}/stat");
-    let stat = std::fs::read_to_string(path).expect("Linux's /proc");
-    let fields = stat.rsplit_once(')').expect("a name").1.split_whitespace();
-    let ticks: u64 = fields
-        .skip(11)
-        .take(2)
-        .map(|field| field.parse::<u64>().expect("a number"))
-        .sum();
-    // Linux reports it in hundredths of a second.
-    Duration::from_millis(ticks * 10)
+    let clock = ClockId::pid_cpu_clock_id(pid(process)).expect("a process");
+    Duration::from(clock.now().expect("its clock"))
+}
+
+fn pid(process: u32) -> Pid {
+    Pid::from_raw(process.cast_signed())
 }
 
 /// Serves until its input ends, if this process was started as a server.
@@ -112,10 +126,7 @@ pub fn serve_if_asked_with(extend: impl FnOnce(Server, &Store) -> Server) {
     if flag != "--serve" {
         return;
     }
-    std::thread::spawn(|| {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        std::process::exit(0);
-    });
+    end_with_input();
     let leases = leases.parse().expect("a number");
     let mut config = match kind.as_str() {
         "Bare" => None,
@@ -132,6 +143,14 @@ pub fn serve_if_asked_with(extend: impl FnOnce(Server, &Store) -> Server) {
         Some(config) => runtime.block_on(serve_store(config, leases, extend)),
     }
     std::process::exit(0);
+}
+
+/// Ends this process when its input ends, that is, with the benchmark.
+pub(super) fn end_with_input() {
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
 }
 
 async fn serve_store(
@@ -189,11 +208,12 @@ async fn serve_bare() {
     axum::serve(listener, router).await.expect("to serve");
 }
 
-fn any_port() -> SocketAddr {
+pub(super) fn any_port() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-fn ready(address: SocketAddr, grown: u64, start: Duration) {
+/// Tells the benchmark that this server is ready.
+pub(super) fn ready(address: SocketAddr, grown: u64, start: Duration) {
     let mut out = std::io::stdout();
     let line = writeln!(out, "{address} {grown} {}", start.as_micros());
     line.and_then(|()| out.flush())

@@ -32,6 +32,8 @@ pub enum AuditKind {
     Break,
     /// The handover of a lease by an operator.
     Handover,
+    /// The resignation of the active server of a cluster, for an operator.
+    Resign,
     /// The deletion of a lease by an operator.
     Delete,
     /// The beginning of a term.

@@ -58,6 +58,8 @@ struct State {
     /// The batch that the commit thread has taken, until the batch is durable or undone.
     taken: Option<QueuedBatch>,
     group: GroupCommit,
+    /// The time at which a batch without changes was taken last.
+    confirmed_at: Option<Instant>,
     /// The number of change sets for which the commit thread waits; `None` while it commits. Fewer
     /// change sets do not wake the thread.
     awaited: Option<usize>,
@@ -92,6 +94,8 @@ pub(crate) enum CommitFailure {
     DiskFull,
     /// Another program has the database locked.
     Busy,
+    /// Another server owns the log. The change may be in the log, if it was under way.
+    NotOwner,
     /// The engine failed for good.
     Failed,
 }
@@ -99,6 +103,10 @@ pub(crate) enum CommitFailure {
 /// The size in bytes from which a batch accepts no more change sets. A log may have such a limit: a
 /// request to etcd has at most 1.5 MiB.
 const BATCH_BYTES: usize = 1024 * 1024;
+
+/// The least time between two appends without changes that answers wait for. More of them would
+/// only wake the engine more often.
+const CONFIRM_EVERY: Duration = Duration::from_millis(20);
 
 impl CommitQueue {
     /// Creates a queue whose first revision follows `last`.
@@ -204,6 +212,27 @@ impl CommitQueue {
         callback(Ok(()));
     }
 
+    /// Returns the ticket of an append that begins after this call, with changes or without. Its
+    /// success shows that this server owned the log after the call.
+    pub(crate) fn confirm(&self) -> Ticket {
+        let mut state = self.lock();
+        let Some(batch) = state.queued.back() else {
+            let batch = QueuedBatch::default();
+            let ticket = Ticket(batch.outcome.subscribe());
+            if !state.closing {
+                state.queued.push_back(batch);
+                let is_awaited = state.awaited.take().is_some();
+                drop(state);
+                if is_awaited {
+                    self.wake.notify_one();
+                }
+            }
+            return ticket;
+        };
+        // No batch in the queue has begun.
+        Ticket(batch.outcome.subscribe())
+    }
+
     /// Returns the number of change sets that wait for a commit.
     pub(crate) fn queued(&self) -> usize {
         self.lock().len()
@@ -228,7 +257,14 @@ impl CommitQueue {
             let until = (came_at + STALL).min(began + patience);
             let left = until.saturating_duration_since(now);
             let is_enough = queued >= group.expected || left.is_zero() || state.closing;
-            if is_enough && let Some(batch) = state.queued.pop_front() {
+            let pause = state.pause(now);
+            if is_enough
+                && pause.is_none()
+                && let Some(batch) = state.queued.pop_front()
+            {
+                if batch.sets.is_empty() {
+                    state.confirmed_at = Some(now);
+                }
                 let sets = Arc::clone(&batch.sets);
                 state.taken = Some(batch);
                 state.awaited = None;
@@ -237,11 +273,12 @@ impl CommitQueue {
             if state.closing {
                 return Work::Close;
             }
-            let wait = match (is_enough, at_most) {
-                (false, _) => left,
-                (true, None) => Duration::MAX,
-                (true, Some(at_most)) if now < began + at_most => began + at_most - now,
-                (true, Some(_)) => {
+            let wait = match (is_enough, pause, at_most) {
+                (false, ..) => left,
+                (true, Some(pause), _) => pause,
+                (true, None, None) => Duration::MAX,
+                (true, None, Some(at_most)) if now < began + at_most => began + at_most - now,
+                (true, None, Some(_)) => {
                     state.awaited = None;
                     return Work::Idle;
                 }
@@ -289,6 +326,8 @@ impl CommitQueue {
         let mut state = self.lock();
         let mut failed: Vec<QueuedBatch> = state.taken.take().into_iter().collect();
         failed.extend(state.queued.drain(..));
+        // Nothing is taken any more.
+        state.closing |= matches!(failure, CommitFailure::NotOwner | CommitFailure::Failed);
         drop(state);
         drop(sets);
         let mut undone = Vec::new();
@@ -329,6 +368,16 @@ impl State {
     /// Returns the number of queued change sets.
     fn len(&self) -> usize {
         self.queued.iter().map(|batch| batch.sets.len()).sum()
+    }
+
+    /// Returns the time for which the next batch must not be taken yet, if there is any: it has no
+    /// changes, and another one without changes was taken just before.
+    fn pause(&self, now: Instant) -> Option<Duration> {
+        if self.closing || !self.queued.front()?.sets.is_empty() {
+            return None;
+        }
+        let next = self.confirmed_at? + CONFIRM_EVERY;
+        (now < next).then(|| next - now)
     }
 
     /// Queues a change set.

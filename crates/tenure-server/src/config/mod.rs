@@ -1,9 +1,14 @@
 //! The configuration of a store.
 
+mod cluster;
 mod limits;
 
 use std::path::PathBuf;
 
+pub use cluster::{
+    ClusterAccess, ClusterConfig, Compaction, EtcdConfig, Failover, PostgresConfig, PostgresUrl,
+    SharedEngine,
+};
 pub use limits::{LimitError, LimitSetting, Limits};
 
 /// The configuration of a [`Store`](crate::Store).

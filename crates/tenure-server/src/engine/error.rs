@@ -58,12 +58,45 @@ pub enum OpenError {
         /// The file that it left.
         path: PathBuf,
     },
+    /// A final backup moved the store of this directory to a file, which may have been restored
+    /// elsewhere. Use the store there.
+    #[error(
+        "{} exists: the store of this folder was moved by a final backup {note}, and goes on where \
+         that file is restored (tenure restore). Delete {} only if the file was never restored, and \
+         delete the file, too",
+        path.display(),
+        path.display()
+    )]
+    Moved {
+        /// The file that says so.
+        path: PathBuf,
+        /// The time and the file of the backup.
+        note: String,
+    },
     /// The wall clock is before 1970 or after 9999. Set it.
     #[error(transparent)]
     Clock(#[from] WrongClock),
     /// A limit is outside its range.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// The service with the log of a cluster can't be used as it is configured. The detail says what
+    /// to change.
+    #[error("can't use {engine}: {detail}")]
+    Cluster {
+        /// The name of the engine, as in the settings.
+        engine: &'static str,
+        /// The reason.
+        detail: String,
+    },
+    /// The log of a cluster can't be used: a newer version or another program wrote it, it was
+    /// written in another service, or its store was moved away. The detail says what to do.
+    #[error("can't use the log in {log}: {detail}")]
+    Log {
+        /// The place of the log.
+        log: String,
+        /// The reason.
+        detail: String,
+    },
     /// The database can't be used, but it is not damaged.
     #[error("can't open {}: {detail}", path.display())]
     Database {

@@ -13,21 +13,16 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure_core::Epoch;
 
-use super::{Batch, Loaded, OpenError};
+use super::Batch;
 use crate::model::{ChangeSet, LeaseKey, TermRecord};
 
-/// A log of batches, and tables that follow it. Calls block; a single thread makes them.
+/// A log of batches, and tables that follow it. The log was loaded, and this process owns it. Calls
+/// block; a single thread makes them.
 pub(crate) trait Log: Send {
-    /// Reads and checks the tables and the batches that follow them.
-    fn load(&mut self) -> Result<Loaded, OpenError>;
-
-    /// Makes this process the owner of the loaded log: appends an empty batch with revision
-    /// `revision`, which follows the revision `last`. Nothing was written before.
-    fn begin(&mut self, last: u64, revision: u64) -> Result<(), OpenError>;
-
     /// Appends a batch, which has the changes of these sets. The log refuses a batch that does not
     /// follow its last batch. If this returns `Ok`, the whole batch is durable.
     ///
@@ -35,6 +30,14 @@ pub(crate) trait Log: Send {
     ///
     /// [`AppendError`] says whether the log contains the batch.
     fn append(&mut self, batch: &Batch, sets: &[ChangeSet]) -> Result<(), AppendError>;
+
+    /// Shows that this process still owns the log: appends something without a batch. The owner of a
+    /// data directory has nothing to show.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Log::append`].
+    fn confirm(&mut self) -> Result<(), AppendError>;
 
     /// Brings the tables closer to the end of the log. It is called after each append, when the
     /// answers have left, and while there is nothing to append.
@@ -44,6 +47,12 @@ pub(crate) trait Log: Send {
     /// Those of [`Log::append`]; appended batches stay durable. A failure that may be temporary is
     /// not an error.
     fn checkpoint(&mut self, load: Load) -> Result<Progress, AppendError>;
+
+    /// Returns the longest time after which [`Log::checkpoint`] must be called, even if there is
+    /// nothing to append and nothing to write to the tables. Returns `None` if it need not be.
+    fn checkpoint_within(&self) -> Option<Duration> {
+        None
+    }
 
     /// Closes the log, so that the next start is quick. Appended batches are durable even without
     /// this call.
@@ -81,12 +90,12 @@ pub(crate) enum AppendError {
     /// There is no disk space. The log does not contain the batch; a later append may succeed.
     #[error("the disk is full: {0}")]
     DiskFull(String),
-    /// Another program has the log locked. The log does not contain the batch; a later append may
-    /// succeed.
-    #[error("another program has the database locked: {0}")]
+    /// Another program has the log locked, or its service refused the batch. The log does not contain
+    /// the batch; a later append may succeed.
+    #[error("{0}")]
     Busy(String),
-    /// Another server appended to the log. The log does not contain the batch, and this server must
-    /// not append again.
+    /// Another server appended to the log. This server must not append again. If an earlier attempt
+    /// had an unknown outcome, the log of the other server may contain the batch.
     #[error("this server no longer owns the log: {0}")]
     NotOwner(String),
     /// It is unknown whether the log contains the batch. Nothing more may be appended: after a

@@ -8,26 +8,46 @@
 //! A store in memory has no engine.
 
 mod batch;
+mod certificates;
 mod embedded;
 mod error;
+mod etcd;
 mod log;
+mod pending;
+mod postgres;
+mod shared;
+#[cfg(test)]
+mod testing;
 mod wal;
 
 use std::collections::LinkedList;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use tenure_core::lease::{LeaseId, Stored};
+use tenure_core::ownership::OwnershipTimings;
 use tenure_core::{Epoch, UnixMillis};
 
 use crate::clock;
+use crate::config::{ClusterConfig, SharedEngine};
 use crate::model::{ChangeSet, LeaseKey, StoreId};
+
+use etcd::ConnectEtcd;
+use postgres::PostgresConnect;
+use shared::log::{Connect, LogError, SharedLog};
 
 pub(crate) use batch::Batch;
 pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored};
-pub use embedded::{backup, forget_restore, restore, restore_note};
+pub use embedded::{backup, final_backup, forget_restore, restore, restore_note};
 pub use error::OpenError;
 pub(crate) use log::{AppendError, Load, Log, Progress, TermHistory};
+use shared::FollowError;
+pub use shared::RecoverError;
+#[cfg(test)]
+pub(crate) use shared::memory::{Fault, MemoryConnect, MemoryService};
+pub(crate) use shared::{ClusterStatus, Ended, Follower, Serving, Stop};
 
 /// The files in a data directory whose sizes depend on the number of leases.
 pub(crate) const FILES: [&str; 2] = ["leases.db", "leases.db-wal"];
@@ -98,6 +118,9 @@ impl Engine {
     ///
     /// [`AppendError`] says whether the engine may be used again.
     pub(crate) fn commit(&mut self, sets: &[ChangeSet]) -> Result<(), AppendError> {
+        if sets.is_empty() {
+            return self.log.confirm();
+        }
         self.batch.encode(self.revision, sets);
         self.log.append(&self.batch, sets)?;
         self.revision = self.batch.revision;
@@ -105,13 +128,44 @@ impl Engine {
     }
 }
 
-/// Loads the content of the log, and begins to append. The next revisions are greater than `least`.
-fn begin(log: &mut dyn Log, least: u64) -> Result<Loaded, OpenError> {
-    let mut loaded = log.load()?;
-    let revision = least.max(loaded.revision + 1);
-    log.begin(loaded.revision, revision)?;
-    loaded.revision = revision;
-    Ok(loaded)
+/// Begins to follow the log of a cluster: reads its head once. The store remembers at most
+/// `max_history` terms of each lease. The flag `stop` ends all waits.
+pub(crate) fn follow(
+    config: &ClusterConfig,
+    max_history: usize,
+    stop: Arc<Stop>,
+) -> Result<Follower, OpenError> {
+    let refused = |detail: String| OpenError::Cluster {
+        engine: config.engine.name(),
+        detail,
+    };
+    let timings = OwnershipTimings::new(config.ownership);
+    let attempt = timings
+        .map_err(|error| refused(error.to_string()))?
+        .attempt();
+    let connect = connect(config, attempt).map_err(|error| refused(error.to_string()))?;
+    let follower = Follower::new(connect, config, max_history, stop).and_then(|mut follower| {
+        follower.look_first()?;
+        Ok(follower)
+    });
+    follower.map_err(|error| match error {
+        FollowError::Refused(detail) => OpenError::Log {
+            log: place(config),
+            detail,
+        },
+        other => refused(other.to_string()),
+    })
+}
+
+/// Returns the way to the log of a cluster. A call takes at most the time of an attempt.
+fn connect(config: &ClusterConfig, attempt: Duration) -> Result<Arc<dyn Connect>, LogError> {
+    Ok(match &config.engine {
+        SharedEngine::Etcd(etcd) => Arc::new(ConnectEtcd::new(etcd, &config.name, attempt)),
+        SharedEngine::Postgres(postgres) => {
+            let connect = PostgresConnect::new(postgres.clone(), &config.name, attempt);
+            Arc::new(connect?)
+        }
+    })
 }
 
 /// Opens the engine in `data_dir`. It remembers at most `max_history` terms of each lease. A store
@@ -129,10 +183,74 @@ pub(crate) fn open(
         return Ok((loaded, None));
     };
     let mut log = embedded::open(data_dir, max_history)?;
-    let loaded = begin(&mut log, revision)?;
+    let loaded = log.start(revision)?;
     let engine = Engine::over(Box::new(log), loaded.revision);
     Ok((loaded, Some(engine)))
 }
+
+/// Changes the log of a cluster while no server of it runs.
+fn change_shared<T>(
+    config: &ClusterConfig,
+    change: impl FnOnce(&mut dyn SharedLog) -> Result<T, RecoverError>,
+) -> Result<T, RecoverError> {
+    let connect = connect(config, ATTEMPT)?;
+    change(&mut *connect.connect()?)
+}
+
+/// Writes the first head of an empty log. Returns the id of the new store.
+pub(crate) fn init_shared(config: &ClusterConfig) -> Result<StoreId, RecoverError> {
+    change_shared(config, |log| shared::init(log, std::thread::sleep))
+}
+
+/// Lets a log go on whose service may have lost what it acknowledged.
+pub(crate) fn recover_shared(config: &ClusterConfig) -> Result<Restored, RecoverError> {
+    change_shared(config, |log| shared::recover(log, std::thread::sleep))
+}
+
+/// Copies the log of a cluster to a file. A final backup retires the log before.
+pub(crate) fn backup_shared(
+    config: &ClusterConfig,
+    file: &Path,
+    existing: Existing,
+    is_final: bool,
+) -> Result<Contents, BackupError> {
+    let file = embedded::BackupFile::create(file, existing, None)?;
+    let place = place(config);
+    let opened = connect(config, ATTEMPT).and_then(|connect| connect.connect());
+    let mut log = opened.map_err(|error| BackupError::Log {
+        log: place.clone(),
+        error: error.into(),
+    })?;
+    shared::backup(&mut *log, &place, file, is_final, std::thread::sleep)
+}
+
+/// Writes the content of a backup into the log of a cluster.
+pub(crate) fn restore_shared(
+    file: &Path,
+    config: &ClusterConfig,
+) -> Result<Restored, RestoreError> {
+    let place = place(config);
+    let opened = connect(config, ATTEMPT).and_then(|connect| connect.connect());
+    let mut log = opened.map_err(|error| RestoreError::Log {
+        log: place.clone(),
+        error: error.into(),
+    })?;
+    shared::restore(&mut *log, &place, file, std::thread::sleep)
+}
+
+/// Returns the place of the log of a cluster, for messages.
+fn place(config: &ClusterConfig) -> String {
+    match &config.engine {
+        SharedEngine::Etcd(etcd) => format!("etcd, prefix {}{}/", etcd.prefix, config.name),
+        SharedEngine::Postgres(postgres) => format!(
+            "PostgreSQL, schema {}, cluster {}",
+            postgres.schema, config.name
+        ),
+    }
+}
+
+/// The time of an attempt of an operator's change.
+const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// Returns the least revision of a store that starts now: the wall clock in microseconds.
 ///

@@ -26,8 +26,18 @@ impl PublishedEvent {
     /// the change, and the ring would free them long after they have left the processor's cache.
     pub(super) fn change(mut change: LeaseChange) -> Self {
         change.term = None;
-        if let Content::Lease(stored) = &mut change.content {
-            Arc::make_mut(stored).retired = Vec::new();
+        if let Content::Lease(stored) = &mut change.content
+            && !stored.retired.is_empty()
+        {
+            // Most likely the engine has the lease too, and a copy of the list would be for
+            // nothing.
+            *stored = Arc::new(Stored {
+                state: stored.state,
+                grant: stored.grant.clone(),
+                metadata: stored.metadata.clone(),
+                reserved: stored.reserved.clone(),
+                retired: Vec::new(),
+            });
         }
         Self {
             bytes: bytes_of(&change),

@@ -41,6 +41,33 @@ impl Auditor {
     ) -> Result<T, ProblemResponse> {
         // After the change the lease may have no holder.
         let before: Option<LeaseView> = store.view(key).await.ok();
+        let of_lease = |entry: AuditEntry| {
+            let entry = entry.of_election(key.as_str()).with_reason(reason);
+            match &before {
+                Some(view) => entry.of_lease(view),
+                None => entry,
+            }
+        };
+        self.record_with(kind, of_lease, work).await
+    }
+
+    /// Like [`Auditor::record`], for a change of the server's role in its cluster. `to` is the
+    /// server that is to take over.
+    pub(super) async fn record_resignation<T>(
+        &self,
+        to: Option<String>,
+        work: impl Future<Output = Result<T, ProblemResponse>>,
+    ) -> Result<T, ProblemResponse> {
+        let with_server = |entry: AuditEntry| entry.with_reason(to.map(|to| format!("to {to}")));
+        self.record_with(AuditKind::Resign, with_server, work).await
+    }
+
+    async fn record_with<T>(
+        &self,
+        kind: AuditKind,
+        details: impl FnOnce(AuditEntry) -> AuditEntry,
+        work: impl Future<Output = Result<T, ProblemResponse>>,
+    ) -> Result<T, ProblemResponse> {
         let result = match self.audit.check() {
             Ok(()) => work.await,
             Err(refusal) => Err(refusal.into()),
@@ -53,14 +80,8 @@ impl Auditor {
             .of_caller(&self.caller)
             .of_address(self.address)
             .of_request(self.request_id())
-            .of_trace(TraceId::current())
-            .of_election(key.as_str())
-            .with_reason(reason);
-        let entry = match &before {
-            Some(view) => entry.of_lease(view),
-            None => entry,
-        };
-        self.audit.record_now(entry).await;
+            .of_trace(TraceId::current());
+        self.audit.record_now(details(entry)).await;
         result
     }
 }

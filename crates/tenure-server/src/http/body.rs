@@ -1,19 +1,45 @@
-//! Request bodies: small JSON with the content type of JSON and with known fields only.
+//! Bodies of requests and answers. A request has small JSON with the content type of JSON and with
+//! known fields only.
 
 use std::pin::pin;
 
-use axum::body::{Bytes, HttpBody};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequest, Request};
-use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_core::wire::{Code, Object, Problem};
 
 use super::problem::ProblemResponse;
-use crate::Store;
 use crate::config::Limits;
+use crate::store::ServedStore;
+
+/// An answer in JSON.
+///
+/// It differs from axum's type only in its cost: it writes into a vector with room for a view of a
+/// lease, and not into a small buffer that grows.
+pub(super) struct Json<T>(pub(super) T);
+
+/// The room for an answer, in bytes. A view of a lease has some 300.
+const ANSWER_BYTES: usize = 512;
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        let mut body = Vec::with_capacity(ANSWER_BYTES);
+        if let Err(error) = serde_json::to_writer(&mut body, &self.0) {
+            let problem = Problem::new(Code::Internal, error.to_string());
+            return ProblemResponse(problem).into_response();
+        }
+        let mut response = Response::new(Body::from(body));
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        response
+    }
+}
 
 /// The body of a request, parsed as `T`.
 pub(super) struct JsonBody<T>(pub(super) T);
@@ -21,20 +47,22 @@ pub(super) struct JsonBody<T>(pub(super) T);
 /// A body that may be absent.
 pub(super) struct OptionalJsonBody<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequest<Store> for JsonBody<T> {
+impl<T: DeserializeOwned> FromRequest<ServedStore> for JsonBody<T> {
     type Rejection = ProblemResponse;
 
-    async fn from_request(request: Request, store: &Store) -> Result<Self, ProblemResponse> {
+    async fn from_request(request: Request, stores: &ServedStore) -> Result<Self, ProblemResponse> {
+        let store = stores.current();
         let limits = store.limits();
         Ok(Self(read(request, limits, limits.max_body_bytes).await?))
     }
 }
 
-impl<T: DeserializeOwned + Default> FromRequest<Store> for OptionalJsonBody<T> {
+impl<T: DeserializeOwned + Default> FromRequest<ServedStore> for OptionalJsonBody<T> {
     type Rejection = ProblemResponse;
 
-    async fn from_request(request: Request, store: &Store) -> Result<Self, ProblemResponse> {
+    async fn from_request(request: Request, stores: &ServedStore) -> Result<Self, ProblemResponse> {
         let declared = check_content_type(request.headers());
+        let store = stores.current();
         let limits = store.limits();
         let body = read_bytes(request.into_body(), limits, limits.max_body_bytes).await?;
         if body.is_empty() {
@@ -72,8 +100,20 @@ where
     T: DeserializeOwned,
     B: HttpBody<Data = Bytes, Error = axum::Error>,
 {
+    parse(&read_unparsed(request, limits, most).await?)
+}
+
+/// Reads the body of a request, which must be declared as JSON, for [`parse`].
+pub(super) async fn read_unparsed<B>(
+    request: Request<B>,
+    limits: &Limits,
+    most: usize,
+) -> Result<Bytes, Problem>
+where
+    B: HttpBody<Data = Bytes, Error = axum::Error>,
+{
     check_content_type(request.headers())?;
-    parse(&read_bytes(request.into_body(), limits, most).await?)
+    read_bytes(request.into_body(), limits, most).await
 }
 
 /// Reads the whole body, if it has at most `most` bytes and arrives in time.
@@ -112,7 +152,7 @@ async fn read_bytes(
     }
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let parsed = serde_json::from_slice(body).map(|Object(parsed)| parsed);
     parsed.map_err(|error| {
         let detail = error.to_string();

@@ -1,58 +1,119 @@
-//! Renewals without the router: nearly all requests of a store are renewals.
+//! Acquires, renewals and releases without the router: nearly all requests of a store are these.
 //!
 //! The response is the same as that of the router's route. The fast path saves the search for the
 //! route, the data that the router stores for extractors, and its allocations for each call.
 
 use std::pin::pin;
+use std::sync::LazyLock;
 
 use axum::http::request::Parts;
 use axum::http::{Method, Request};
 use futures_util::FutureExt;
 use tenure_core::lease::Rules;
-use tenure_core::wire::{LeaseView, RenewRequest};
+use tenure_core::wire::{LeaseView, ReleaseRequest, RenewRequest};
 
-use super::body::read;
+use super::body::{parse, read_unparsed};
 use super::drain::DrainOnDrop;
-use super::leases::{JsonResult, operate};
-use super::routes::RENEW;
+use super::leases::{JsonResult, acquire_as, operate};
+use super::routes::{ACQUIRE, NO_ROUTE, RELEASE, RENEW, ROUTES, Route};
 use crate::Store;
 use crate::access::{Access, Caller, Target};
 use crate::table::LeaseKey;
 
-/// Returns the lease that this request renews, if it is a renewal in the form that clients usually
-/// send. The router answers all other requests.
-pub(super) fn renewal(head: &Parts) -> Option<LeaseKey> {
-    if head.method != Method::POST || head.uri.query().is_some() {
-        return None;
-    }
-    let path = head.uri.path().strip_prefix("/v1/namespaces/")?;
-    let (namespace, lease) = path.strip_suffix("/renew")?.split_once("/leases/")?;
-    // A name that contains a `/` is not valid.
-    LeaseKey::of_path(namespace, lease)
+/// A request that takes the fast path.
+#[derive(Debug)]
+pub(super) struct FastRequest {
+    pub(super) verb: Verb,
+    key: LeaseKey,
 }
 
-/// Renews the lease.
-pub(super) async fn renew(
-    store: &Store,
-    access: &Access,
-    caller: &Caller,
-    key: &LeaseKey,
-    request: Request<DrainOnDrop>,
-) -> JsonResult<LeaseView> {
-    let target = Target::Lease(key.namespace(), key.lease());
-    caller.check(RENEW.right(), target)?;
-    let limits = store.limits();
-    let mut body = pin!(read(request, limits, limits.max_body_bytes));
-    let request: RenewRequest = match body.as_mut().now_or_never() {
-        Some(request) => request?,
-        // The body may arrive much later than its head.
-        None => {
-            let request = body.await?;
-            access.check_again(caller, RENEW.right(), target)?;
-            request
+/// The last part of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Acquire,
+    Renew,
+    Release,
+}
+
+impl Verb {
+    const fn route(self) -> Route {
+        match self {
+            Self::Acquire => ACQUIRE,
+            Self::Renew => RENEW,
+            Self::Release => RELEASE,
         }
-    };
-    operate(store, caller, key, &request.check(&Rules::NATIVE)?, None).await
+    }
+
+    /// Returns the position of its route in the table, which is not searched for each request.
+    pub(super) fn position(self) -> usize {
+        static POSITIONS: LazyLock<[usize; 3]> = LazyLock::new(|| {
+            [Verb::Acquire, Verb::Renew, Verb::Release].map(|verb| {
+                let label = verb.route().label();
+                let position = ROUTES.iter().position(|route| route.label() == label);
+                position.unwrap_or(NO_ROUTE)
+            })
+        });
+        POSITIONS[self as usize]
+    }
+}
+
+impl FastRequest {
+    /// Returns the lease and the operation of this request, if it has the form that clients usually
+    /// send. The router answers all other requests.
+    pub(super) fn of(head: &Parts) -> Option<Self> {
+        if head.method != Method::POST || head.uri.query().is_some() {
+            return None;
+        }
+        let path = head.uri.path().strip_prefix("/v1/namespaces/")?;
+        let (path, verb) = path.rsplit_once('/')?;
+        let verb = match verb {
+            "acquire" => Verb::Acquire,
+            "renew" => Verb::Renew,
+            "release" => Verb::Release,
+            _ => return None,
+        };
+        let (namespace, lease) = path.split_once("/leases/")?;
+        // A name that contains a `/` is not valid.
+        let key = LeaseKey::of_path(namespace, lease)?;
+        Some(Self { verb, key })
+    }
+
+    /// Executes the request.
+    pub(super) async fn execute(
+        &self,
+        store: &Store,
+        access: &Access,
+        caller: &Caller,
+        request: Request<DrainOnDrop>,
+    ) -> JsonResult<LeaseView> {
+        let Self { verb, key } = self;
+        let (namespace, lease) = key.names();
+        let (right, target) = (verb.route().right(), Target::Lease(namespace, lease));
+        caller.check(right, target)?;
+        let limits = store.limits();
+        let mut body = pin!(read_unparsed(request, limits, limits.max_body_bytes));
+        let body = match body.as_mut().now_or_never() {
+            Some(body) => body?,
+            // The body may arrive much later than its head.
+            None => {
+                let body = body.await?;
+                access.check_again(caller, right, target)?;
+                body
+            }
+        };
+        match verb {
+            // Boxed, because a renewal would hold the memory for this future.
+            Verb::Acquire => Box::pin(acquire_as(store, access, caller, key, parse(&body)?)).await,
+            Verb::Renew => {
+                let operation = parse::<RenewRequest>(&body)?.check(&Rules::NATIVE)?;
+                operate(store, caller, key, &operation, None).await
+            }
+            Verb::Release => {
+                let (operation, reason) = parse::<ReleaseRequest>(&body)?.check()?;
+                operate(store, caller, key, &operation, reason).await
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -60,22 +121,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_plain_renewal_takes_the_fast_path() {
+    fn only_plain_acquires_renewals_and_releases_take_the_fast_path() {
         let key = |method: &str, path: &str| {
             let request = Request::builder()
                 .method(method)
                 .uri(path)
                 .body(())
                 .unwrap();
-            renewal(&request.into_parts().0).map(|key| key.as_str().to_owned())
+            FastRequest::of(&request.into_parts().0)
+                .map(|fast| (fast.verb, fast.key.as_str().to_owned()))
         };
-        let job = Some("ns/job".to_owned());
-        assert_eq!(key("POST", "/v1/namespaces/ns/leases/job/renew"), job);
+        for verb in [Verb::Acquire, Verb::Renew, Verb::Release] {
+            let path = verb.route().path();
+            let path = path.replace("{namespace}", "ns").replace("{lease}", "job");
+            assert_eq!(key("POST", &path), Some((verb, "ns/job".to_owned())));
+            assert_eq!(ROUTES[verb.position()].label(), verb.route().label());
+        }
         for (method, path) in [
             ("GET", "/v1/namespaces/ns/leases/job/renew"),
             ("POST", "/v1/namespaces/ns/leases/job/renew?a"),
             ("POST", "/v1/namespaces/ns/leases/job/renew/"),
-            ("POST", "/v1/namespaces/ns/leases/job/release"),
+            ("POST", "/v1/namespaces/ns/leases/job/break"),
+            ("POST", "/v1/namespaces/ns/leases/job"),
             ("POST", "/v1/namespaces/ns/leases/%6aob/renew"),
             ("POST", "/v1/namespaces/ns/leases/a/b/renew"),
             ("POST", "/v1/namespaces/ns/leases//renew"),

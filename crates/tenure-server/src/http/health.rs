@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use axum::Json;
 use axum::extract::State;
+use tenure_core::wire::Code;
 
+use super::body::Json;
 use super::problem::ProblemResponse;
 use super::query::NoQuery;
 use crate::Store;
@@ -14,13 +15,16 @@ pub(super) async fn live(_: NoQuery) -> &'static str {
     "ok\n"
 }
 
-/// Answers a readiness probe. The store is not ready while it stops or after its engine failed.
+/// Answers a readiness probe. The store is not ready while it stops or after its engine failed. A
+/// standby of a cluster is ready if it could take over: else a rolling update would wait for ever.
 pub(super) async fn ready(
     State(store): State<Store>,
     _: NoQuery,
 ) -> Result<&'static str, ProblemResponse> {
-    store.ready()?;
-    Ok("ok\n")
+    match store.ready() {
+        Err(problem) if problem.code == Code::NotActive && store.is_standby() => Ok("standby\n"),
+        ready => Ok(ready.map(|()| "ok\n")?),
+    }
 }
 
 /// Returns all limits by the names of their settings; times are in milliseconds.

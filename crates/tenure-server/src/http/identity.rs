@@ -2,12 +2,12 @@
 
 use std::time::SystemTime;
 
-use axum::Json;
 use axum::extract::Extension;
 use chrono::{DateTime, SecondsFormat, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::body::Json;
 use super::query::NoQuery;
 use crate::access::{Access, AccessGrant, Caller, ListedSecret, SecretId};
 

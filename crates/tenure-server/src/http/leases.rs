@@ -4,7 +4,6 @@
 use std::panic::resume_unwind;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::{Extension, FromRequest, State};
 use axum::http::{StatusCode, Uri};
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -16,7 +15,7 @@ use tenure_core::wire::{
 };
 
 use super::auditor::Auditor;
-use super::body::{JsonBody, OptionalJsonBody};
+use super::body::{Json, JsonBody, OptionalJsonBody};
 use super::path::{Lease, Namespace};
 use super::problem::ProblemResponse;
 use super::query::{ListQuery, NoQuery, PollQuery};
@@ -25,9 +24,13 @@ use crate::access::{Access, Caller, Right, Role, Target};
 use crate::audit::AuditKind;
 use crate::model::TraceId;
 use crate::random::OsRandom;
+use crate::store::ServedStore;
 use crate::table::LeaseKey;
 
 pub(super) type JsonResult<T> = Result<Json<T>, ProblemResponse>;
+
+/// The right that an acquire needs, which the table of routes has too.
+const CANDIDATE: Right = Right::Role(Role::Candidate);
 
 /// The operation of a request and its reason, or the problem of a request that is not valid.
 type Checked = Result<(Operation, Option<String>), Problem>;
@@ -40,21 +43,30 @@ pub(super) async fn acquire(
     _: NoQuery,
     JsonBody(request): JsonBody<AcquireRequest>,
 ) -> JsonResult<LeaseView> {
-    let (right, target) = (
-        Right::Role(Role::Candidate),
-        Target::Lease(key.namespace(), key.lease()),
-    );
+    let target = Target::Lease(key.namespace(), key.lease());
     // The body may have arrived long after the head.
-    access.check_again(&caller, right, target)?;
+    access.check_again(&caller, CANDIDATE, target)?;
+    acquire_as(&store, &access, &caller, &key, request).await
+}
+
+/// Executes an acquire, for the route and for the fast path.
+pub(super) async fn acquire_as(
+    store: &Store,
+    access: &Access,
+    caller: &Caller,
+    key: &LeaseKey,
+    request: AcquireRequest,
+) -> JsonResult<LeaseView> {
+    let target = Target::Lease(key.namespace(), key.lease());
     let refused = async {
-        access.refused(&caller, right, target).await;
-        caller.forbidden(right, target)
+        access.refused(caller, CANDIDATE, target).await;
+        caller.forbidden(CANDIDATE, target)
     };
     let queued = request.check(&Rules::NATIVE, &mut OsRandom)?;
     let most = store.limits().max_metadata_bytes;
     check_metadata(&queued.request.metadata, most)?;
-    let acquire = store.acquire_as(caller.owner(), &key, &queued, refused);
-    answer(&store, queued.wait, acquire).await
+    let acquire = store.acquire_as(caller.owner(), key, &queued, refused);
+    answer(store, queued.wait, acquire).await
 }
 
 pub(super) fn renew(JsonBody(request): JsonBody<RenewRequest>) -> Checked {
@@ -83,9 +95,12 @@ pub(super) fn set_metadata(JsonBody(request): JsonBody<MetadataRequest>) -> Chec
 
 /// Creates the handler of an operation on an existing lease. `check` converts the body into the
 /// operation.
-pub(super) fn operation<B>(method: MethodFilter, check: fn(B) -> Checked) -> MethodRouter<Store>
+pub(super) fn operation<B>(
+    method: MethodFilter,
+    check: fn(B) -> Checked,
+) -> MethodRouter<ServedStore>
 where
-    B: FromRequest<Store, Rejection = ProblemResponse> + Send + 'static,
+    B: FromRequest<ServedStore, Rejection = ProblemResponse> + Send + 'static,
 {
     let handler = async move |State(store): State<Store>,
                               Extension(access): Extension<Access>,

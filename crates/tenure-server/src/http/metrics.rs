@@ -20,6 +20,7 @@ use crate::metrics::{
     ConnectionMetrics, CounterSet, Exposition, LeaseSurvey, MetricsConfig, RequestMetrics, Sample,
     expose_process, unix_seconds,
 };
+use crate::store::ServedStore;
 use crate::tls::Tls;
 
 /// The time for which the result of a walk over all leases is used again. A walk reads each lease,
@@ -30,7 +31,7 @@ const SURVEY_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Scrape {
     config: MetricsConfig,
-    store: Store,
+    stores: ServedStore,
     access: Access,
     audit: Audit,
     tls: Option<Tls>,
@@ -45,7 +46,7 @@ pub(crate) struct Scrape {
 impl Scrape {
     pub(super) fn new(
         config: MetricsConfig,
-        store: &Store,
+        stores: &ServedStore,
         access: &Access,
         audit: &Audit,
         tls: Option<Tls>,
@@ -55,7 +56,7 @@ impl Scrape {
         Self {
             requests: requests.then(|| RequestMetrics::new(routes::labels(protocol))),
             config,
-            store: store.clone(),
+            stores: stores.clone(),
             access: access.clone(),
             audit: audit.clone(),
             tls,
@@ -69,9 +70,13 @@ impl Scrape {
     /// Returns all metrics as text. The call blocks.
     fn text(&self) -> Result<String, String> {
         let mut out = Exposition::default();
-        self.expose_build(&mut out);
-        self.survey().expose(&mut out, clock::wall());
-        self.store.expose(&mut out);
+        let store = self.stores.current();
+        self.expose_build(&store, &mut out);
+        // A standby would show the expected leases without a holder.
+        if !store.has_no_leases() {
+            self.survey(&store).expose(&mut out, clock::wall());
+        }
+        store.expose(&mut out);
         out.counters(
             "tenure_refusals_total",
             "Refused requests, and refused renewals in requests for many leases, by the code of the \
@@ -82,7 +87,7 @@ impl Scrape {
         if let Some(requests) = &self.requests {
             requests.expose(&mut out);
         }
-        let limits = self.store.limits();
+        let limits = store.limits();
         let places = [limits.max_connections, limits.connections_over()];
         self.connections.expose(&mut out, places);
         self.access.expose_failures(&mut out);
@@ -97,7 +102,7 @@ impl Scrape {
         out.text()
     }
 
-    fn expose_build(&self, out: &mut Exposition) {
+    fn expose_build(&self, store: &Store, out: &mut Exposition) {
         let access = match self.access.is_guarded() {
             true => "file",
             false => "anonymous",
@@ -108,7 +113,7 @@ impl Scrape {
         };
         let build = Sample::of(1.0)
             .with("version", env!("CARGO_PKG_VERSION"))
-            .with("engine", self.store.engine_name())
+            .with("engine", store.engine_name())
             .with("tls", tls)
             .with("access", access);
         out.gauge(
@@ -152,13 +157,13 @@ impl Scrape {
     }
 
     /// Returns the result of a walk that is at most [`SURVEY_INTERVAL`] old.
-    fn survey(&self) -> Arc<LeaseSurvey> {
+    fn survey(&self, store: &Store) -> Arc<LeaseSurvey> {
         let mut last = self.survey.lock().unwrap_or_else(PoisonError::into_inner);
         let recent = last.as_ref();
         if let Some((_, survey)) = recent.filter(|(at, _)| at.elapsed() < SURVEY_INTERVAL) {
             return Arc::clone(survey);
         }
-        let survey = Arc::new(self.store.survey(&self.config));
+        let survey = Arc::new(store.survey(&self.config));
         *last = Some((Instant::now(), Arc::clone(&survey)));
         survey
     }

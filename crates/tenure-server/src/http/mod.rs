@@ -13,6 +13,7 @@ mod fast_path;
 mod request_id;
 mod routes;
 
+mod cluster;
 mod events;
 mod health;
 mod identity;
@@ -45,7 +46,7 @@ use crate::access::Access;
 /// set timeouts for slow clients; [`Server`](crate::Server) does. The router does not know the
 /// addresses of clients, so it does not limit wrong credentials.
 pub fn router(store: Store, access: Access) -> Router {
-    let service = Arc::new(HttpService::new(ServiceConfig::new(store, access)));
+    let service = Arc::new(HttpService::new(ServiceConfig::new(store.into(), access)));
     Router::new().fallback(move |request: Request| {
         let service = Arc::clone(&service);
         async move { service.serve_request(&Source::default(), request).await }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use tenure_core::wire::{NamespaceList, Overview, WaiterList};
 
+use super::body::Json;
 use super::leases::{JsonResult, answer};
 use super::path::Lease;
 use super::problem::ProblemResponse;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Extension, Request, State};
 use tenure_core::Name;
 use tenure_core::lease::{Operation, Rules};
@@ -11,7 +10,7 @@ use tenure_core::wire::{
     RenewResult,
 };
 
-use super::body::read;
+use super::body::{Json, read};
 use super::metrics::Scrape;
 use super::path::{Namespace, name};
 use super::problem::ProblemResponse;

@@ -2,7 +2,9 @@
 //! and the store's log name the request by the id.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, OnceLock};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
@@ -43,7 +45,7 @@ impl LazyRequestId {
     pub(super) fn id(&self) -> &RequestId {
         self.id.get_or_init(|| match &self.given {
             Some(given) => RequestId(given.clone()),
-            None => RequestId::random(),
+            None => RequestId::unique(),
         })
     }
 
@@ -62,11 +64,14 @@ impl LazyRequestId {
 }
 
 impl RequestId {
-    /// Creates a random id. The id names a request and is not a secret, so a predictable id is
-    /// acceptable if the system has no random bits.
-    fn random() -> Self {
-        let id = format!("{:016x}", getrandom::u64().unwrap_or_default());
-        Self(HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("unknown")))
+    /// Creates an id that no other request has. The id is not a secret, so it needs no random bits
+    /// of its own, which cost a system call.
+    fn unique() -> Self {
+        static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let id = SEED.hash_one(LAST.fetch_add(1, Ordering::Relaxed));
+        let id = HeaderValue::try_from(format!("{id:016x}"));
+        Self(id.unwrap_or(HeaderValue::from_static("unknown")))
     }
 }
 

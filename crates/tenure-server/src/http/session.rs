@@ -1,12 +1,11 @@
 //! The routes that sign people in: sessions, and one-time codes for them.
 
-use axum::Json;
 use axum::extract::Extension;
 use axum::http::header::{CACHE_CONTROL, HeaderName};
 use tenure_core::wire::{Code, Problem, SessionCode, SessionReply, SessionRequest};
 
 use super::auditor::Auditor;
-use super::body::OptionalJsonBody;
+use super::body::{Json, OptionalJsonBody};
 use super::identity::rfc3339;
 use super::problem::ProblemResponse;
 use super::query::NoQuery;

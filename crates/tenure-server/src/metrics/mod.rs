@@ -7,6 +7,7 @@
 //! Labels have closed sets of values, except for the names of leases, whose number is limited: see
 //! [`MetricsConfig`]. No label value comes from a request.
 
+mod cluster;
 mod config;
 mod connections;
 mod counters;
@@ -18,6 +19,7 @@ mod requests;
 mod store;
 mod waited;
 
+pub(crate) use cluster::{AppendResult, ClusterMetrics};
 pub use config::{MetricsConfig, MetricsConfigError};
 pub(crate) use connections::{ConnectionMetrics, ConnectionPlace, ConnectionRefusal};
 pub(crate) use counters::{CounterSet, Label};

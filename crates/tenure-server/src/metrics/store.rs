@@ -105,7 +105,7 @@ impl Default for StoreMetrics {
 }
 
 /// The upper bounds of the buckets for times, in seconds.
-const LATENCIES: [f64; 12] = [
+pub(super) const LATENCIES: [f64; 12] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
 ];
 
@@ -213,7 +213,7 @@ fn place_of(term: &TermRecord) -> Option<usize> {
     Some(end * REASONS.len() + known.unwrap_or(REASONS.len() - 1))
 }
 
-fn histogram(name: &str, help: &str, bounds: &[f64]) -> Histogram {
+pub(super) fn histogram(name: &str, help: &str, bounds: &[f64]) -> Histogram {
     let options = HistogramOpts::new(name, help).buckets(bounds.to_vec());
     Histogram::with_opts(options).expect("the names are valid and the bounds are sorted")
 }

@@ -37,6 +37,11 @@ impl LeaseKey {
         are_names.then(|| Self::of_names(namespace, lease))
     }
 
+    /// Returns `namespace/lease`, without the hash.
+    pub(crate) const fn text(&self) -> &InlineStr {
+        &self.text
+    }
+
     /// Returns `namespace/lease`.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -56,12 +61,22 @@ impl LeaseKey {
         self.hash
     }
 
-    fn names(&self) -> (&str, &str) {
-        self.as_str().split_once('/').unwrap_or_default()
+    /// Returns the namespace and the name of the lease. It is called several times for each
+    /// request, so it does not search for a character, which costs much more than for a byte.
+    pub(crate) fn names(&self) -> (&str, &str) {
+        let text = self.as_str();
+        let slash = text.bytes().position(|byte| byte == b'/');
+        let names = slash.and_then(|at| Some((text.get(..at)?, text.get(at + 1..)?)));
+        names.unwrap_or_default()
     }
 
     fn of_names(namespace: &str, lease: &str) -> Self {
-        let text = InlineStr::of([namespace, "/", lease]);
+        InlineStr::of([namespace, "/", lease]).into()
+    }
+}
+
+impl From<InlineStr> for LeaseKey {
+    fn from(text: InlineStr) -> Self {
         let hash = HASHER.hash_one(text.as_bytes());
         Self { hash, text }
     }

@@ -19,15 +19,40 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// the second by which they may be behind.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
 
+/// The time without an undo for the same cause after which that cause is logged again.
+const LOG_AGAIN: Duration = Duration::from_secs(60);
+
+/// The causes for which changes were undone lately, with the times of the last undo. A service that
+/// refuses is asked for each batch, and one line for each cause is enough.
+#[derive(Debug, Default)]
+struct Causes(Vec<(String, Instant)>);
+
+impl Causes {
+    /// Notes an undo. Returns whether its cause is new.
+    fn is_new(&mut self, cause: &str, now: Instant) -> bool {
+        self.0
+            .retain(|(_, at)| now.saturating_duration_since(*at) < LOG_AGAIN);
+        if let Some((_, at)) = self.0.iter_mut().find(|(known, _)| known == cause) {
+            *at = now;
+            return false;
+        }
+        self.0.push((cause.to_owned(), now));
+        true
+    }
+}
+
 impl Inner {
     /// Commits queued changes, until the queue is closed or the engine has failed.
     pub(super) fn run_commits(&self, mut engine: Engine) {
         let mut idle_after = Some(IDLE_AFTER);
+        let mut causes = Causes::default();
         loop {
-            let done = match self.commit_queue.take(idle_after) {
+            let due = engine.log.checkpoint_within();
+            let wait = [idle_after, due].into_iter().flatten().min();
+            let done = match self.commit_queue.take(wait) {
                 Work::Commit(sets) => {
                     idle_after = Some(IDLE_AFTER);
-                    self.commit(sets, &mut engine)
+                    self.commit(sets, &mut engine, &mut causes)
                 }
                 Work::Idle => self.checkpoint(&mut engine, Load::Idle).map(|progress| {
                     idle_after = match progress {
@@ -40,6 +65,10 @@ impl Inner {
                     failed => failed,
                 },
             };
+            if let Err(AppendError::NotOwner(_)) = done {
+                // The changes were undone. Nobody waits for this store any more.
+                return self.stopping.cancel();
+            }
             if let Err(error) = done {
                 // The engine is not closed: nothing may be written any more, not even to clean up.
                 error!(%error, "the engine failed; the store ends");
@@ -53,7 +82,12 @@ impl Inner {
     /// # Errors
     ///
     /// The engine failed for good. Everything that is not durable is undone.
-    fn commit(&self, sets: Arc<Vec<ChangeSet>>, engine: &mut Engine) -> Result<(), AppendError> {
+    fn commit(
+        &self,
+        sets: Arc<Vec<ChangeSet>>,
+        engine: &mut Engine,
+        causes: &mut Causes,
+    ) -> Result<(), AppendError> {
         let began = Instant::now();
         match engine.commit(&sets) {
             Ok(()) => {
@@ -74,13 +108,16 @@ impl Inner {
                         CommitFailure::DiskFull
                     }
                     AppendError::Busy(_) => CommitFailure::Busy,
-                    AppendError::NotOwner(_) | AppendError::Unknown(_) => CommitFailure::Failed,
+                    AppendError::NotOwner(_) => CommitFailure::NotOwner,
+                    AppendError::Unknown(_) => CommitFailure::Failed,
                 };
                 self.undo(sets, failure);
                 if !error.is_transient() {
                     return Err(error);
                 }
-                warn!(%error, "changes were undone");
+                if causes.is_new(&error.to_string(), Instant::now()) {
+                    warn!(%error, "changes were undone");
+                }
                 Ok(())
             }
         }
@@ -89,9 +126,12 @@ impl Inner {
     /// Brings the tables closer to the end of the log.
     fn checkpoint(&self, engine: &mut Engine, load: Load) -> Result<Progress, AppendError> {
         let began = Instant::now();
-        let progress = engine.log.checkpoint(load)?;
+        let progress = engine.log.checkpoint(load);
+        if let Err(AppendError::NotOwner(_)) = &progress {
+            self.undo(Arc::default(), CommitFailure::NotOwner);
+        }
         self.metrics.checkpoint(began.elapsed());
-        Ok(progress)
+        progress
     }
 
     /// Ends the store for good. No undone change is tried again.
@@ -120,8 +160,10 @@ impl Inner {
     /// undone, and nothing is queued meanwhile.
     fn undo(&self, sets: Arc<Vec<ChangeSet>>, failure: CommitFailure) {
         let mut shards = self.table.lock_all();
-        if failure == CommitFailure::Failed {
-            let _ = self.ended.set(failed());
+        match failure {
+            CommitFailure::Failed => drop(self.ended.set(failed())),
+            CommitFailure::NotOwner => drop(self.ended.set(self.not_active())),
+            CommitFailure::DiskFull | CommitFailure::Busy => {}
         }
         let (sets, resolve) = self.commit_queue.fail(sets, failure);
         let mut waited_for: Vec<LeaseKey> = Vec::new();
@@ -152,5 +194,27 @@ impl Inner {
         for key in waited_for {
             self.timer.arm(self.clock.now() + RETRY_AFTER, key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_of_undos_is_logged_once_while_it_lasts() {
+        let mut causes = Causes::default();
+        let start = Instant::now();
+        let mut is_new =
+            |cause, seconds| causes.is_new(cause, start + Duration::from_secs(seconds));
+        assert!(is_new("no space", 0));
+        for seconds in 1..200 {
+            assert!(!is_new("no space", seconds));
+        }
+        assert!(is_new("no rights", 200));
+        assert!(!is_new("no space", 200));
+        // It was mended in between.
+        assert!(is_new("no space", 260));
+        assert_eq!(causes.0.len(), 1);
     }
 }

@@ -24,9 +24,10 @@ impl Store {
 
     /// Returns the kind of the engine.
     pub(crate) fn engine_name(&self) -> &'static str {
-        match self.inner.term_history {
-            Some(_) => "embedded",
-            None => "memory",
+        match (&self.inner.member, &self.inner.term_history) {
+            (Some(member), _) => member.config.engine.name(),
+            (None, Some(_)) => "embedded",
+            (None, None) => "memory",
         }
     }
 
@@ -34,6 +35,9 @@ impl Store {
     pub(crate) fn expose(&self, out: &mut Exposition) {
         let (inner, limits) = (&self.inner, &self.inner.limits);
         inner.metrics.expose(out);
+        if let Some(member) = &inner.member {
+            member.expose(out);
+        }
         let long_polls = inner.long_polls.load(Ordering::Relaxed);
         let waiting = inner.waiting.load(Ordering::Relaxed);
         let mut gauge = |name, help, value: usize| {

@@ -18,9 +18,11 @@ mod wait;
 mod watch;
 
 mod exposed;
+mod member;
 mod observe;
 mod pauses;
 mod permit;
+mod served;
 mod transaction;
 
 mod commit_thread;
@@ -33,10 +35,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use axum::http::HeaderValue;
 use tenure_core::lease::{Owner, Record, Stored};
 use tenure_core::wire::{Code, Problem};
 use tenure_core::{Epoch, Instant};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -47,7 +50,7 @@ use crate::config::{Limits, StoreConfig};
 use crate::engine::{self, Document, Engine, Loaded, OpenError, TermHistory};
 use crate::events::Events;
 use crate::metrics::StoreMetrics;
-use crate::model::StoreId;
+use crate::model::{LeaseKey, StoreId};
 use crate::random::OsRandom;
 use crate::scans::Scans;
 use crate::table;
@@ -60,7 +63,9 @@ use threads::Threads;
 use wait::OutcomeSender;
 
 pub use foreign::{AccessEffect, LeaseSnapshot};
+pub(crate) use member::{Member, Order};
 pub(crate) use overview::OverviewFilter;
+pub(crate) use served::ServedStore;
 pub(crate) use watch::WatchItem;
 
 /// A lease store. Clones are handles to the same store; dropping the last one closes it.
@@ -68,6 +73,39 @@ pub(crate) use watch::WatchItem;
 pub struct Store {
     inner: Arc<Inner>,
     threads: Arc<Threads>,
+}
+
+/// The parts of a store that do not come from its engine.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreSetup {
+    pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) limits: Limits,
+    pub(crate) member: Option<Member>,
+    pub(crate) lasting: Lasting,
+}
+
+/// The parts that all stores of a server share, one after the other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lasting {
+    /// The log in which the grants and ends of terms are recorded.
+    audit: Arc<OnceLock<Audit>>,
+    metrics: Arc<StoreMetrics>,
+    /// The leases that must always have a holder.
+    expected: Arc<OnceLock<BTreeSet<LeaseKey>>>,
+    /// A restore or a recovery of the log that is not in the audit log yet.
+    pub(crate) restored: Arc<Mutex<Option<String>>>,
+}
+
+impl StoreSetup {
+    /// Creates the setup of a store with these limits, which is not in a cluster.
+    pub(crate) fn with_limits(limits: Limits) -> Self {
+        Self {
+            data_dir: None,
+            limits,
+            member: None,
+            lasting: Lasting::default(),
+        }
+    }
 }
 
 type Entry = table::Entry<OutcomeSender>;
@@ -83,7 +121,12 @@ struct Inner {
     timer: Timer,
     scans: Scans,
     clock: Clock,
-    id: StoreId,
+    /// The id of the store; `None` for a standby that has not read it.
+    id: Option<StoreId>,
+    /// The part of a server of a cluster.
+    member: Option<Member>,
+    /// A restore or a recovery of the log that is not in the audit log yet.
+    restored: Arc<Mutex<Option<String>>>,
     /// The time at which the leases of the data directory counted as renewed.
     opened_at: Instant,
     limits: Limits,
@@ -115,6 +158,8 @@ struct Inner {
     /// The reason why the table may no longer be used; the first reason stays. It is set only while
     /// all shards are locked, so it does not change while a shard is locked.
     ended: OnceLock<Problem>,
+    /// Notified when no request may wait for now, because the server can't append to its log.
+    interruption: Notify,
     /// Cancelled when no request may wait any more.
     stopping: CancellationToken,
     /// Cancelled when the engine has failed for good, or a thread of the store has panicked.
@@ -136,29 +181,47 @@ impl Store {
         let (loaded, engine) = engine::open(config.data_dir.as_deref(), config.limits.max_history)?;
         warn_of_a_late_clock(loaded.last_epoch());
         let StoreConfig { data_dir, limits } = config;
-        Self::start(loaded, engine, data_dir, limits).map_err(OpenError::io("a thread"))
+        let setup = StoreSetup {
+            data_dir,
+            ..StoreSetup::with_limits(limits)
+        };
+        Self::start(loaded, engine, setup).map_err(OpenError::io("a thread"))
     }
 
     /// Creates a store with these leases. Without an engine the store is in memory.
-    fn start(
+    pub(crate) fn start(
         mut loaded: Loaded,
         engine: Option<Engine>,
-        data_dir: Option<PathBuf>,
-        limits: Limits,
+        setup: StoreSetup,
     ) -> io::Result<Self> {
+        let StoreSetup {
+            data_dir,
+            limits,
+            member,
+            lasting,
+        } = setup;
+        let Lasting {
+            audit,
+            metrics,
+            expected,
+            restored,
+        } = lasting;
         let clock = Clock::start();
         let durability = match engine {
             Some(_) => Durability::OnDisk,
             None => Durability::InMemory,
         };
         let events = Arc::new(Events::after(loaded.revision));
-        let audit = Arc::<OnceLock<Audit>>::default();
-        let metrics = Arc::<StoreMetrics>::default();
         let subscriber = Box::new(Subscribers {
             events: Arc::clone(&events),
             audit: Arc::clone(&audit),
             metrics: Arc::clone(&metrics),
         });
+        let id = match (loaded.store_id, &member) {
+            (Some(id), _) => Some(id),
+            (None, Some(_)) => None,
+            (None, None) => Some(StoreId::random(&mut OsRandom)),
+        };
         let deleted = std::mem::take(&mut loaded.deleted);
         let (floor, now) = (loaded.floor, clock.now());
         // The floor of a restored backup covers grants that this store does not have, so existing
@@ -182,7 +245,9 @@ impl Store {
             timer: Timer::default(),
             scans: Scans::default(),
             clock,
-            id: (loaded.store_id).unwrap_or_else(|| StoreId::random(&mut OsRandom)),
+            id,
+            member,
+            restored,
             opened_at: now,
             limits,
             term_history: engine.as_ref().map(|engine| engine.log.terms()),
@@ -191,11 +256,12 @@ impl Store {
             waiting: Arc::default(),
             long_polls: Arc::default(),
             waited: AtomicU64::new(0),
-            overviews: Overviews::default(),
+            overviews: Overviews::expecting(expected),
             pauses: Pauses::default(),
             watching: Arc::default(),
             turns: Semaphore::new(half_of_the_processors()),
             ended: OnceLock::new(),
+            interruption: Notify::new(),
             stopping: CancellationToken::new(),
             failed: CancellationToken::new(),
         });
@@ -206,6 +272,15 @@ impl Store {
         }
         let threads = Arc::new(Threads::start(&inner, engine)?);
         Ok(Self { inner, threads })
+    }
+
+    /// Creates the store of a standby: it has no leases, and refuses every request because another
+    /// server is active.
+    pub(crate) fn standby(setup: StoreSetup) -> io::Result<Self> {
+        let store = Self::start(Loaded::default(), None, setup)?;
+        let reason = store.inner.not_active();
+        let _ = store.inner.ended.set(reason);
+        Ok(store)
     }
 
     /// Answers all waiting requests. From now on the store accepts only renewals and releases.
@@ -231,10 +306,17 @@ impl Store {
         self.threads.close();
     }
 
-    /// Returns the id of the store: 32 hexadecimal digits, which its backups keep.
+    /// Returns the id of the store: 32 hexadecimal digits, which its backups keep. It is empty for a
+    /// standby that has not read it.
     #[must_use]
     pub fn id(&self) -> &str {
-        self.inner.id.as_str()
+        self.inner.id.as_ref().map_or("", StoreId::as_str)
+    }
+
+    /// Returns the id for a header of an answer.
+    pub(crate) fn id_header(&self) -> Option<HeaderValue> {
+        // Hexadecimal digits are a valid header value.
+        HeaderValue::from_str(self.inner.id.as_ref()?.as_str()).ok()
     }
 
     /// Returns the limits that the store was opened with.
@@ -249,6 +331,11 @@ impl Store {
         &self.inner.failed
     }
 
+    /// Ends the store for good.
+    pub(crate) fn fail(&self) {
+        self.inner.fail();
+    }
+
     /// Checks that the store accepts requests.
     ///
     /// # Errors
@@ -256,6 +343,7 @@ impl Store {
     /// [`Code::Stopping`] or [`Code::EngineUnavailable`].
     pub(crate) fn ready(&self) -> Result<(), Problem> {
         self.inner.check_open()?;
+        self.inner.check_serving()?;
         if self.inner.stopping.is_cancelled() {
             return Err(stopping());
         }
@@ -265,7 +353,12 @@ impl Store {
 
 impl Inner {
     fn check_open(&self) -> Result<(), Problem> {
-        self.ended.get().cloned().map_or(Ok(()), Err)
+        match self.ended.get() {
+            None => Ok(()),
+            // Another server may have become active since.
+            Some(reason) if reason.code == Code::NotActive => Err(self.not_active()),
+            Some(reason) => Err(reason.clone()),
+        }
     }
 
     /// Waits for a turn to resume after a change that many requests may have waited for. If a

@@ -86,7 +86,7 @@ impl Store {
     ) -> Result<Observation<T>, Problem> {
         let mut seen = first?;
         let mut attempts = 1;
-        while let Some(ticket) = seen.ticket.take() {
+        while let Some(ticket) = self.inner.ticket(&mut seen) {
             // Boxed, because most calls don't wait, and each of them would hold the memory for this
             // future.
             match Box::pin(ticket.durable()).await {
@@ -101,11 +101,24 @@ impl Store {
                 Err(failure) => return Err(undone(failure)),
             }
         }
+        // After the look: see `Serving`. A confirmed answer needs no clock.
+        if !self.inner.confirms() {
+            self.inner.check_serving()?;
+        }
         Ok(seen)
     }
 }
 
 impl Inner {
+    /// Returns the ticket that the answer must wait for. If every answer of this server must be
+    /// confirmed, it is the ticket of an append that begins after the look.
+    fn ticket<T>(&self, seen: &mut Observation<T>) -> Option<Ticket> {
+        match self.confirms() && seen.repeatable {
+            true => Some(self.commit_queue.confirm()),
+            false => seen.ticket.take(),
+        }
+    }
+
     /// Locks the lease and runs `request` with it. The value is `None` if the lease does not exist.
     /// Before and after `request` it takes all due steps: it ends terms, and grants the lease to
     /// waiting requests.
@@ -269,6 +282,10 @@ pub(super) fn undone(failure: CommitFailure) -> Problem {
         CommitFailure::Busy => Problem::new(
             Code::EngineUnavailable,
             "another program has the store's database locked, so the change was undone",
+        ),
+        CommitFailure::NotOwner => Problem::new(
+            Code::NotActive,
+            "another server of the cluster is active; it may have the change",
         ),
         CommitFailure::Failed => failed(),
     }

@@ -6,7 +6,7 @@ use tenure_core::lease::{Change, Operation, Owner, Rules};
 use tenure_core::wire::{LeaseList, LeaseView, Problem, VerifyReply};
 
 use super::Store;
-use super::observe::{IfMissing, unknown};
+use super::observe::{IfMissing, undone, unknown};
 use super::transaction::LeaseTransaction;
 use crate::metrics::RenewalKind;
 use crate::model::LeaseKey;
@@ -92,6 +92,11 @@ impl Store {
             transaction.apply(&Rules::NATIVE, None, operation, None)
         };
         let seen = self.execute(key, IfMissing::Refuse, verify).await?;
+        if self.inner.member.is_some() && !self.inner.confirms() {
+            // Receivers refuse writes by this answer, so no clock may decide it.
+            let confirmed = self.inner.commit_queue.confirm();
+            confirmed.durable().await.map_err(undone)?;
+        }
         let verified = seen.value.ok_or_else(|| unknown(key))?;
         let verified = verified.map_err(|rejection| Problem::from(&rejection))?;
         let (current, epoch) = match verified.change {

@@ -11,7 +11,7 @@ use tokio::time::{self, Instant};
 use super::observe::{IfMissing, unknown};
 use super::permit::Permit;
 use super::transaction::LeaseTransaction;
-use super::{Inner, Store, stopping};
+use super::{Inner, Store};
 use crate::commit_queue::Ticket;
 use crate::metrics::waiting;
 use crate::model::LeaseKey;
@@ -83,7 +83,8 @@ impl Store {
                     // The read skipped changes that were not durable. Their commit does not count
                     // as a further change, so the poll must wait for it too.
                     Some(_) = decided, if reads_only => self.inner.turn().await,
-                    () = self.inner.stopping.cancelled() => return Err(stopping()),
+                    () = self.inner.interruption.notified() => {}
+                    () = self.inner.stopping.cancelled() => return Err(self.inner.refusal()),
                     () = time::sleep_until(until) => {}
                 }
                 Ok(())

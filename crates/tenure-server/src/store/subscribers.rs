@@ -1,5 +1,6 @@
 //! The subscribers to durable changes: the log file, the metrics, the audit log and the watchers.
 
+use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
 
 use tenure_core::lease::{Change, Owner};
@@ -40,12 +41,12 @@ fn log(change: &LeaseChange) {
     let principal = change.principal().map(Owner::as_str);
     let reason = change.cause.reason();
     let trace_id = change.trace.map(display);
-    let kind = change.cause.kind().to_string();
-    let what = match &change.cause {
-        Cause::Requested(Change::HandedOver, _) => "handed over",
-        Cause::Requested(Change::Renewed(_), _) => "renewed for another duration",
-        Cause::Requested(Change::Changed, _) => "lease id changed",
-        Cause::Requested(Change::MetadataSet, _) => "metadata set",
+    let kind = change.cause.kind();
+    let what: &dyn Display = match &change.cause {
+        Cause::Requested(Change::HandedOver, _) => &"handed over",
+        Cause::Requested(Change::Renewed(_), _) => &"renewed for another duration",
+        Cause::Requested(Change::Changed, _) => &"lease id changed",
+        Cause::Requested(Change::MetadataSet, _) => &"metadata set",
         _ => &kind,
     };
     match &change.cause {

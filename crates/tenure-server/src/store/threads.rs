@@ -74,7 +74,10 @@ impl Threads {
         let inner = &self.inner;
         inner.stopping.cancel();
         let shards = inner.table.lock_all();
-        let _ = inner.ended.set(stopping());
+        let _ = inner.ended.set(match inner.member {
+            Some(_) => inner.not_active(),
+            None => stopping(),
+        });
         inner.commit_queue.close();
         drop(shards);
         inner.timer.close();

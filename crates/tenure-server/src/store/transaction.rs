@@ -146,7 +146,8 @@ impl<'a> LeaseTransaction<'a> {
     /// Returns the lease as clients may see it now, without its revision.
     pub(super) fn view(&self) -> LeaseView {
         let record = self.record();
-        let mut view = LeaseView::of(self.key.namespace(), self.key.lease(), record, self.now);
+        let (namespace, lease) = self.key.names();
+        let mut view = LeaseView::of(namespace, lease, record, self.now);
         let granted = record.held(self.now);
         view.granted_at = granted.and_then(|grant| clock::rfc3339(grant.granted_at));
         view.without_store = granted.and_then(clock::without_store);

@@ -92,7 +92,9 @@ impl Store {
                     };
                     match waited {
                         Some(outcome) => (*outcome)?,
-                        None if self.inner.stopping.is_cancelled() => return Err(stopping()),
+                        None if self.inner.stopping.is_cancelled() => {
+                            return Err(self.inner.refusal());
+                        }
                         // The time of the wait is over, so the answer shows the current state.
                         None => {
                             may_wait = false;
@@ -209,6 +211,7 @@ impl Waiter {
                 return outcome.ok();
             }
             () = inner.stopping.cancelled() => {}
+            () = inner.interruption.notified() => {}
             () = time::sleep(most) => {}
         }
         let outcome = match self.leave() {

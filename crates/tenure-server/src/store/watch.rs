@@ -81,6 +81,7 @@ impl Watcher {
             biased;
             () = inner.stopping.cancelled() => None,
             () = inner.failed.cancelled() => None,
+            () = inner.interruption.notified() => None,
             item = self.next_item() => Some(item),
         }
     }

@@ -57,6 +57,10 @@ impl<W> Table<W> {
             deleted: Deleted::default(),
         };
         let mut locked = table.lock_all();
+        let entries = entries.into_iter();
+        for shard in &mut locked.shards {
+            shard.reserve(entries.size_hint().0 / SHARDS);
+        }
         for (key, entry) in entries {
             table.counts.add(&key);
             locked.shard_of(&key).insert(key, entry);
@@ -91,13 +95,15 @@ impl<W> Table<W> {
         };
         let mut first = BTreeSet::new();
         for shard in &self.shards {
-            for key in lock(shard).keys((start, Bound::Unbounded)) {
-                let comes_too_late =
-                    first.len() == count && first.last().is_none_or(|last| key > last);
-                if comes_too_late || !key.as_str().starts_with(prefix) {
+            for name in lock(shard).names((start, Bound::Unbounded)) {
+                let comes_too_late = first.len() == count
+                    && first
+                        .last()
+                        .is_none_or(|last: &LeaseKey| name > last.text());
+                if comes_too_late || !name.as_str().starts_with(prefix) {
                     break;
                 }
-                first.insert(key.clone());
+                first.insert(name.clone().into());
                 if first.len() > count {
                     first.pop_last();
                 }
@@ -153,9 +159,10 @@ impl<W> Table<W> {
                 None => Bound::Included(prefix.as_str()),
             };
             let shard = lock(shard);
-            let keys = shard.keys((start, Bound::Unbounded));
-            let keys = keys.take_while(|key| key.as_str().starts_with(&prefix));
-            let keys: Vec<LeaseKey> = keys.take(count).cloned().collect();
+            let names = shard.names((start, Bound::Unbounded));
+            let names = names.take_while(|name| name.as_str().starts_with(&prefix));
+            let keys = names.take(count).cloned().map(LeaseKey::from);
+            let keys: Vec<LeaseKey> = keys.collect();
             if let Some(last) = keys.last() {
                 let place = Place::behind(last);
                 return Some((shard, keys, place));
@@ -170,8 +177,9 @@ impl<W> Table<W> {
         let range = (Bound::Included(prefix), Bound::Unbounded);
         let of_shard = |shard: &Mutex<Shard<W>>| {
             let shard = lock(shard);
-            let keys = shard.keys(range);
-            keys.take_while(|key| key.as_str().starts_with(prefix))
+            let names = shard.names(range);
+            names
+                .take_while(|name| name.as_str().starts_with(prefix))
                 .count()
         };
         self.shards.iter().map(of_shard).sum()
@@ -264,6 +272,7 @@ fn lock<W>(shard: &Mutex<Shard<W>>) -> MutexGuard<'_, Shard<W>> {
 mod tests {
     use super::shard::Slot;
     use super::*;
+    use tenure_core::InlineStr;
 
     impl<W> Shard<W> {
         pub(crate) fn is_empty(&self) -> bool {
@@ -341,7 +350,7 @@ mod tests {
         // grown is 7/16 full, and a tree node is at least half full. Usual names and ids need no
         // allocation of their own.
         let found = (size_of::<Box<Slot<()>>>() + 1) * 16 / 7;
-        let in_order = 2 * size_of::<LeaseKey>();
+        let in_order = 2 * size_of::<InlineStr>();
         let block = size_of::<Slot<()>>() + 16;
         let worst = found + in_order + block;
         assert!(worst <= 500, "{worst}");

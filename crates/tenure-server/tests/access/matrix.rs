@@ -17,7 +17,10 @@ const OPERATORS: &str = "operator admin";
 const NO_SESSION: &str = "any credential but a session";
 
 /// The requests that are not about one lease or one namespace.
-const OF_STORE: [&str; 14] = [
+const OF_STORE: [&str; 17] = [
+    "active",
+    "cluster",
+    "cluster_hand_over",
     "page",
     "page_file",
     "openapi",
@@ -35,11 +38,15 @@ const OF_STORE: [&str; 14] = [
 ];
 
 /// The matrix of rights. `switchover` is `handover` without a lease id.
-const MATRIX: [Row; 30] = [
+const MATRIX: [Row; 33] = [
     ("page", "without a credential", [200, 200, 200]),
     ("page_file", "without a credential", [200, 200, 200]),
     ("livez", "without a credential", [200, 200, 200]),
     ("readyz", "without a credential", [200, 200, 200]),
+    ("active", "without a credential", [200, 200, 200]),
+    // This store is not in a cluster.
+    ("cluster", "any credential", [404, 404, 404]),
+    ("cluster_hand_over", OPERATORS, [404, 404, 404]),
     ("metrics", "metrics admin", [200, 200, 200]),
     ("openapi", "without a credential", [200, 200, 200]),
     ("limits", "any credential", [200, 200, 200]),
@@ -189,7 +196,7 @@ impl Cell {
         let status = statuses[self.owner as usize];
         let (all, namespaces, targets) = self.covers;
         let is_covered = match label {
-            "access" => all,
+            "access" | "cluster_hand_over" => all,
             "overview" | "all_events" | "namespaces" => true,
             // A grant of this role is for the whole store.
             "metrics" => all || self.role == "metrics",

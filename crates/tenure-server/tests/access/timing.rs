@@ -4,8 +4,8 @@
 use super::*;
 
 /// Measures the time of a refusal. The lease is looked up after the right is checked (`Gate::pass`
-/// before the handler, and `fast_path::renew` before the store), so the time can't depend on the
-/// lease.
+/// before the handler, and `FastRequest::execute` before the store), so the time can't depend on
+/// the lease.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn the_time_of_a_refusal_for_a_present_and_a_missing_lease() {

@@ -39,9 +39,10 @@ pub(crate) fn columns<'a>(
     };
     let duration = grant.and_then(|grant| grant.duration.fixed());
     let reserved = stored.reserved.as_ref();
+    let (namespace, lease) = key.names();
     [
-        key.namespace().into(),
-        key.lease().into(),
+        namespace.into(),
+        lease.into(),
         state.into(),
         grant.map(|grant| grant.holder.as_str()).into(),
         grant

@@ -15,7 +15,7 @@ use crate::model::{ChangeSet, Content, Deleted, LeaseChange, LeaseKey, TermRecor
 
 pub(super) use codec::{Column, Columns, DecodeError, put};
 pub(super) use lease::{COLUMNS, columns, decode};
-pub(super) use replay::replay;
+pub(super) use replay::{Leases, apply, replay};
 pub(super) use term::{TermFields, fields, record};
 
 use codec::put_nested;
@@ -55,6 +55,40 @@ impl Batch {
         sum.finalize()
     }
 
+    /// Returns the batch as bytes: both revisions, the checksum and the changes.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER + self.changes.len());
+        bytes.extend_from_slice(&self.previous.to_le_bytes());
+        bytes.extend_from_slice(&self.revision.to_le_bytes());
+        bytes.extend_from_slice(&self.crc().to_le_bytes());
+        bytes.extend_from_slice(&self.changes);
+        bytes
+    }
+
+    /// Reads the bytes of [`Batch::to_bytes`] and checks the checksum.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let header = bytes.split_first_chunk::<8>().and_then(|(previous, rest)| {
+            let (revision, rest) = rest.split_first_chunk::<8>()?;
+            let (crc, changes) = rest.split_first_chunk::<4>()?;
+            Some((*previous, *revision, *crc, changes))
+        });
+        let Some((previous, revision, crc, changes)) = header else {
+            return Err("a batch is too short".into());
+        };
+        let batch = Self {
+            previous: u64::from_le_bytes(previous),
+            revision: u64::from_le_bytes(revision),
+            changes: changes.to_vec(),
+        };
+        match batch.crc() == u32::from_le_bytes(crc) {
+            true => Ok(batch),
+            false => Err(format!(
+                "the batch up to revision {} does not match its checksum",
+                batch.revision
+            )),
+        }
+    }
+
     /// Replaces the content by these changes, which follow the revision `previous`.
     pub(super) fn encode(&mut self, previous: u64, sets: &[ChangeSet]) {
         self.changes.clear();
@@ -79,6 +113,9 @@ impl Batch {
         Ok(changes)
     }
 }
+
+/// The number of bytes before the changes in [`Batch::to_bytes`].
+const HEADER: usize = 20;
 
 const LEASE: &str = "L";
 const LEASE_WITH_DELTA: &str = "C";
@@ -111,7 +148,10 @@ fn delta(set: &ChangeSet, index: usize) -> Option<RetiredDelta> {
 
 /// Appends a change.
 fn encode_change(change: &LeaseChange, delta: Option<RetiredDelta>, to: &mut Vec<u8>) {
-    let names = [change.key.namespace().into(), change.key.lease().into()];
+    let names = || {
+        let (namespace, lease) = change.key.names();
+        [namespace.into(), lease.into()]
+    };
     let lease = |stored, retired| columns(&change.key, stored, retired, change.revision);
     match (&change.content, delta) {
         (Content::Lease(stored), None) => {
@@ -123,14 +163,14 @@ fn encode_change(change: &LeaseChange, delta: Option<RetiredDelta>, to: &mut Vec
             put(to, &lease(stored, &delta.added));
         }),
         (Content::Deleted(deleted), _) => put_item(to, DELETED, |to| {
-            put(to, &names);
+            put(to, &names());
             let last = deleted.last.map(Epoch::get).into();
             put(to, &[last, Column::Ids(&deleted.retired)]);
         }),
     }
     if let Some(term) = &change.term {
         put_item(to, TERM, |to| {
-            put(to, &names);
+            put(to, &names());
             put(to, &term::columns(term));
         });
     }

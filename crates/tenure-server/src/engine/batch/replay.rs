@@ -21,7 +21,7 @@
 //!   still change: the batches have all records of it since it was written to the table, and the
 //!   first reason stays.
 
-use std::collections::{BTreeMap, HashMap, LinkedList};
+use std::collections::{HashMap, HashSet, LinkedList};
 use std::sync::Arc;
 
 use tenure_core::lease::Stored;
@@ -58,10 +58,8 @@ pub(in crate::engine) fn replay(
         ));
     }
     let mut leases = take_changed(&replayed, loaded);
-    let mut deletions: HashMap<LeaseKey, u64> = HashMap::new();
     for change in replayed.iter().flatten() {
         if let Content::Deleted(deleted) = &change.content {
-            deletions.insert(change.key.clone(), change.revision);
             loaded.floor = loaded.floor.max(deleted.last);
             if !deleted.retired.is_empty() {
                 let retired = deleted.retired.clone();
@@ -69,11 +67,33 @@ pub(in crate::engine) fn replay(
             }
         }
     }
-    for changes in &mut replayed {
+    apply(&mut replayed, &mut leases)?;
+    for (key, (stored, revision)) in leases {
+        let stored = Arc::unwrap_or_clone(stored);
+        loaded.leases.push_back((key, stored, revision));
+    }
+    Ok(replayed)
+}
+
+/// The leases that changes are applied to, with their revisions.
+pub(in crate::engine) type Leases = HashMap<LeaseKey, (Arc<Stored>, u64)>;
+
+/// Applies the changes of consecutive batches to these leases. Only the changes that the leases
+/// lacked remain, with complete lists of retired ids.
+pub(in crate::engine) fn apply(
+    batches: &mut [Vec<LoggedChange>],
+    leases: &mut Leases,
+) -> Result<(), String> {
+    let mut deletions: HashMap<LeaseKey, u64> = HashMap::new();
+    for change in batches.iter().flatten() {
+        if let Content::Deleted(_) = change.content {
+            deletions.insert(change.key.clone(), change.revision);
+        }
+    }
+    for changes in batches {
         let mut lacking = Vec::new();
         for mut change in changes.drain(..) {
-            let lease = leases.entry(change.key.clone()).or_default();
-            let (before, revision) = match lease {
+            let (before, revision) = match leases.get(&change.key) {
                 Some((stored, revision)) => (stored.retired.as_slice(), *revision),
                 None => (&[][..], 0),
             };
@@ -81,43 +101,36 @@ pub(in crate::engine) fn replay(
             if change.revision <= revision || change.revision < deleted_at {
                 continue;
             }
-            *lease = match &mut change.content {
-                Content::Deleted(_) => None,
+            match &mut change.content {
+                Content::Deleted(_) => drop(leases.remove(&change.key)),
                 Content::Lease(stored) => {
                     if let Some(delta) = change.delta.take() {
                         let retired = delta.apply(before, revision)?;
                         Arc::make_mut(stored).retired = retired;
                     }
-                    Some((Arc::clone(stored), change.revision))
+                    let lease = (Arc::clone(stored), change.revision);
+                    leases.insert(change.key.clone(), lease);
                 }
-            };
+            }
             lacking.push(change);
         }
         *changes = lacking;
     }
-    for (key, lease) in leases {
-        if let Some((stored, revision)) = lease {
-            let stored = Arc::unwrap_or_clone(stored);
-            loaded.leases.push_back((key, stored, revision));
-        }
-    }
-    Ok(replayed)
+    Ok(())
 }
-
-type Leases = BTreeMap<LeaseKey, Option<(Arc<Stored>, u64)>>;
 
 /// Removes the leases that these changes affect from the loaded leases, and returns them.
 fn take_changed(changes: &[Vec<LoggedChange>], loaded: &mut Loaded) -> Leases {
-    let keys = changes.iter().flatten().map(|change| change.key.clone());
-    let mut changed: Leases = keys.map(|key| (key, None)).collect();
-    if changed.is_empty() {
+    let keys: HashSet<&LeaseKey> = changes.iter().flatten().map(|change| &change.key).collect();
+    let mut changed = Leases::new();
+    if keys.is_empty() {
         return changed;
     }
     let mut unchanged = LinkedList::new();
     for (key, stored, revision) in std::mem::take(&mut loaded.leases) {
-        match changed.get_mut(&key) {
-            Some(lease) => *lease = Some((stored.into(), revision)),
-            None => unchanged.push_back((key, stored, revision)),
+        match keys.contains(&key) {
+            true => drop(changed.insert(key, (stored.into(), revision))),
+            false => unchanged.push_back((key, stored, revision)),
         }
     }
     loaded.leases = unchanged;

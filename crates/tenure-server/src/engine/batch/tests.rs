@@ -227,3 +227,17 @@ fn changes_before_a_deletion_need_no_row_that_the_deletion_removed() {
     assert_eq!(loaded.deleted.len(), 1);
     assert_eq!(lacking.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1]);
 }
+
+#[test]
+fn a_batch_is_read_from_bytes_as_it_was_written_and_other_bytes_are_refused() {
+    for batch in three() {
+        let bytes = batch.to_bytes();
+        assert_eq!(Batch::from_bytes(&bytes), Ok(batch));
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            assert!(Batch::from_bytes(&changed).is_err(), "byte {at}");
+            assert!(Batch::from_bytes(&bytes[..at]).is_err(), "{at} bytes");
+        }
+    }
+}

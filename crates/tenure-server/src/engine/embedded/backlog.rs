@@ -19,16 +19,15 @@
 //! and continue until the tables contain everything that was committed by then.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rusqlite::{OptionalExtension, Transaction};
-use tenure_core::lease::{LeaseId, Stored};
 
 use super::schema::{DELETE_LEASE, Meta, SELECT_LEASE_CRC, WRITE_LEASE};
 use super::{batch_log, deleted, rows, term_rows};
 use crate::engine::Batch;
 use crate::engine::batch::columns;
+use crate::engine::pending::PendingLease;
 use crate::model::{Content, LeaseKey, TermRecord};
 
 /// The size of the backlog, in changes or bytes, at which slices begin. In a larger backlog more
@@ -84,18 +83,6 @@ struct PendingBatch {
     revision: u64,
     size: Size,
     committed_at: Instant,
-}
-
-/// The changes of a lease since its version in the tables.
-#[derive(Debug, Default)]
-pub(super) struct PendingLease {
-    /// The revision of the first batch with a change that the tables lack.
-    first: u64,
-    /// The current lease and its revision; `None` if the lease was deleted.
-    lease: Option<(Arc<Stored>, u64)>,
-    /// The lease ids of the ended terms of a lease that the tables have and that was deleted since.
-    deletion: Option<Vec<LeaseId>>,
-    terms: Vec<TermRecord>,
 }
 
 /// The result of writing a slice.
@@ -219,7 +206,7 @@ impl Backlog {
                 first_left = pending.first;
                 break;
             }
-            slice.rows += pending.write(transaction, meta, key, most_terms)?;
+            slice.rows += write(pending, transaction, meta, key, most_terms)?;
             slice.leases += 1;
         }
         let batches = self.batches.iter();
@@ -258,60 +245,36 @@ impl Size {
     }
 }
 
-impl PendingLease {
-    pub(super) fn add(&mut self, revision: u64, content: &Content, term: Option<&TermRecord>) {
-        match content {
-            Content::Lease(stored) => self.lease = Some((Arc::clone(stored), revision)),
-            Content::Deleted(deleted) => {
-                *self = Self {
-                    first: self.first,
-                    deletion: Some(deleted.retired.clone()),
-                    ..Self::default()
-                }
-            }
+/// Writes the lease and its terms. Returns the number of rows that were written or deleted.
+fn write(
+    pending: &PendingLease,
+    transaction: &Transaction<'_>,
+    meta: &mut Meta,
+    key: &LeaseKey,
+    most_terms: usize,
+) -> rusqlite::Result<usize> {
+    let names = [key.namespace(), key.lease()];
+    let mut select = transaction.prepare_cached(SELECT_LEASE_CRC)?;
+    if let Some(crc) = select.query_row(names, |row| row.get(0)).optional()? {
+        meta.remove(crc);
+    }
+    let mut written = 0;
+    if pending.deletion.is_some() {
+        written += term_rows::delete(transaction, meta, key)?;
+    }
+    match (&pending.lease, &pending.deletion) {
+        (Some((stored, revision)), _) => {
+            let columns = columns(key, stored, &stored.retired, *revision);
+            written += rows::write(transaction, meta, WRITE_LEASE, &columns)?;
         }
-        if let Some(term) = term {
-            term.clone().add_to(&mut self.terms);
+        (None, deletion) => {
+            written += transaction.prepare_cached(DELETE_LEASE)?.execute(names)?;
+            // A lease that was created again has these ids in its own row. If a start replays
+            // the same deletion from a batch, the ids are in two rows, which is harmless.
+            let ids = deletion.as_ref().map_or(&[][..], |(_, ids)| ids);
+            deleted::insert(transaction, meta, key, ids)?;
         }
     }
-
-    /// Returns the terms that have changed, oldest first; and whether all earlier ones were
-    /// deleted.
-    pub(super) fn into_terms(self) -> (Vec<TermRecord>, bool) {
-        (self.terms, self.deletion.is_some())
-    }
-
-    /// Writes the lease and its terms. Returns the number of rows that were written or deleted.
-    fn write(
-        &self,
-        transaction: &Transaction<'_>,
-        meta: &mut Meta,
-        key: &LeaseKey,
-        most_terms: usize,
-    ) -> rusqlite::Result<usize> {
-        let names = [key.namespace(), key.lease()];
-        let mut select = transaction.prepare_cached(SELECT_LEASE_CRC)?;
-        if let Some(crc) = select.query_row(names, |row| row.get(0)).optional()? {
-            meta.remove(crc);
-        }
-        let mut written = 0;
-        if self.deletion.is_some() {
-            written += term_rows::delete(transaction, meta, key)?;
-        }
-        match (&self.lease, &self.deletion) {
-            (Some((stored, revision)), _) => {
-                let columns = columns(key, stored, &stored.retired, *revision);
-                written += rows::write(transaction, meta, WRITE_LEASE, &columns)?;
-            }
-            (None, deletion) => {
-                written += transaction.prepare_cached(DELETE_LEASE)?.execute(names)?;
-                // A lease that was created again has these ids in its own row. If a start replays
-                // the same deletion from a batch, the ids are in two rows, which is harmless.
-                let ids = deletion.as_deref().unwrap_or_default();
-                deleted::insert(transaction, meta, key, ids)?;
-            }
-        }
-        written += term_rows::write(transaction, meta, key, &self.terms, most_terms)?;
-        Ok(written)
-    }
+    written += term_rows::write(transaction, meta, key, &pending.terms, most_terms)?;
+    Ok(written)
 }

@@ -1,6 +1,5 @@
 //! Backups: copies of a data directory, made also while a store uses it.
 
-use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,10 +8,11 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode};
 use tenure_core::lease::{LeaseDuration, StoredState};
 
-use super::check::Checked;
+use super::backup_file::BackupFile;
 use super::folder::Folder;
-use super::{check, schema};
-use crate::engine::{Loaded, OpenError, wal};
+use super::schema;
+use crate::clock;
+use crate::engine::{Loaded, OpenError, RecoverError, wal};
 
 /// The contents of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,8 @@ pub enum Existing {
     Replace,
 }
 
-/// The reason why no backup was made. The store and an existing file are unchanged.
+/// The reason why no backup was made. An existing file is unchanged. So is the store, except that a
+/// final backup may have closed it: the backup can be repeated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
@@ -55,6 +56,23 @@ pub enum BackupError {
     NoStore {
         /// The directory.
         path: PathBuf,
+    },
+    /// A store uses the directory, and a final backup needs one that is stopped.
+    #[error(
+        "a store uses the folder {}: stop it, and then make the final backup",
+        path.display()
+    )]
+    Running {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The log of a cluster can't be read, or can't be closed.
+    #[error("no backup of {log}: {error}")]
+    Log {
+        /// The service, and the place of the log in it.
+        log: String,
+        /// The reason.
+        error: RecoverError,
     },
     /// The file exists.
     #[error("{} exists", path.display())]
@@ -92,56 +110,50 @@ pub enum BackupError {
 /// [`BackupError`].
 pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Contents, BackupError> {
     let folder = folder_of_store(data_dir)?;
-    let target = target_folder(file, &folder)?;
-    if existing == Existing::Keep && fs::symlink_metadata(file).is_ok() {
-        return Err(BackupError::Exists { path: file.into() });
+    // SQLite would silently drop the commits after damage in the write-ahead log. A running store
+    // checked the log at its start and has been writing to it since. If no store is running, this
+    // lock prevents one from starting during the check.
+    if let Some(_lock) = folder.keep_out()? {
+        wal::check(&folder.database())?;
     }
-    let failed = |error| BackupError::Io {
-        path: file.into(),
-        error,
-    };
-    // Read before the copy is made, because a running store continues to change its files.
-    let began = folder.began()?;
-    // The file has mode 0600, and is removed if the backup fails.
-    let copy = tempfile::Builder::new()
-        .prefix(".tenure-backup-")
-        .tempfile_in(&target)
-        .map_err(failed)?;
-    let not_written = |error: rusqlite::Error| failed(io::Error::other(error));
-    let database = folder.database();
-    let not_read = |error| BackupError::from(schema::broken(&database, &error));
-    let store = schema::connect_to_read(&database).map_err(not_read)?;
-    copy_pages(&store, copy.path()).map_err(|error| match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::DatabaseBusy) => {
-            not_read(error)
-        }
-        _ => not_written(error),
-    })?;
-    let checked = {
-        let connection = schema::connect_to_copy(copy.path()).map_err(not_written)?;
-        let mut checked = check::load(&connection, &database)?;
-        // The tables of the copy are brought up to date, for people who read it.
-        apply_batches(&connection, &mut checked).map_err(not_written)?;
-        checked
-    };
-    // The copy includes the changes that only the write-ahead log has.
-    folder.check_revision(began, checked.loaded.revision)?;
-    copy.as_file().sync_all().map_err(failed)?;
-    let contents = Contents::of(&checked.loaded, copy.path()).map_err(failed)?;
-    let named = match existing {
-        Existing::Keep => copy.persist_noclobber(file),
-        Existing::Replace => copy.persist(file),
-    };
-    named.map_err(|failure| match failure.error.kind() {
-        io::ErrorKind::AlreadyExists => BackupError::Exists { path: file.into() },
-        _ => failed(failure.error),
-    })?;
-    let sync = || File::open(&target)?.sync_all();
-    sync().map_err(failed)?;
-    Ok(contents)
+    let file = BackupFile::create(file, existing, Some(folder.path()))?;
+    let loaded = copy(&folder, &file, false)?;
+    file.publish(&loaded)
 }
 
-/// Opens the data directory of a store and checks its write-ahead log.
+/// Makes the last backup of the store in `data_dir`, which must be stopped: from then on no store
+/// starts from that directory. A [`restore`](fn@super::restore) of the file goes on where the store
+/// ended, so the store can be moved while its leaders lead.
+///
+/// **Restore the file once.** Two stores that go on from it would grant the same epochs.
+///
+/// If the call fails after the directory was closed, repeat it. The call blocks.
+///
+/// # Errors
+///
+/// [`BackupError`].
+pub fn final_backup(
+    data_dir: &Path,
+    file: &Path,
+    existing: Existing,
+) -> Result<Contents, BackupError> {
+    folder_of_store(data_dir)?;
+    // No store can start during the copy.
+    let folder = match Folder::open(data_dir) {
+        Err(OpenError::InUse { path }) => return Err(BackupError::Running { path }),
+        folder => folder?,
+    };
+    wal::check(&folder.database())?;
+    let file = BackupFile::create(file, existing, Some(folder.path()))?;
+    let loaded = copy(&folder, &file, true)?;
+    // The directory is closed before the file can be found. A crash in between leaves a directory
+    // without a backup, of which this call makes one when it is repeated.
+    let at = clock::rfc3339(clock::wall()).unwrap_or_default();
+    folder.note_moved(&format!("at {at} to {}", file.name().display()))?;
+    file.publish(&loaded)
+}
+
+/// Opens the data directory of a store.
 fn folder_of_store(data_dir: &Path) -> Result<Folder, BackupError> {
     let folder = Folder::peek(data_dir);
     folder.check_not_restoring()?;
@@ -150,30 +162,26 @@ fn folder_of_store(data_dir: &Path) -> Result<Folder, BackupError> {
             path: data_dir.into(),
         });
     }
-    // SQLite would silently drop the commits after damage in the write-ahead log. A running store
-    // checked the log at its start and has been writing to it since. If no store is running, this
-    // lock prevents one from starting during the check.
-    if let Some(_lock) = folder.keep_out()? {
-        wal::check(&folder.database())?;
-    }
     Ok(folder)
 }
 
-/// Returns the directory that contains `file`. It must not be the data directory.
-fn target_folder(file: &Path, store: &Folder) -> Result<PathBuf, BackupError> {
-    let parent = match file.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let real = |path: &Path| path.canonicalize();
-    let target = real(parent).map_err(|error| BackupError::Io {
-        path: file.into(),
-        error,
+/// Copies the database of the store to this file.
+fn copy(folder: &Folder, file: &BackupFile, is_final: bool) -> Result<Loaded, BackupError> {
+    // Read before the copy is made, because a running store continues to change its files.
+    let began = folder.began()?;
+    let database = folder.database();
+    let not_read = |error| BackupError::from(schema::broken(&database, &error));
+    let store = schema::connect_to_read(&database).map_err(not_read)?;
+    copy_pages(&store, file.path()).map_err(|error| match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::DatabaseBusy) => {
+            not_read(error)
+        }
+        _ => file.failed(&error),
     })?;
-    if real(store.path()).is_ok_and(|store| store == target) {
-        return Err(BackupError::InsideStore { path: file.into() });
-    }
-    Ok(target)
+    let loaded = file.complete(&database, is_final)?;
+    // The copy includes the changes that only the write-ahead log has.
+    folder.check_revision(began, loaded.revision)?;
+    Ok(loaded)
 }
 
 /// Copies all pages as of one commit.
@@ -196,17 +204,9 @@ fn copy_pages(store: &Connection, copy: &Path) -> rusqlite::Result<()> {
     }
 }
 
-/// Applies the batches of the copy to its tables. No term is forgotten here.
-pub(super) fn apply_batches(copy: &Connection, checked: &mut Checked) -> rusqlite::Result<()> {
-    let transaction = copy.unchecked_transaction()?;
-    let Checked { meta, backlog, .. } = checked;
-    backlog.write_slice(&transaction, meta, u32::MAX as usize, usize::MAX)?;
-    transaction.commit()
-}
-
 impl Contents {
-    /// Computes the contents of the database `path` from its loaded leases.
-    pub(super) fn of(loaded: &Loaded, path: &Path) -> io::Result<Self> {
+    /// Computes the contents from the loaded leases, which take this number of bytes on disk.
+    pub(in crate::engine) fn of(loaded: &Loaded, bytes: u64) -> Self {
         let mut contents = Self {
             leases: loaded.leases.len() as u64,
             held: 0,
@@ -214,7 +214,7 @@ impl Contents {
             revision: loaded.revision,
             last_epoch: loaded.last_epoch().map(tenure_core::Epoch::get),
             longest: Duration::ZERO,
-            bytes: fs::metadata(path)?.len(),
+            bytes,
         };
         for (_, stored, _) in &loaded.leases {
             let Some(grant) = &stored.grant else {
@@ -229,6 +229,6 @@ impl Contents {
                 LeaseDuration::Infinite => contents.infinite += u64::from(is_held),
             }
         }
-        Ok(contents)
+        contents
     }
 }

@@ -1,7 +1,9 @@
 //! Reads and checks the whole database.
 
 use std::collections::LinkedList;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -10,7 +12,9 @@ use tenure_core::lease::Stored;
 
 use super::backlog::Backlog;
 use super::folder::FORMAT;
-use super::schema::{APPLICATION_ID, Meta, SELECT_LEASES, SELECT_META, broken, corrupt};
+use super::schema::{
+    APPLICATION_ID, Meta, SELECT_LEASES, SELECT_META, broken, connect_to_read, corrupt,
+};
 use super::term_rows::{self, Segment};
 use super::{batch_log, deleted, documents, identity, rows};
 use crate::engine::batch::{COLUMNS, Columns, DecodeError, decode, replay};
@@ -35,7 +39,18 @@ pub(super) fn load(connection: &Connection, path: &Path) -> Result<Checked, Open
     }
     let found = number("PRAGMA user_version").map_err(failed)?;
     match u32::try_from(found) {
-        Ok(FORMAT) => read(connection).map_err(failed),
+        Ok(FORMAT) => {
+            // Another thread checks the structure while this one reads the rows, because a start
+            // with a million leases takes seconds. An error in the structure is the cause of any
+            // error in the rows.
+            let (structure, checked) = thread::scope(|scope| {
+                let structure = scope.spawn(|| check_structure(path));
+                let checked = read(connection);
+                (structure.join(), checked)
+            });
+            let structure = structure.unwrap_or_else(|panic| resume_unwind(panic));
+            structure.and(checked).map_err(failed)
+        }
         Ok(found) if found > FORMAT => Err(OpenError::Newer {
             path: path.into(),
             found,
@@ -47,12 +62,18 @@ pub(super) fn load(connection: &Connection, path: &Path) -> Result<Checked, Open
     }
 }
 
-fn read(connection: &Connection) -> rusqlite::Result<Checked> {
+/// Checks the structure of the database file.
+fn check_structure(path: &Path) -> rusqlite::Result<()> {
+    let connection = connect_to_read(path)?;
     let check = "PRAGMA quick_check(1)";
     let verdict: String = connection.query_row(check, [], |row| row.get(0))?;
-    if verdict != "ok" {
-        return Err(corrupt(verdict));
+    match verdict == "ok" {
+        true => Ok(()),
+        false => Err(corrupt(verdict)),
     }
+}
+
+fn read(connection: &Connection) -> rusqlite::Result<Checked> {
     let mut meta = read_meta(connection)?;
     let mut counted = Meta {
         row_count: 0,

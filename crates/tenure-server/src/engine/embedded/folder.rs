@@ -97,6 +97,31 @@ impl Folder {
         }
     }
 
+    /// Checks that the store of the directory was not moved away by a final backup.
+    pub(super) fn check_not_moved(&self) -> Result<(), OpenError> {
+        let path = self.moved();
+        match read_if_exists(&path)? {
+            Some(note) => Err(OpenError::Moved { path, note }),
+            None => Ok(()),
+        }
+    }
+
+    /// Closes the directory: from now on no store starts from it.
+    pub(super) fn note_moved(&self, note: &str) -> Result<(), OpenError> {
+        let moved = self.moved();
+        let write = || {
+            let mut file = private().truncate(true).open(&moved)?;
+            file.write_all(note.as_bytes())?;
+            file.sync_all()?;
+            self.sync()
+        };
+        write().map_err(OpenError::io(&moved))
+    }
+
+    fn moved(&self) -> PathBuf {
+        self.path.join("MOVED")
+    }
+
     /// Returns a file that shows that the directory has, or had, a store: nothing may be restored
     /// over it. A marker next to a database that is being restored may come from an unfinished
     /// restore, so it does not count.

@@ -12,6 +12,7 @@
 //!                       row with the totals of all these rows
 //!   leases.db-wal       SQLite's write-ahead log: the commits that are not in leases.db yet
 //!   leases.db.restoring during a restore: the database, until it is complete and renamed
+//!   MOVED               after a final backup: its time and its file; no store starts
 //!   RESTORED            after a restore: its time and its backup, until the audit log has them
 //! ```
 //!
@@ -26,12 +27,15 @@
 
 mod backlog;
 mod backup;
+mod backup_file;
 mod batch_log;
 mod check;
 mod deleted;
 mod documents;
+mod final_mark;
 mod folder;
 mod identity;
+mod import;
 mod restore;
 mod rows;
 mod running;
@@ -57,7 +61,13 @@ use super::wal::{self, Checkpoint};
 use super::{AppendError, Batch, Load, Loaded, Log, OpenError, Progress, TermHistory};
 use crate::model::{ChangeSet, Content};
 
-pub use backup::{BackupError, Contents, Existing, backup};
+pub(super) use backup_file::BackupFile;
+pub(super) use import::Import;
+#[cfg(test)]
+pub(super) use restore::EPOCHS_LEFT;
+pub(super) use restore::{Examined, REVISIONS_AHEAD, far_above};
+
+pub use backup::{BackupError, Contents, Existing, backup, final_backup};
 pub use restore::{RestoreError, Restored, forget_restore, restore, restore_note};
 
 /// The number of pages after which the write-ahead log is moved into the database. The log stays at
@@ -96,11 +106,12 @@ pub(super) struct Embedded {
 }
 
 /// Opens or creates the database in `data_dir`. Nothing is written to an existing database before
-/// [`Log::begin`].
+/// [`Embedded::start`].
 pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<Embedded, OpenError> {
     let folder = Folder::open(data_dir)?;
     let database = folder.database();
     folder.check_not_restoring()?;
+    folder.check_not_moved()?;
     let is_marked = folder.is_marked()?;
     let began = folder.began()?;
     if is_marked {
@@ -134,46 +145,6 @@ pub(super) fn open(data_dir: &Path, max_history: usize) -> Result<Embedded, Open
 }
 
 impl Log for Embedded {
-    fn load(&mut self) -> Result<Loaded, OpenError> {
-        let Checked {
-            loaded,
-            meta,
-            backlog,
-        } = check::load(&self.connection, &self.database)?;
-        (self.meta, self.backlog) = (meta, backlog);
-        if !self.is_marked && !loaded.leases.is_empty() {
-            return Err(self.folder.marker_is_missing());
-        }
-        self.folder.check_revision(self.began, loaded.revision)?;
-        Ok(loaded)
-    }
-
-    fn begin(&mut self, last: u64, revision: u64) -> Result<(), OpenError> {
-        // The write-ahead log begins again with other salts, so that SQLite never reads frames that
-        // a power cut tore.
-        let is_empty = wal::checkpoint(&self.connection, Checkpoint::Truncate);
-        if !is_empty.map_err(|error| self.failed(&error))? {
-            // New frames could otherwise precede frames that a power cut tore, and the log would
-            // look damaged.
-            return Err(self.failed(&"another program reads it, end that first"));
-        }
-        if !self.is_marked {
-            self.folder.mark()?;
-        }
-        // From now on the write-ahead log has content that the database lacks.
-        let batch = Batch {
-            previous: last,
-            revision,
-            changes: Vec::new(),
-        };
-        let begun = self.append(&batch, &[]);
-        begun.map_err(|error| self.failed(&error))?;
-        let written = self.running.write(revision);
-        written.map_err(OpenError::io(self.folder.path()))?;
-        let written = self.write_slice(usize::MAX);
-        written.map(|_| ()).map_err(|error| self.failed(&error))
-    }
-
     fn append(&mut self, batch: &Batch, sets: &[ChangeSet]) -> Result<(), AppendError> {
         let pages = self.insert(batch, sets)?;
         if self.wal_is_new {
@@ -196,6 +167,11 @@ impl Log for Embedded {
         // The estimate has the pages of the row, a page at each end, and one or two pages of the
         // tree.
         self.wal_pages += pages + batch.changes.len() / PAGE + 3;
+        Ok(())
+    }
+
+    fn confirm(&mut self) -> Result<(), AppendError> {
+        // No other process can have opened the data directory.
         Ok(())
     }
 
@@ -242,6 +218,58 @@ impl Log for Embedded {
 }
 
 impl Embedded {
+    /// Loads the content, and begins to append. The next revisions are greater than `least`.
+    pub(super) fn start(&mut self, least: u64) -> Result<Loaded, OpenError> {
+        let mut loaded = self.load()?;
+        let revision = least.max(loaded.revision + 1);
+        self.begin(loaded.revision, revision)?;
+        loaded.revision = revision;
+        Ok(loaded)
+    }
+
+    /// Reads and checks the tables and the batches that follow them.
+    fn load(&mut self) -> Result<Loaded, OpenError> {
+        let Checked {
+            loaded,
+            meta,
+            backlog,
+        } = check::load(&self.connection, &self.database)?;
+        (self.meta, self.backlog) = (meta, backlog);
+        if !self.is_marked && !loaded.leases.is_empty() {
+            return Err(self.folder.marker_is_missing());
+        }
+        self.folder.check_revision(self.began, loaded.revision)?;
+        Ok(loaded)
+    }
+
+    /// Makes this process the owner of the loaded log: appends an empty batch with revision
+    /// `revision`, which follows the revision `last`. Nothing was written before.
+    fn begin(&mut self, last: u64, revision: u64) -> Result<(), OpenError> {
+        // The write-ahead log begins again with other salts, so that SQLite never reads frames that
+        // a power cut tore.
+        let is_empty = wal::checkpoint(&self.connection, Checkpoint::Truncate);
+        if !is_empty.map_err(|error| self.failed(&error))? {
+            // New frames could otherwise precede frames that a power cut tore, and the log would
+            // look damaged.
+            return Err(self.failed(&"another program reads it, end that first"));
+        }
+        if !self.is_marked {
+            self.folder.mark()?;
+        }
+        // From now on the write-ahead log has content that the database lacks.
+        let batch = Batch {
+            previous: last,
+            revision,
+            changes: Vec::new(),
+        };
+        let begun = self.append(&batch, &[]);
+        begun.map_err(|error| self.failed(&error))?;
+        let written = self.running.write(revision);
+        written.map_err(OpenError::io(self.folder.path()))?;
+        let written = self.write_slice(usize::MAX);
+        written.map(|_| ()).map_err(|error| self.failed(&error))
+    }
+
     /// Appends a batch and writes documents, unless another store has appended since the last
     /// batch. Returns the maximum number of pages that the documents take.
     fn insert(&mut self, batch: &Batch, sets: &[ChangeSet]) -> Result<usize, AppendError> {
@@ -314,7 +342,9 @@ impl Embedded {
             // these frames.
             let is_empty = wal::checkpoint(&self.connection, Checkpoint::Truncate);
             if !is_empty.map_err(|error| classify(&error))? {
-                return Err(AppendError::Busy("another program reads it".into()));
+                return Err(AppendError::Busy(
+                    "another program reads the database".into(),
+                ));
             }
             self.has_leftovers = false;
             self.wal_is_new = true;
@@ -380,7 +410,7 @@ fn classify(error: &rusqlite::Error) -> AppendError {
                 ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked
             ) =>
         {
-            AppendError::Busy(detail)
+            AppendError::Busy(format!("another program has the database locked: {detail}"))
         }
         _ => AppendError::Unknown(detail),
     }

@@ -7,15 +7,19 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rusqlite::Connection;
+use tempfile::NamedTempFile;
 use tenure_core::{Epoch, UnixMillis};
 
 use super::backup::Contents;
+use super::backup_file::apply_batches;
 use super::check::Checked;
 use super::folder::{self, Folder, check_file, private};
 use super::schema::{self, Meta};
-use super::{backup, check};
+use super::{check, final_mark, term_rows};
 use crate::clock;
-use crate::engine::{OpenError, wal};
+use crate::engine::{Loaded, OpenError, RecoverError, wal};
+use crate::model::{LeaseKey, TermRecord};
 
 /// The distance by which epochs continue above the clock and above everything in the backup: one
 /// day in milliseconds, the unit of epochs. The clock of the lost store may have been ahead of this
@@ -24,11 +28,11 @@ const EPOCHS_AHEAD: u64 = 24 * 60 * 60 * 1000;
 
 /// The number of epochs that a restored store must have left to be useful: more than it grants in
 /// years, and a day for each of a thousand further restores.
-pub(super) const EPOCHS_LEFT: u64 = 1000 * EPOCHS_AHEAD;
+pub(in crate::engine) const EPOCHS_LEFT: u64 = 1000 * EPOCHS_AHEAD;
 
 /// The distance by which revisions continue above those of the backup: more changes than a store
 /// makes in years.
-const REVISIONS_AHEAD: u64 = 1 << 40;
+pub(in crate::engine) const REVISIONS_AHEAD: u64 = 1 << 40;
 
 /// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +40,9 @@ const REVISIONS_AHEAD: u64 = 1 << 40;
 pub struct Restored {
     /// The contents of the backup.
     pub contents: Contents,
+    /// The backup is a final one: the store was stopped for good before, so the restored one may
+    /// start at once.
+    pub is_final: bool,
     /// All grants from now on have a greater epoch than this one.
     pub epochs_above: u64,
     /// All changes from now on have a greater revision than this one.
@@ -76,6 +83,29 @@ pub enum RestoreError {
         /// The backup's greatest epoch.
         last: u64,
     },
+    /// The log of a cluster can't be written.
+    #[error("nothing was restored into {log}: {error}")]
+    Log {
+        /// The service, and the place of the log in it.
+        log: String,
+        /// The reason.
+        error: RecoverError,
+    },
+    /// The backup has documents of other protocols, which the log of a cluster has no place for.
+    /// Restore it into a data directory.
+    #[error(
+        "{} has {count} blobs of the Azure Blob lease protocol, which {log} can't keep; nothing was \
+         restored. Restore it into a folder",
+        path.display()
+    )]
+    Documents {
+        /// The backup.
+        path: PathBuf,
+        /// The number of documents.
+        count: usize,
+        /// The service, and the place of the log in it.
+        log: String,
+    },
     /// The directory has a store, or a part of one. It is never overwritten: name another
     /// directory, or move the old one away.
     #[error("{} exists: a restore never overwrites a store, use another folder", path.display())]
@@ -97,6 +127,9 @@ pub enum RestoreError {
 /// the old store stopped: by then all leaders of that time have stopped. [`Contents::longest`] is
 /// the longest duration in the backup.
 ///
+/// A [final](super::final_backup) backup lacks nothing, so a restore of it goes on at its next epoch
+/// and revision, and may start at once.
+///
 /// An interrupted restore leaves a directory in which no store starts. The restore may be repeated.
 ///
 /// The call blocks.
@@ -105,14 +138,7 @@ pub enum RestoreError {
 ///
 /// [`RestoreError`].
 pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
-    let unreadable = |error| {
-        let path = file.to_owned();
-        RestoreError::Backup(OpenError::Io { path, error })
-    };
-    let backup = File::open(file).map_err(unreadable)?;
-    if !backup.metadata().map_err(unreadable)?.is_file() {
-        return Err(unreadable(io::Error::other("it is not a file")));
-    }
+    let backup = open(file)?;
     let folder = Folder::open(data_dir)?;
     if let Some(path) = folder.trace_of_a_store() {
         return Err(RestoreError::StoreThere { path });
@@ -138,6 +164,19 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     };
     name().map_err(OpenError::io(&database))?;
     restored
+}
+
+/// Opens a backup.
+fn open(file: &Path) -> Result<File, RestoreError> {
+    let unreadable = |error| {
+        let path = file.to_owned();
+        RestoreError::Backup(OpenError::Io { path, error })
+    };
+    let backup = File::open(file).map_err(unreadable)?;
+    match backup.metadata().map_err(unreadable)?.is_file() {
+        true => Ok(backup),
+        false => Err(unreadable(io::Error::other("it is not a file"))),
+    }
 }
 
 /// Returns the time and the backup of the restore that created the store in `data_dir`, until
@@ -185,35 +224,137 @@ fn refused(error: OpenError) -> RestoreError {
     }
 }
 
-/// Checks the whole copy, and raises its epochs and revisions far above those of the backup.
+/// Checks the whole copy, and raises its epochs and revisions far above those of the backup, unless
+/// that is a final one.
 fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
     let broken = |error: rusqlite::Error| refused(schema::broken(backup, &error));
-    let connection = schema::connect_to_copy(copy).map_err(broken)?;
-    let mut checked = check::load(&connection, backup).map_err(refused)?;
-    backup::apply_batches(&connection, &mut checked).map_err(broken)?;
-    let Checked { loaded, meta, .. } = checked;
-    let contents = Contents::of(&loaded, copy).map_err(OpenError::io(copy))?;
-    let last = loaded.last_epoch();
-    let floor = far_above(last, clock::wall()).ok_or_else(|| RestoreError::EpochsUsedUp {
-        path: backup.to_owned(),
-        last: last.map_or(0, Epoch::get),
-    })?;
+    let examined = Examined::of(copy, backup, None)?;
+    let next = examined.next(backup)?;
     let raised = Meta {
-        revision: meta.revision.saturating_add(REVISIONS_AHEAD),
-        floor: Some(floor),
-        ..meta
+        revision: next.revision,
+        floor: next.floor,
+        ..examined.meta
     };
-    raised.write(&connection).map_err(broken)?;
-    Ok(Restored {
-        contents,
-        epochs_above: floor.get(),
-        revisions_above: raised.revision,
-    })
+    raised.write(&examined.connection).map_err(broken)?;
+    final_mark::remove(&examined.connection).map_err(broken)?;
+    Ok(next.restored)
+}
+
+/// A copy of a backup that passed all checks.
+#[derive(Debug)]
+pub(in crate::engine) struct Examined {
+    connection: Connection,
+    meta: Meta,
+    pub(in crate::engine) loaded: Loaded,
+    contents: Contents,
+    is_final: bool,
+    /// The copy, if it goes away with this.
+    _copy: Option<NamedTempFile>,
+}
+
+/// The position at which a restored store goes on.
+#[derive(Debug)]
+pub(in crate::engine) struct Next {
+    /// All changes have a greater revision.
+    pub(in crate::engine) revision: u64,
+    /// No epoch up to this one is granted.
+    pub(in crate::engine) floor: Option<Epoch>,
+    /// The same for people.
+    pub(in crate::engine) restored: Restored,
+}
+
+impl Examined {
+    /// Checks a backup, which stays as it is.
+    pub(in crate::engine) fn open(file: &Path) -> Result<Self, RestoreError> {
+        let mut backup = open(file)?;
+        check_file(file, true).map_err(refused)?;
+        // The file has mode 0600.
+        let copied = NamedTempFile::new().and_then(|mut copy| {
+            io::copy(&mut backup, &mut copy)?;
+            Ok(copy)
+        });
+        let copy = copied.map_err(OpenError::io(std::env::temp_dir()))?;
+        let path = copy.path().to_owned();
+        Self::of(&path, file, Some(copy))
+    }
+
+    /// Checks this copy of a backup, and brings its tables up to date.
+    fn of(
+        copy: &Path,
+        backup: &Path,
+        temporary: Option<NamedTempFile>,
+    ) -> Result<Self, RestoreError> {
+        let broken = |error: rusqlite::Error| refused(schema::broken(backup, &error));
+        let connection = schema::connect_to_copy(copy).map_err(broken)?;
+        let mut checked = check::load(&connection, backup).map_err(refused)?;
+        apply_batches(&connection, &mut checked).map_err(broken)?;
+        let Checked { loaded, meta, .. } = checked;
+        let is_final = final_mark::is_there(&connection, loaded.revision).map_err(broken)?;
+        let bytes = fs::metadata(copy).map_err(OpenError::io(copy))?.len();
+        let contents = Contents::of(&loaded, bytes);
+        Ok(Self {
+            connection,
+            meta,
+            loaded,
+            contents,
+            is_final,
+            _copy: temporary,
+        })
+    }
+
+    /// Returns the position at which a store that is restored from this backup goes on.
+    pub(in crate::engine) fn next(&self, backup: &Path) -> Result<Next, RestoreError> {
+        let last = self.loaded.last_epoch();
+        let (revision, floor) = match self.is_final {
+            true => (self.loaded.revision, self.loaded.floor),
+            false => {
+                let floor = far_above(last, clock::wall());
+                let floor = floor.ok_or_else(|| RestoreError::EpochsUsedUp {
+                    path: backup.to_owned(),
+                    last: last.map_or(0, Epoch::get),
+                })?;
+                let revision = self.loaded.revision.saturating_add(REVISIONS_AHEAD);
+                (revision, Some(floor))
+            }
+        };
+        let restored = Restored {
+            contents: self.contents.clone(),
+            is_final: self.is_final,
+            epochs_above: last.max(floor).map_or(0, Epoch::get),
+            revisions_above: revision,
+        };
+        Ok(Next {
+            revision,
+            floor,
+            restored,
+        })
+    }
+
+    /// Gives all segments of terms to `each`, with the first epoch of each.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `each`, or a message about a segment that is not valid.
+    pub(in crate::engine) fn for_terms<E: From<OpenError>>(
+        &self,
+        backup: &Path,
+        mut each: impl FnMut(LeaseKey, Vec<TermRecord>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let broken = |error: rusqlite::Error| E::from(schema::broken(backup, &error));
+        let select = self.connection.prepare(term_rows::SELECT_ALL);
+        let mut select = select.map_err(broken)?;
+        let mut rows = select.query([]).map_err(broken)?;
+        while let Some(row) = rows.next().map_err(broken)? {
+            let (key, terms) = term_rows::read_all(row).map_err(broken)?;
+            each(key, terms)?;
+        }
+        Ok(())
+    }
 }
 
 /// Returns an epoch above all epochs that a store can have granted until now, if its last epoch in
 /// the backup was `last`. Returns `None` if too few epochs are left above that.
-fn far_above(last: Option<Epoch>, wall: UnixMillis) -> Option<Epoch> {
+pub(in crate::engine) fn far_above(last: Option<Epoch>, wall: UnixMillis) -> Option<Epoch> {
     let last = last.map_or(0, Epoch::get);
     let floor = last.max(wall.get()).saturating_add(EPOCHS_AHEAD);
     Epoch::new(floor).filter(|floor| floor.get() <= Epoch::MAX.get() - EPOCHS_LEFT)

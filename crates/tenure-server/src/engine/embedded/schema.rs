@@ -174,23 +174,7 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
             return Ok(owner == APPLICATION_ID);
         }
         let transaction = connection.unchecked_transaction()?;
-        // SQLite checks the list of free pages only if the last object of the schema is not a view,
-        // so the views come first.
-        for sql in [
-            VIEWS,
-            TABLES,
-            term_rows::TABLE,
-            batch_log::TABLE,
-            deleted::TABLE,
-            documents::TABLE,
-            identity::TABLE,
-        ] {
-            transaction.execute_batch(sql)?;
-        }
-        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", FORMAT)?;
-        Meta::default().write(&transaction)?;
-        identity::create(&transaction, &StoreId::random(&mut OsRandom))?;
+        create_tables(&transaction, &StoreId::random(&mut OsRandom))?;
         transaction.commit()?;
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(true)
@@ -203,6 +187,27 @@ pub(super) fn create(path: &Path) -> Result<(), OpenError> {
         }),
         Err(error) => Err(broken(path, &error)),
     }
+}
+
+/// Creates the tables of a store with this id.
+pub(super) fn create_tables(connection: &Connection, store: &StoreId) -> rusqlite::Result<()> {
+    // SQLite checks the list of free pages only if the last object of the schema is not a view, so
+    // the views come first.
+    for sql in [
+        VIEWS,
+        TABLES,
+        term_rows::TABLE,
+        batch_log::TABLE,
+        deleted::TABLE,
+        documents::TABLE,
+        identity::TABLE,
+    ] {
+        connection.execute_batch(sql)?;
+    }
+    connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    connection.pragma_update(None, "user_version", FORMAT)?;
+    Meta::default().write(connection)?;
+    identity::create(connection, store)
 }
 
 /// Opens a connection for reading while another connection writes.

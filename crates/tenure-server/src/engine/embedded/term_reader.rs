@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, params};
 use tenure_core::Epoch;
 
-use super::backlog::PendingLease;
 use super::batch_log;
 use super::schema::corrupt;
 use super::term_rows::{SELECT, Segment};
 use crate::engine::TermHistory;
+use crate::engine::pending::PendingLease;
 use crate::model::{LeaseKey, TermRecord};
 
 /// The connection for reading terms.

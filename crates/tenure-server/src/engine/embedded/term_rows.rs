@@ -15,6 +15,7 @@ use tenure_core::Epoch;
 use super::rows;
 use super::schema::{Meta, corrupt};
 use crate::engine::batch::{Column, TermFields, fields, record};
+use crate::engine::pending::{SEGMENT, segments};
 use crate::model::{LeaseKey, TermRecord};
 
 /// The definition of the table. `terms` has `term_count` arrays, each with the values of
@@ -53,10 +54,6 @@ const DELETE_OLD: &str = "
 const SELECT_OVER_LIMIT: &str = "
     SELECT namespace, lease, term_count, min(first_epoch) FROM term_rows GROUP BY namespace, lease
     HAVING sum(term_count) - term_count >= ?1";
-
-/// The number of terms in a full segment. Terms of usual size fit into a quarter of a page, so a
-/// row needs no page of its own.
-pub(super) const SEGMENT: usize = 8;
 
 /// Some consecutive terms of a lease.
 #[derive(Debug)]
@@ -103,6 +100,15 @@ impl Segment {
     }
 }
 
+/// Reads the lease and the terms of the segment in this row.
+pub(super) fn read_all(row: &rusqlite::Row<'_>) -> rusqlite::Result<(LeaseKey, Vec<TermRecord>)> {
+    let segment = Segment::read(row)?;
+    let (namespace, lease): (String, String) = (row.get(0)?, row.get(1)?);
+    let key = LeaseKey::of_path(&namespace, &lease);
+    let key = key.ok_or_else(|| segment.damage("have an invalid name"))?;
+    Ok((key, segment.terms()?))
+}
+
 /// Writes terms of a lease, oldest first. Forgets the segments that have none of the last `most`
 /// terms. Returns the number of rows that were written or deleted.
 pub(super) fn write(
@@ -135,7 +141,8 @@ pub(super) fn write(
     Ok(rows)
 }
 
-fn write_segment(
+/// Writes a segment with these terms, oldest first.
+pub(super) fn write_segment(
     connection: &Connection,
     meta: &mut Meta,
     key: &LeaseKey,
@@ -159,15 +166,6 @@ fn newest(connection: &Connection, key: &LeaseKey) -> rusqlite::Result<Option<Se
     let mut select = connection.prepare_cached(SELECT)?;
     let newest = params![key.namespace(), key.lease(), Epoch::MAX.get()];
     select.query_row(newest, Segment::read).optional()
-}
-
-/// Returns the number of segments that contain the last `most` terms, if the newest segment has
-/// `newest`.
-const fn segments(newest: usize, most: usize) -> usize {
-    match most {
-        0 => 0,
-        _ => 1 + most.saturating_sub(newest).div_ceil(SEGMENT),
-    }
 }
 
 /// Forgets all terms of the lease. Returns the number of deleted rows.
@@ -210,24 +208,4 @@ fn forget_before(
     let kept = segments(newest, most) as u64;
     let old = params![key.namespace(), key.lease(), kept];
     rows::delete(connection, meta, DELETE_OLD, old)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn as_many_segments_are_kept_as_have_the_last_terms() {
-        for (newest, most, kept) in [
-            (1, 0, 0),
-            (1, 1, 1),
-            (8, 8, 1),
-            (7, 8, 2),
-            (1, 9, 2),
-            (1, 10, 3),
-            (8, 100, 13),
-        ] {
-            assert_eq!(segments(newest, most), kept, "{newest} {most}");
-        }
-    }
 }

@@ -4,7 +4,7 @@
 pub(super) mod description;
 mod table;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::request::Parts;
@@ -16,13 +16,13 @@ use tenure_core::wire::{Code, Problem};
 
 use self::description::{Answer, Body, Kind, Parameter, Tag};
 use self::table::SESSION;
-pub(super) use self::table::{NAMESPACE_EVENTS, RENEW, ROUTES};
+pub(super) use self::table::{ACQUIRE, NAMESPACE_EVENTS, RELEASE, RENEW, ROUTES};
 use super::authorize::{Gate, TargetOf};
 use super::metrics::Scrape;
 use super::problem::ProblemResponse;
-use crate::Store;
 use crate::access::{Access, Right};
 use crate::audit::Audit;
+use crate::store::ServedStore;
 
 /// A route of the native API. The router and the checks of rights read the first columns, and the
 /// description of the API reads all of them.
@@ -44,7 +44,7 @@ pub struct Route {
     answers: &'static [Answer],
     /// The codes of refusals, apart from those that follow from the other columns.
     codes: &'static [Code],
-    handler: fn() -> MethodRouter<Store>,
+    handler: fn() -> MethodRouter<ServedStore>,
 }
 
 impl Route {
@@ -156,17 +156,11 @@ pub(super) const PROTOCOL: usize = NO_ROUTE + 1;
 
 /// Returns the position of the request's route in the table.
 pub(super) fn position(head: &Parts) -> Option<usize> {
-    static RENEW_POSITION: LazyLock<Option<usize>> =
-        LazyLock::new(|| ROUTES.iter().position(|route| route.label == RENEW.label));
     let path = head.uri.path();
     let method = match head.method {
         Method::HEAD => &Method::GET,
         ref method => method,
     };
-    // Nearly all requests are renewals.
-    if *method == RENEW.method && RENEW.has_path(path) {
-        return *RENEW_POSITION;
-    }
     let has = |route: &Route| route.method == *method && route.has_path(path);
     ROUTES.iter().position(has)
 }
@@ -188,7 +182,7 @@ pub fn routes() -> &'static [Route] {
 /// Creates the router. No other function adds routes to a router, so each route has its right.
 #[allow(clippy::disallowed_methods)]
 pub(super) fn router(
-    store: Store,
+    stores: ServedStore,
     access: &Access,
     audit: Audit,
     scrape: Arc<Scrape>,
@@ -208,11 +202,19 @@ pub(super) fn router(
         .layer(Extension(access.clone()))
         .layer(Extension(audit))
         .layer(Extension(scrape))
-        .with_state(store)
+        .with_state(stores)
 }
 
 /// The first segments of the native API's paths, and of the paths that are reserved for it.
-const FIRST_PARTS: [&str; 6] = ["livez", "metrics", "openapi.json", "readyz", "ui", "v1"];
+const FIRST_PARTS: [&str; 7] = [
+    "active",
+    "livez",
+    "metrics",
+    "openapi.json",
+    "readyz",
+    "ui",
+    "v1",
+];
 
 /// Returns whether a path belongs to the native API, even if no route has the path. Requests for
 /// such a path never reach a [`Protocol`](crate::Protocol), so a protocol must not have resources
@@ -240,7 +242,7 @@ pub(super) fn is_open(head: &Parts) -> bool {
 
 /// Returns whether the request checks liveness or readiness.
 pub(super) fn is_probe(head: &Parts) -> bool {
-    is_open(head) && matches!(head.uri.path(), "/livez" | "/readyz")
+    is_open(head) && matches!(head.uri.path(), "/active" | "/livez" | "/readyz")
 }
 
 /// Returns whether the request may have its credential in its body: a one-time code.

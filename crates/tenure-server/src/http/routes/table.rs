@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use axum::http::Method;
 use axum::routing::{MethodFilter, delete, get, post};
 use tenure_core::wire::{
-    AcquireRequest, BreakRequest, ChangeRequest, Code, HandOverRequest, History, LeaseList,
-    LeaseView, MetadataRequest, NamespaceList, Overview, ReleaseRequest, RenewManyReply,
-    RenewManyRequest, RenewRequest, SessionCode, SessionReply, SessionRequest, VerifyReply,
-    VerifyRequest, WaiterList,
+    AcquireRequest, BreakRequest, ChangeRequest, ClusterView, Code, HandOverRequest, History,
+    LeaseList, LeaseView, MetadataRequest, NamespaceList, Overview, ReleaseRequest, RenewManyReply,
+    RenewManyRequest, RenewRequest, ResignRequest, SessionCode, SessionReply, SessionRequest,
+    VerifyReply, VerifyRequest, WaiterList,
 };
 
 use super::description::{Kind, Tag, event_stream, file, json, nothing, optional, required, text};
@@ -16,7 +16,7 @@ use super::{Route, TargetOf};
 use crate::access::{Right, Role};
 use crate::http::query::{LIST, OVERVIEW, POLL, STREAM};
 use crate::http::{
-    events, health, identity, leases, metrics, openapi, overview, page, renewals, session,
+    cluster, events, health, identity, leases, metrics, openapi, overview, page, renewals, session,
 };
 
 const READ: Right = Right::Role(Role::Read);
@@ -24,7 +24,7 @@ const CANDIDATE: Right = Right::Role(Role::Candidate);
 const OPERATOR: Right = Right::Role(Role::Operator);
 
 /// All routes. A route without a right, or without the columns that describe it, does not compile.
-pub(crate) static ROUTES: [Route; 29] = [
+pub(crate) static ROUTES: [Route; 32] = [
     Route {
         method: Method::GET,
         path: "/",
@@ -85,8 +85,53 @@ pub(crate) static ROUTES: [Route; 29] = [
         query: &[],
         body: None,
         answers: &[text(200)],
-        codes: &[Code::Stopping, Code::EngineUnavailable],
+        codes: &[Code::Stopping, Code::EngineUnavailable, Code::NotActive],
         handler: || get(health::ready),
+    },
+    Route {
+        method: Method::GET,
+        path: "/active",
+        right: Right::Open,
+        target: TargetOf::Store,
+        label: "active",
+        tag: Tag::Store,
+        description: "whether this server accepts requests: always, or as the active one of a cluster",
+        kind: Kind::Immediate,
+        query: &[],
+        body: None,
+        answers: &[text(200)],
+        codes: &[Code::Stopping, Code::EngineUnavailable, Code::NotActive],
+        handler: || get(cluster::active),
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/cluster",
+        right: Right::Credential,
+        target: TargetOf::Store,
+        label: "cluster",
+        tag: Tag::Store,
+        description: "the part of this server in its cluster, and the active server",
+        kind: Kind::Immediate,
+        query: &[],
+        body: None,
+        answers: &[json::<ClusterView>(200)],
+        codes: &[Code::UnknownRoute],
+        handler: || get(cluster::view),
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/cluster/hand-over",
+        right: OPERATOR,
+        target: TargetOf::Store,
+        label: "cluster_hand_over",
+        tag: Tag::Store,
+        description: "makes the active server of a cluster give way to another one",
+        kind: Kind::Immediate,
+        query: &[],
+        body: optional::<ResignRequest>(),
+        answers: &[nothing(202)],
+        codes: &[Code::UnknownRoute, Code::NotActive],
+        handler: || post(cluster::hand_over),
     },
     Route {
         method: Method::GET,
@@ -344,30 +389,7 @@ pub(crate) static ROUTES: [Route; 29] = [
         codes: &[Code::UnknownLease, Code::OutOfRange],
         handler: || post(leases::verify),
     },
-    Route {
-        method: Method::POST,
-        path: "/v1/namespaces/{namespace}/leases/{lease}/acquire",
-        right: CANDIDATE,
-        target: TargetOf::Lease,
-        label: "acquire",
-        tag: Tag::Leases,
-        description: "acquires a lease, or waits for it",
-        kind: Kind::LongPoll,
-        query: &[],
-        body: required::<AcquireRequest>(),
-        answers: &[json::<LeaseView>(200)],
-        codes: &[
-            Code::OutOfRange,
-            Code::LeaseHeld,
-            Code::LeaseBreaking,
-            Code::LeaseBroken,
-            Code::LeaseIdRetired,
-            Code::EpochPassed,
-            Code::EpochsExhausted,
-            Code::DiskFull,
-        ],
-        handler: || post(leases::acquire),
-    },
+    ACQUIRE,
     RENEW,
     Route {
         method: Method::POST,
@@ -390,21 +412,7 @@ pub(crate) static ROUTES: [Route; 29] = [
         ],
         handler: || leases::operation(MethodFilter::POST, leases::change),
     },
-    Route {
-        method: Method::POST,
-        path: "/v1/namespaces/{namespace}/leases/{lease}/release",
-        right: CANDIDATE,
-        target: TargetOf::Lease,
-        label: "release",
-        tag: Tag::Leases,
-        description: "releases one's own lease",
-        kind: Kind::Immediate,
-        query: &[],
-        body: required::<ReleaseRequest>(),
-        answers: &[json::<LeaseView>(200)],
-        codes: &[Code::UnknownLease, Code::LeaseIdMismatch, Code::DiskFull],
-        handler: || leases::operation(MethodFilter::POST, leases::release),
-    },
+    RELEASE,
     Route {
         method: Method::PUT,
         path: "/v1/namespaces/{namespace}/leases/{lease}/metadata",
@@ -490,7 +498,50 @@ pub(in crate::http) const SESSION: Route = Route {
     handler: || post(session::create),
 };
 
-/// The route of a renewal. The fast path checks the same right.
+/// The route of an acquire.
+pub(in crate::http) const ACQUIRE: Route = Route {
+    method: Method::POST,
+    path: "/v1/namespaces/{namespace}/leases/{lease}/acquire",
+    right: CANDIDATE,
+    target: TargetOf::Lease,
+    label: "acquire",
+    tag: Tag::Leases,
+    description: "acquires a lease, or waits for it",
+    kind: Kind::LongPoll,
+    query: &[],
+    body: required::<AcquireRequest>(),
+    answers: &[json::<LeaseView>(200)],
+    codes: &[
+        Code::OutOfRange,
+        Code::LeaseHeld,
+        Code::LeaseBreaking,
+        Code::LeaseBroken,
+        Code::LeaseIdRetired,
+        Code::EpochPassed,
+        Code::EpochsExhausted,
+        Code::DiskFull,
+    ],
+    handler: || post(leases::acquire),
+};
+
+/// The route of a release.
+pub(in crate::http) const RELEASE: Route = Route {
+    method: Method::POST,
+    path: "/v1/namespaces/{namespace}/leases/{lease}/release",
+    right: CANDIDATE,
+    target: TargetOf::Lease,
+    label: "release",
+    tag: Tag::Leases,
+    description: "releases one's own lease",
+    kind: Kind::Immediate,
+    query: &[],
+    body: required::<ReleaseRequest>(),
+    answers: &[json::<LeaseView>(200)],
+    codes: &[Code::UnknownLease, Code::LeaseIdMismatch, Code::DiskFull],
+    handler: || leases::operation(MethodFilter::POST, leases::release),
+};
+
+/// The route of a renewal.
 pub(in crate::http) const RENEW: Route = Route {
     method: Method::POST,
     path: "/v1/namespaces/{namespace}/leases/{lease}/renew",

@@ -1,7 +1,7 @@
 //! The request path: the checks of every request, in this order.
 //!
 //! ```text
-//! connection -> head -> guard -> limit of connections -+-> fast path (renewals)
+//! connection -> head -> guard -> limit of connections -+-> fast path (acquire, renew, release)
 //!                                                      +-> routes
 //!                                                      +-> another protocol
 //! ```
@@ -34,13 +34,13 @@ use tracing::error;
 
 use super::auditor::ClientAddress;
 use super::drain::DrainOnDrop;
+use super::fast_path::{FastRequest, Verb};
 use super::head::check_head;
 use super::metrics::Scrape;
 use super::problem::ProblemResponse;
 use super::protocol::Protocol;
 use super::request_id::{LazyRequestId, RequestId};
-use super::routes::Serves;
-use super::{fast_path, routes};
+use super::routes::{self, Serves};
 use crate::Store;
 use crate::access::{Access, ClientAuthorities, PresentedCertificate, TrustedProxies};
 use crate::audit::Audit;
@@ -48,6 +48,7 @@ use crate::metrics::{ConnectionRefusal, MetricsConfig, Waited, measure};
 use crate::model::TraceId;
 use crate::overflow::OverflowPermit;
 use crate::panics;
+use crate::store::ServedStore;
 use crate::tls::Tls;
 use span::RequestSpan;
 
@@ -59,9 +60,7 @@ const STORE: HeaderName = HeaderName::from_static(STORE_HEADER);
 /// The service that answers the requests of all connections.
 #[derive(Debug)]
 pub(crate) struct HttpService {
-    pub(crate) store: Store,
-    /// The id of the store, which every answer contains.
-    store_id: HeaderValue,
+    pub(crate) stores: ServedStore,
     access: Access,
     audit: Audit,
     proxies: TrustedProxies,
@@ -75,7 +74,7 @@ pub(crate) struct HttpService {
 /// The parts of a service.
 #[derive(Debug)]
 pub(crate) struct ServiceConfig {
-    pub(crate) store: Store,
+    pub(crate) stores: ServedStore,
     pub(crate) access: Access,
     pub(crate) audit: Audit,
     pub(crate) proxies: TrustedProxies,
@@ -87,9 +86,9 @@ pub(crate) struct ServiceConfig {
 
 impl ServiceConfig {
     /// Creates the configuration of a service with the native API only.
-    pub(crate) fn new(store: Store, access: Access) -> Self {
+    pub(crate) fn new(stores: ServedStore, access: Access) -> Self {
         Self {
-            store,
+            stores,
             access,
             audit: Audit::none(),
             proxies: TrustedProxies::default(),
@@ -119,14 +118,17 @@ pub(crate) struct Source {
 /// The data of a request that its whole path uses.
 struct RequestContext<'a> {
     began: Instant,
+    store: &'a Store,
     id: &'a LazyRequestId,
     span: &'a RequestSpan,
+    /// The request, if it needs no router.
+    fast: Option<FastRequest>,
 }
 
 impl HttpService {
     pub(crate) fn new(config: ServiceConfig) -> Self {
         let ServiceConfig {
-            store,
+            stores,
             access,
             audit,
             proxies,
@@ -135,14 +137,11 @@ impl HttpService {
             metrics,
         } = config;
         let label = protocol.as_ref().map(|protocol| protocol.label());
-        let scrape = Scrape::new(metrics, &store, &access, &audit, tls, label);
+        let scrape = Scrape::new(metrics, &stores, &access, &audit, tls, label);
         let service = Self {
             routes: Router::new(),
             serves: Serves::All,
-            // Hexadecimal digits are a valid header value.
-            store_id: HeaderValue::from_str(store.id())
-                .unwrap_or_else(|_| HeaderValue::from_static("")),
-            store,
+            stores,
             access,
             audit,
             proxies,
@@ -157,8 +156,7 @@ impl HttpService {
         let service = Self {
             routes: Router::new(),
             serves: Serves::Metrics,
-            store_id: self.store_id.clone(),
-            store: self.store.clone(),
+            stores: self.stores.clone(),
             access,
             audit: self.audit.clone(),
             proxies: self.proxies.clone(),
@@ -169,9 +167,9 @@ impl HttpService {
     }
 
     fn with_routes(self) -> Self {
-        let (store, audit) = (self.store.clone(), self.audit.clone());
+        let (stores, audit) = (self.stores.clone(), self.audit.clone());
         let scrape = Arc::clone(&self.scrape);
-        let routes = routes::router(store, &self.access, audit, scrape, self.serves);
+        let routes = routes::router(stores, &self.access, audit, scrape, self.serves);
         Self { routes, ..self }
     }
 
@@ -183,11 +181,17 @@ impl HttpService {
     /// Answers a request. Nothing else calls the handlers.
     pub(crate) async fn serve_request(&self, source: &Source, request: Request) -> Response {
         let began = Instant::now();
+        let store = self.stores.current();
         let (head, body) = request.into_parts();
         let protocol = self.protocol_of(&head);
-        let route = match protocol {
-            Some(_) => routes::PROTOCOL,
-            None => routes::position(&head).unwrap_or(routes::NO_ROUTE),
+        let fast = match (protocol, self.serves) {
+            (None, Serves::All) => FastRequest::of(&head),
+            _ => None,
+        };
+        let route = match (protocol, &fast) {
+            (Some(_), _) => routes::PROTOCOL,
+            (None, Some(fast)) => fast.verb.position(),
+            (None, None) => routes::position(&head).unwrap_or(routes::NO_ROUTE),
         };
         let id = LazyRequestId::of(&head.headers);
         let is_change = match protocol {
@@ -198,8 +202,10 @@ impl HttpService {
         let span = RequestSpan::begin(&head, is_change);
         let context = RequestContext {
             began,
+            store: &store,
             id: &id,
             span: &span,
+            fast,
         };
         let answer = self.check_and_handle(source, protocol, context, head, body);
         let answer = AssertUnwindSafe(answer).catch_unwind().await;
@@ -208,13 +214,16 @@ impl HttpService {
         if protocol.is_none() {
             id.answer(&mut response);
             let headers = response.headers_mut();
-            headers.insert(STORE, self.store_id.clone());
+            if let Some(id) = store.id_header() {
+                headers.insert(STORE, id);
+            }
             if is_read {
                 forbid_keeping(&mut response);
             }
         }
         span.record_answer(&response, &id);
-        if source.over.is_some() {
+        let is_standby = response.extensions().get() == Some(&Code::NotActive);
+        if source.over.is_some() || is_standby {
             close_after(&mut response);
         }
         self.count(route, &response, began);
@@ -240,11 +249,17 @@ impl HttpService {
         &self,
         source: &Source,
         protocol: Option<&dyn Protocol>,
-        RequestContext { began, id, span }: RequestContext<'_>,
+        RequestContext {
+            began,
+            store,
+            id,
+            span,
+            fast,
+        }: RequestContext<'_>,
         mut head: Parts,
         body: Body,
     ) -> Response {
-        if let Err(problem) = check_head(&head, self.store.limits().max_header_bytes) {
+        if let Err(problem) = check_head(&head, store.limits().max_header_bytes) {
             let is_malformed = problem.code == Code::Malformed;
             let mut response = refuse(protocol, Some(&head), problem);
             if is_malformed {
@@ -256,13 +271,13 @@ impl HttpService {
         }
         let body = DrainOnDrop {
             body: Some(body),
-            until: began + self.store.limits().request_time,
+            until: began + store.limits().request_time,
             expects_continue: head.headers.contains_key(EXPECT),
             over: source.over.clone(),
         };
         if let Some(protocol) = protocol {
             let checked = guard::admit_foreign(&self.access, &head)
-                .and_then(|()| self.check_load(source, Some(protocol), &head));
+                .and_then(|()| self.check_load(store, source, Some(protocol), &head));
             if let Err(problem) = checked {
                 return refuse(Some(protocol), Some(&head), problem);
             }
@@ -280,7 +295,7 @@ impl HttpService {
         let certificate = source.certificate.as_ref();
         let admitted = guard::admit(&self.access, &self.audit, &head, certificate, client, id);
         let admitted = admitted.and_then(|caller| {
-            self.check_load(source, None, &head)?;
+            self.check_load(store, source, None, &head)?;
             Ok(caller)
         });
         let caller = match admitted {
@@ -297,26 +312,26 @@ impl HttpService {
             }
         };
         span.record_caller(&caller);
-        if self.serves == Serves::All
-            && let Some(key) = fast_path::renewal(&head)
-        {
+        if routes::is_change(&head.method, head.uri.path()) {
+            // The answer contains the id.
+            id.id();
+        }
+        if let Some(fast) = fast {
             let request = Request::from_parts(head, body);
-            let renewed = fast_path::renew(&self.store, &self.access, &caller, &key, request).await;
-            return renewed.into_response();
+            let answer = fast.execute(store, &self.access, &caller, request);
+            if fast.verb == Verb::Renew {
+                return answer.await.into_response();
+            }
+            return in_scope(span, Box::pin(answer.map(IntoResponse::into_response))).await;
         }
         head.extensions.insert(caller);
         head.extensions.insert(ClientAddress(client));
-        if routes::is_change(&head.method, head.uri.path()) {
-            head.extensions.insert::<RequestId>(id.id().clone());
+        if let Some(id) = id.used() {
+            head.extensions.insert::<RequestId>(id.clone());
         }
         let request = Request::from_parts(head, Body::new(body));
         let answer = self.routes.clone().call(request);
-        let answer = measure(TraceId::scope(span.trace(), answer));
-        let (Ok(mut response), waited) = answer.await;
-        if waited != Waited::default() {
-            response.extensions_mut().insert(waited);
-        }
-        response
+        in_scope(span, answer.map(|Ok(response)| response)).await
     }
 
     /// Returns the authorities of client certificates, if the store asks clients for certificates.
@@ -332,6 +347,7 @@ impl HttpService {
 
     fn check_load(
         &self,
+        store: &Store,
         source: &Source,
         protocol: Option<&dyn Protocol>,
         head: &Parts,
@@ -344,7 +360,7 @@ impl HttpService {
         if is_served {
             return Ok(());
         }
-        let limits = self.store.limits();
+        let limits = store.limits();
         let (whose, most, refusal) = match source.is_over_for_address {
             true => (
                 "this address",
@@ -363,6 +379,15 @@ impl HttpService {
             format!("{whose} has more than {most} connections, at most {most} are allowed"),
         ))
     }
+}
+
+/// Runs a handler in the trace of its request. The response has the time for which it waited.
+async fn in_scope(span: &RequestSpan, answer: impl Future<Output = Response>) -> Response {
+    let (mut response, waited) = measure(TraceId::scope(span.trace(), answer)).await;
+    if waited != Waited::default() {
+        response.extensions_mut().insert(waited);
+    }
+    response
 }
 
 /// Forbids browsers and proxies to keep an answer with data. The files of the page have tags and no

@@ -32,15 +32,21 @@ struct Way {
     is_native: bool,
 }
 
-const WAYS: [Way; 6] = [
+const WAYS: [Way; 7] = [
     Way::native(
         "fast path",
         "/v1/namespaces/ns/leases/job/renew",
         Load::Within,
     ),
     Way::native(
-        "route",
+        "fast path of a change",
         "/v1/namespaces/ns/leases/job/release",
+        Load::Within,
+    ),
+    // Only the router decodes a name.
+    Way::native(
+        "route",
+        "/v1/namespaces/ns/leases/%6aob/release",
         Load::Within,
     ),
     Way::native(
@@ -95,7 +101,7 @@ impl Way {
         let store = Store::open(StoreConfig::memory()).unwrap();
         let service = HttpService::new(ServiceConfig {
             protocol: Some(Arc::new(TestProtocol)),
-            ..ServiceConfig::new(store, Access::anonymous())
+            ..ServiceConfig::new(store.into(), Access::anonymous())
         });
         let overflow = Overflow::new(1);
         let source = Source {
@@ -376,7 +382,7 @@ async fn a_refusal_has_the_id_of_its_request_on_every_way() {
 #[tokio::test]
 async fn a_change_has_the_id_of_its_request_and_a_renewal_has_none() {
     let store = Store::open(StoreConfig::memory()).unwrap();
-    let service = HttpService::new(ServiceConfig::new(store, Access::anonymous()));
+    let service = HttpService::new(ServiceConfig::new(store.into(), Access::anonymous()));
     let id = "6f1c9a64-3a52-4c0e-9d43-000000000001";
     let acquire = json!({"holder": "c1", "duration_ms": 60_000, "lease_id": id});
     let own = json!({"lease_id": id});

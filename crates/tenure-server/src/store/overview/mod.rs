@@ -50,7 +50,17 @@ pub(super) struct Overviews {
     /// Held during a walk.
     walking: tokio::sync::Mutex<()>,
     /// The leases that must always have a holder.
-    expected: OnceLock<BTreeSet<LeaseKey>>,
+    expected: Arc<OnceLock<BTreeSet<LeaseKey>>>,
+}
+
+impl Overviews {
+    /// Creates an empty set of snapshots, for a store in which these leases must have a holder.
+    pub(super) fn expecting(expected: Arc<OnceLock<BTreeSet<LeaseKey>>>) -> Self {
+        Self {
+            expected,
+            ..Self::default()
+        }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -43,7 +43,7 @@ async fn a_lease_created_again_has_epochs_above_those_of_the_deleted_one() {
         floor: far(100),
         ..Loaded::default()
     };
-    let store = Store::start(loaded, None, None, Limits::default()).unwrap();
+    let store = Store::start(loaded, None, StoreSetup::with_limits(Limits::default())).unwrap();
     let view = answer(acquire(&store, 1, Duration::ZERO)).await.unwrap();
     assert_eq!(view.epoch, far(99).map(Epoch::get));
     answer(operate(&store, Operation::Release(id(1))))

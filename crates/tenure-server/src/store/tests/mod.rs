@@ -20,11 +20,9 @@ use tenure_core::wire::{Code, LeaseView, Problem, Queued};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::Store;
+use super::{Store, StoreSetup};
 use crate::config::{Limits, StoreConfig};
-use crate::engine::{
-    AppendError, Batch, Engine, Load, Loaded, Log, OpenError, Progress, TermHistory,
-};
+use crate::engine::{AppendError, Batch, Engine, Load, Loaded, Log, Progress, TermHistory};
 use crate::model::{ChangeSet, Content, LeaseChange, LeaseKey, TermRecord};
 
 /// Long enough for every step of a test.
@@ -51,6 +49,10 @@ struct Shelf {
     asked: AtomicUsize,
     /// The number of remaining parts of the checkpoint.
     parts_of_rest: AtomicUsize,
+    /// The number of checkpoints without a commit before them.
+    rests: AtomicUsize,
+    /// The time in milliseconds within which the engine wants a checkpoint; zero if it wants none.
+    within_ms: AtomicUsize,
     /// Whether the disk fails when the engine is closed.
     fails_at_the_end: AtomicBool,
     /// Whether the engine panics when it commits.
@@ -65,14 +67,6 @@ struct Script {
 }
 
 impl Log for Scripted {
-    fn load(&mut self) -> Result<Loaded, OpenError> {
-        Ok(Loaded::default())
-    }
-
-    fn begin(&mut self, _: u64, _: u64) -> Result<(), OpenError> {
-        Ok(())
-    }
-
     fn append(&mut self, _: &Batch, sets: &[ChangeSet]) -> Result<(), AppendError> {
         let changes = || sets.iter().flat_map(|set| &set.changes);
         let _ = self.batches.send(changes().cloned().collect());
@@ -86,16 +80,28 @@ impl Log for Scripted {
         Ok(())
     }
 
+    fn confirm(&mut self) -> Result<(), AppendError> {
+        Ok(())
+    }
+
     fn checkpoint(&mut self, load: Load) -> Result<Progress, AppendError> {
         if load == Load::Busy {
             return Ok(Progress::More);
         }
+        self.shelf.rests.fetch_add(1, Ordering::SeqCst);
         let left = &self.shelf.parts_of_rest;
         match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
             left.checked_sub(1)
         }) {
             Ok(2..) => Ok(Progress::More),
             _ => Ok(Progress::Done),
+        }
+    }
+
+    fn checkpoint_within(&self) -> Option<Duration> {
+        match self.shelf.within_ms.load(Ordering::SeqCst) {
+            0 => None,
+            within => Some(Duration::from_millis(within as u64)),
         }
     }
 
@@ -164,8 +170,7 @@ fn scripted() -> (Store, Script) {
     let store = Store::start(
         Loaded::default(),
         Some(Engine::over(Box::new(engine), 0)),
-        None,
-        Limits::default(),
+        StoreSetup::with_limits(Limits::default()),
     )
     .unwrap();
     let script = Script {
@@ -263,6 +268,22 @@ async fn an_idle_engine_does_its_checkpoint_in_parts_until_it_is_done() {
         }
     };
     timeout(SOON, all_done).await.expect("all parts");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_must_not_be_idle_is_called_in_time_without_commits() {
+    let (store, script) = scripted();
+    // It takes effect with the first commit: until then the thread waits for half a second.
+    script.shelf.within_ms.store(5, Ordering::SeqCst);
+    let granted = acquire(&store, 1, Duration::ZERO);
+    script.commit();
+    granted.await.unwrap().unwrap();
+    let called = async {
+        while script.shelf.rests.load(Ordering::SeqCst) < 20 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, called).await.expect("twenty calls");
 }
 
 #[tokio::test(flavor = "multi_thread")]

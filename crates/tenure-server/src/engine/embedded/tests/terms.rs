@@ -1,6 +1,7 @@
 //! The terms of leases, before and after checkpoints.
 
 use super::*;
+use crate::engine::pending::SEGMENT;
 
 /// Returns the number of rows in the table of terms.
 fn segments(engine: &Embedded) -> usize {
@@ -34,7 +35,7 @@ fn as_many_segments_are_kept_as_have_the_last_terms() {
     for epoch in 1..=200 {
         commit(&mut engine, &[end(epoch, epoch)]).unwrap();
         engine.checkpoint(Load::Idle).unwrap();
-        assert!(segments(&engine) <= 40 / term_rows::SEGMENT + 2);
+        assert!(segments(&engine) <= 40 / SEGMENT + 2);
         let told = epochs(&engine);
         let newest = (1..=epoch).rev().take(40);
         assert!(told.iter().copied().take(40).eq(newest), "{told:?}");

@@ -1,0 +1,88 @@
+//! A cluster over three members of etcd on this machine: renewals compared with an embedded store,
+//! grants compared with etcd's own way and with bare appends, the time to the next active server,
+//! and the processor time while nothing happens.
+//!
+//! All figures are of one run. Rates and processor times alternate with what they are compared
+//! with, round by round. `TENURE_ROUNDS` changes the number of rounds, `TENURE_FAILOVERS` the number
+//! of kills and of SIGTERMs, and `TENURE_LEASES` the number of leases of the large take-over.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod failover;
+mod grants;
+mod idle;
+mod renewals;
+
+use std::time::Duration;
+
+use support::cluster;
+use support::programs::etcd::Etcd;
+use tokio::runtime::{Builder, Runtime};
+
+/// The number of members of etcd.
+const MEMBERS: usize = 3;
+
+/// The numbers of a run.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    rounds: usize,
+    failovers: usize,
+    leases: u64,
+    length: Duration,
+}
+
+/// A row: the figure, its target, and the measured values.
+type Row = [String; 3];
+
+fn main() {
+    support::serve_if_asked();
+    cluster::serve_if_asked();
+    let quick = support::quick();
+    let count = |name, default, quickly| {
+        let value = std::env::var(name).ok().map(|text| text.parse());
+        let value = value
+            .transpose()
+            .unwrap_or_else(|_| panic!("{name} must be a number"));
+        value.unwrap_or(if quick { quickly } else { default })
+    };
+    let counts = Counts {
+        rounds: count("TENURE_ROUNDS", 3, 1),
+        failovers: count("TENURE_FAILOVERS", 20, 2),
+        leases: count("TENURE_LEASES", 100_000, 2_000) as u64,
+        length: Duration::from_millis(if quick { 300 } else { 1_000 }),
+    };
+    let Some(etcd) = Etcd::start("the benchmark of a cluster", MEMBERS) else {
+        return;
+    };
+    let runtime = runtime();
+    let mut rows: Vec<Row> = vec![["", "target", "measured"].map(String::from)];
+    for measure in [
+        renewals::measure,
+        grants::measure,
+        failover::measure,
+        idle::measure,
+    ] {
+        rows.extend(measure(&runtime, &etcd, counts));
+    }
+    let rows: Vec<_> = rows.into_iter().map(Vec::from).collect();
+    support::table(
+        "A cluster over three members of etcd: median (least to most)",
+        &rows,
+    );
+}
+
+fn row(figure: &str, target: &str, measured: String) -> Row {
+    [figure.into(), target.into(), measured]
+}
+
+fn runtime() -> Runtime {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime")
+}
+
+/// Returns the processor time that all members of etcd have used.
+fn used(etcd: &Etcd) -> Duration {
+    let members = (0..MEMBERS).map(|member| etcd.pid(member).as_raw().unsigned_abs());
+    members.map(support::cpu).sum()
+}

@@ -1,0 +1,272 @@
+//! Servers of a cluster over a log in memory, in real time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation};
+use tenure_core::wire::{Code, LeaseView, Problem, Queued};
+use tokio::time::{sleep, timeout};
+
+use super::ClusterMember;
+use crate::Store;
+use crate::config::{ClusterAccess, ClusterConfig, EtcdConfig, Limits, SharedEngine};
+use crate::engine::{Fault, Follower, MemoryConnect, MemoryService, Stop};
+use crate::model::LeaseKey;
+
+/// Long enough for every step of a test.
+const SOON: Duration = Duration::from_secs(20);
+
+const T: Duration = Duration::from_secs(1);
+
+/// One server.
+struct Member {
+    cluster: ClusterMember,
+    connect: MemoryConnect,
+}
+
+impl Member {
+    fn start(service: &Arc<MemoryService>, name: &str, confirm: bool) -> Self {
+        let config = ClusterConfig {
+            name: "default".into(),
+            server: name.into(),
+            advertise: format!("http://{name}"),
+            ownership: T,
+            confirm,
+            access: ClusterAccess::Anonymous,
+            // The name of the engine is shown; the log is in memory.
+            engine: SharedEngine::Etcd(EtcdConfig {
+                endpoints: Vec::new(),
+                prefix: String::new(),
+                user: None,
+                password_file: None,
+                ca_file: None,
+                certificate: None,
+                key: None,
+                compact: crate::Compaction::Off,
+            }),
+        };
+        let connect = service.connect();
+        let stop = Arc::<Stop>::default();
+        let follower = Follower::new(Arc::new(connect.clone()), &config, 10, Arc::clone(&stop));
+        let cluster = ClusterMember::over(follower.unwrap(), &config, Limits::default(), stop);
+        let cluster = cluster.unwrap();
+        Self { cluster, connect }
+    }
+
+    fn store(&self) -> Store {
+        self.cluster.served().current()
+    }
+
+    async fn acquire(&self, number: u64) -> Result<LeaseView, Problem> {
+        let queued = Queued {
+            request: Acquire {
+                lease_id: id(number),
+                holder: format!("candidate-{number}").parse().unwrap(),
+                duration: LeaseDuration::Fixed(Duration::from_secs(60)),
+                lock_delay: Duration::ZERO,
+                min_epoch: None,
+                metadata: Metadata::new(),
+            },
+            resume: None,
+            wait: Duration::ZERO,
+            priority: 100,
+        };
+        self.store().acquire(&key(), &queued).await
+    }
+
+    async fn renew(&self, number: u64) -> Result<LeaseView, Problem> {
+        let renew = Operation::Renew(id(number), None);
+        self.store().operate(&key(), &renew, None).await
+    }
+
+    fn is_active(&self) -> bool {
+        self.store().ready().is_ok()
+    }
+}
+
+fn key() -> LeaseKey {
+    LeaseKey::of_text("ns/lease")
+}
+
+fn id(number: u64) -> LeaseId {
+    LeaseId::from_random_bits(0, number)
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let wait = async {
+        while !is_so() {
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(SOON, wait).await.expect(what);
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, Problem>) -> Code {
+    result.unwrap_err().code
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_names_the_active_server_and_takes_over_when_that_one_is_cut_off() {
+    let service = MemoryService::new();
+    let first = Member::start(&service, "first", false);
+    until("an active server", || first.is_active()).await;
+    let granted = first.acquire(1).await.unwrap();
+    let second = Member::start(&service, "second", false);
+    until("a standby", || second.store().is_standby()).await;
+    let refused = second.acquire(2).await.unwrap_err();
+    assert_eq!(refused.code, Code::NotActive);
+    assert_eq!(refused.active.as_deref(), Some("http://first"));
+    assert_eq!(code(second.renew(1).await), Code::NotActive);
+    assert_eq!(
+        second.store().id(),
+        "",
+        "a standby has no leases of the store yet"
+    );
+
+    // Cut off from the log, the first server answers nothing before the second one does.
+    first.connect.fail_all(Some(Fault::LoseRequest));
+    until("the end of the deadline", || !first.is_active()).await;
+    assert!(!second.is_active());
+    assert_eq!(code(first.renew(1).await), Code::EngineUnavailable);
+    until("a take-over", || second.is_active()).await;
+    let renewed = second.renew(1).await.unwrap();
+    assert_eq!(renewed.epoch, granted.epoch);
+    assert_eq!(code(second.acquire(2).await), Code::LeaseHeld);
+
+    // Connected again, it follows.
+    first.connect.fail_all(None);
+    until("a standby", || first.store().is_standby()).await;
+    let refused = first.renew(1).await.unwrap_err();
+    assert_eq!(refused.code, Code::NotActive);
+    assert_eq!(refused.active.as_deref(), Some("http://second"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_hands_over_at_once_and_one_that_resigns_to_the_named_server() {
+    let service = MemoryService::new();
+    let first = Member::start(&service, "first", false);
+    until("an active server", || first.is_active()).await;
+    let others = ["second", "third"].map(|name| Member::start(&service, name, false));
+    for other in &others {
+        until("a standby", || other.store().is_standby()).await;
+    }
+    let epoch = first.acquire(1).await.unwrap().epoch;
+    // Any of the others would take over by chance.
+    let mut active = &first;
+    for name in ["third", "second", "first", "second", "third"] {
+        let next = match name {
+            "first" => &first,
+            "second" => &others[0],
+            _ => &others[1],
+        };
+        let store = active.store();
+        store.resign(Some(name.into())).unwrap();
+        // A second order, if it still comes in time, must not end a later ownership of this server.
+        let _ = store.resign(Some(name.into()));
+        let all = [&first, &others[0], &others[1]];
+        let is_left = || {
+            all.iter()
+                .any(|it| it.is_active() && !std::ptr::eq(*it, active))
+        };
+        until("the named server", is_left).await;
+        assert!(next.is_active(), "{name}");
+        assert_eq!(next.renew(1).await.unwrap().epoch, epoch);
+        active = next;
+    }
+    assert_eq!(code(first.store().resign(None)), Code::NotActive);
+    let (first, third) = (first, &others[1]);
+    let began = Instant::now();
+    tokio::task::block_in_place(|| third.cluster.stop());
+    assert_eq!(code(third.renew(1).await), Code::NotActive);
+    until("another server", || {
+        first.is_active() || others[0].is_active()
+    })
+    .await;
+    // A take-over without a hand-over would take T.
+    assert!(began.elapsed() < T, "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_is_left_to_a_server_that_is_away_is_taken_over_after_the_ownership_duration() {
+    let service = MemoryService::new();
+    let first = Member::start(&service, "first", false);
+    until("an active server", || first.is_active()).await;
+    let second = Member::start(&service, "second", false);
+    until("a standby", || second.store().is_standby()).await;
+    let began = Instant::now();
+    first.store().resign(Some("third".into())).unwrap();
+    until("the end of the ownership", || !first.is_active()).await;
+    tokio::task::block_in_place(|| first.cluster.stop());
+    until("a take-over", || second.is_active()).await;
+    assert!(began.elapsed() >= T, "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_that_is_confirmed_waits_for_an_append_after_its_look() {
+    let service = MemoryService::new();
+    let member = Member::start(&service, "first", true);
+    until("an active server", || member.is_active()).await;
+    member.acquire(1).await.unwrap();
+    for _ in 0..3 {
+        let before = service.content().heads.len();
+        member.renew(1).await.unwrap();
+        assert!(service.content().heads.len() > before);
+    }
+    // A server that can't append is not ready, although each answer would wait for an append.
+    member.connect.fail_all(Some(Fault::LoseRequest));
+    until("the end of the deadline", || !member.is_active()).await;
+    member.connect.fail_all(None);
+    until("an active server", || member.is_active()).await;
+    // A renewal that was decided while the log can't be reached is answered later.
+    member.connect.fail_all(Some(Fault::LoseRequest));
+    let renewal = member.renew(1);
+    tokio::pin!(renewal);
+    assert!(timeout(T / 2, &mut renewal).await.is_err());
+    member.connect.fail_all(None);
+    timeout(SOON, renewal).await.expect("an answer").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_gets_no_answer_that_an_append_did_not_confirm() {
+    let service = MemoryService::new();
+    let member = Member::start(&service, "first", false);
+    until("an active server", || member.is_active()).await;
+    let epoch = member.acquire(1).await.unwrap().epoch.unwrap();
+    let verify = Operation::Verify(tenure_core::Epoch::new(epoch).unwrap());
+    let store = member.store();
+    assert!(store.verify(&key(), &verify).await.unwrap().current);
+    member.connect.fail_all(Some(Fault::LoseRequest));
+    // A renewal is answered until the deadline, and this answer is not.
+    member.renew(1).await.unwrap();
+    let key = key();
+    let waiting = store.verify(&key, &verify);
+    tokio::pin!(waiting);
+    assert!(timeout(T / 2, &mut waiting).await.is_err());
+    member.connect.fail_all(None);
+    assert!(
+        timeout(SOON, waiting)
+            .await
+            .expect("an answer")
+            .unwrap()
+            .current
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_wait_are_ended_when_the_server_can_not_append() {
+    let service = MemoryService::new();
+    let member = Member::start(&service, "first", false);
+    until("an active server", || member.is_active()).await;
+    let view = member.acquire(1).await.unwrap();
+    let store = member.store();
+    let poll = tokio::spawn(async move { store.poll(&key(), view.revision, SOON * 2).await });
+    sleep(T / 10).await;
+    member.connect.fail_all(Some(Fault::LoseRequest));
+    let ended = timeout(SOON, poll).await.expect("an answer").unwrap();
+    assert_eq!(code(ended), Code::EngineUnavailable);
+    // The same ownership goes on, without a take-over.
+    member.connect.fail_all(None);
+    until("an active server", || member.is_active()).await;
+    assert_eq!(member.store().cluster().unwrap().generation, 1);
+    member.renew(1).await.unwrap();
+}

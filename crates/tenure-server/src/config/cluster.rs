@@ -1,0 +1,207 @@
+//! The configuration of a cluster: several servers over one shared log.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The configuration of a server that shares its leases with other servers. One of them is active
+/// at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// The name of the cluster, which all its servers have. Several clusters may use one service.
+    pub name: String,
+    /// The name of this server, for operators. Each server of a cluster has another one.
+    pub server: String,
+    /// The URL at which clients reach this server. Standbys tell it to clients.
+    pub advertise: String,
+    /// The time for which an append makes a server the owner of the log: 1 s to 60 s. A standby
+    /// takes over after it has seen no append for this time. All servers should have the same.
+    pub ownership: Duration,
+    /// Whether every answer waits for an append that was sent after the answer was decided. Then no
+    /// clock of a server matters.
+    pub confirm: bool,
+    /// Whether clients of this server need credentials. The log remembers it.
+    pub access: ClusterAccess,
+    /// The service with the log.
+    pub engine: SharedEngine,
+}
+
+impl ClusterConfig {
+    /// The default of [`ClusterConfig::name`].
+    pub const NAME: &str = "default";
+
+    /// The default of [`ClusterConfig::ownership`].
+    pub const OWNERSHIP: Duration = Duration::from_secs(3);
+
+    /// The shortest [`ClusterConfig::ownership`].
+    pub const MIN_OWNERSHIP: Duration = Duration::from_secs(1);
+
+    /// The longest [`ClusterConfig::ownership`].
+    pub const MAX_OWNERSHIP: Duration = Duration::from_secs(60);
+
+    /// Creates the configuration of the server with this name, which clients reach at the URL
+    /// `advertise`, with the defaults of all other values.
+    #[must_use]
+    pub fn new(
+        server: impl Into<String>,
+        advertise: impl Into<String>,
+        engine: SharedEngine,
+    ) -> Self {
+        Self {
+            name: Self::NAME.into(),
+            server: server.into(),
+            advertise: advertise.into(),
+            ownership: Self::OWNERSHIP,
+            confirm: false,
+            access: ClusterAccess::default(),
+            engine,
+        }
+    }
+}
+
+/// Whether clients of a server of a cluster need credentials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClusterAccess {
+    /// They need none. The server does not take over a log that a server with access control has
+    /// owned.
+    #[default]
+    Anonymous,
+    /// They need none, and the operator has said that this is right for every log.
+    AnonymousAllowed,
+    /// They need credentials.
+    Guarded,
+}
+
+/// A service that keeps the log of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SharedEngine {
+    /// etcd 3.4 or later.
+    Etcd(EtcdConfig),
+    /// PostgreSQL 13 or later.
+    Postgres(PostgresConfig),
+}
+
+impl SharedEngine {
+    /// Returns the name of the engine, as in the settings.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Etcd(_) => "etcd",
+            Self::Postgres(_) => "postgres",
+        }
+    }
+}
+
+/// The access to etcd, by its JSON gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdConfig {
+    /// The URLs of the members, for example `https://10.0.0.1:2379`.
+    pub endpoints: Vec<String>,
+    /// The beginning of all keys.
+    pub prefix: String,
+    /// The user; `None` if etcd has no authentication, or if a client certificate is used.
+    pub user: Option<String>,
+    /// The file with the password of the user. It is read again at each authentication.
+    pub password_file: Option<PathBuf>,
+    /// The file with the certificates (PEM) of the authorities that sign the certificates of etcd.
+    /// Without it the authorities of the system are used.
+    pub ca_file: Option<PathBuf>,
+    /// The file with the certificate (PEM) of this client, which must have no common name.
+    pub certificate: Option<PathBuf>,
+    /// The file with the key of that certificate (PEM).
+    pub key: Option<PathBuf>,
+    /// Whether the active server compacts etcd.
+    pub compact: Compaction,
+}
+
+impl EtcdConfig {
+    /// The default of [`EtcdConfig::prefix`].
+    pub const PREFIX: &str = "tenure/";
+
+    /// Creates the access to the members at these URLs, with the defaults of all other values.
+    #[must_use]
+    pub fn new(endpoints: Vec<String>) -> Self {
+        Self {
+            endpoints,
+            prefix: Self::PREFIX.into(),
+            user: None,
+            password_file: None,
+            ca_file: None,
+            certificate: None,
+            key: None,
+            compact: Compaction::default(),
+        }
+    }
+}
+
+/// Whether and when the active server removes old revisions from etcd.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compaction {
+    /// Every five minutes, unless etcd has keys outside of the prefix.
+    #[default]
+    Auto,
+    /// Never: etcd does it itself (`--auto-compaction-retention`).
+    Off,
+    /// Every time that this duration has passed, even if etcd has other keys.
+    Every(Duration),
+}
+
+/// The access to PostgreSQL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostgresConfig {
+    /// The file with the connection string (a URL, or `host=a,b user=...`), or the string itself.
+    pub url: PostgresUrl,
+    /// The schema of the tables.
+    pub schema: String,
+    /// The file with the certificates (PEM) of the authorities that sign the certificate of the
+    /// server, for `sslmode=require`.
+    pub ca_file: Option<PathBuf>,
+    /// Whether a promoted standby has every acknowledged commit.
+    pub failover: Failover,
+}
+
+impl PostgresConfig {
+    /// The default of [`PostgresConfig::schema`].
+    pub const SCHEMA: &str = "tenure";
+
+    /// Creates the access by this connection string, with the defaults of all other values.
+    #[must_use]
+    pub fn new(url: PostgresUrl) -> Self {
+        Self {
+            url,
+            schema: Self::SCHEMA.into(),
+            ca_file: None,
+            failover: Failover::default(),
+        }
+    }
+}
+
+/// The connection string of PostgreSQL.
+#[derive(Clone, PartialEq, Eq)]
+pub enum PostgresUrl {
+    /// A file that contains it. It is read again at each connection.
+    File(PathBuf),
+    /// The string itself, which may contain a password.
+    Text(String),
+}
+
+/// The password in a connection string must not be in a log.
+impl std::fmt::Debug for PostgresUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Text(_) => f.write_str("Text(..)"),
+        }
+    }
+}
+
+/// What a fail-over of PostgreSQL to another machine may lose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Failover {
+    /// There is no fail-over, or it may lose commits: a promoted server counts as another engine.
+    #[default]
+    None,
+    /// The operator guarantees that a promoted server has every acknowledged commit, and that the
+    /// former primary acknowledges nothing after it.
+    Lossless,
+}

@@ -1,0 +1,173 @@
+//! The HTTP client of a connection, with the certificates in its files.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, Client, Identity, Url};
+
+use crate::config::EtcdConfig;
+use crate::engine::certificates::CertificateNames;
+use crate::engine::shared::log::LogError;
+
+/// The largest answer that is read. The largest answers are pages of batches.
+const MOST_ANSWER_BYTES: usize = 64 * 1024 * 1024;
+
+/// The contents of the files with certificates.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Certificates {
+    authorities: Option<Vec<u8>>,
+    /// The certificate of this client and its key, one after the other.
+    identity: Option<Vec<u8>>,
+}
+
+impl Certificates {
+    pub(super) fn read(config: &EtcdConfig) -> Result<Self, LogError> {
+        let read_optional = |key, path: &Option<PathBuf>| match path {
+            Some(path) => read(key, path).map(Some),
+            None => Ok(None),
+        };
+        let authorities = read_optional("etcd.ca_file", &config.ca_file)?;
+        let certificate = read_optional("etcd.certificate", &config.certificate)?;
+        let key = read_optional("etcd.key", &config.key)?;
+        let identity = match (certificate, key) {
+            (Some(mut pem), Some(key)) => {
+                pem.push(b'\n');
+                pem.extend(key);
+                Some(pem)
+            }
+            (None, None) => None,
+            (Some(_), None) => return Err(misconfigured("etcd.certificate requires etcd.key")),
+            (None, Some(_)) => return Err(misconfigured("etcd.key requires etcd.certificate")),
+        };
+        Ok(Self {
+            authorities,
+            identity,
+        })
+    }
+
+    pub(super) const fn has_identity(&self) -> bool {
+        self.identity.is_some()
+    }
+
+    /// Makes the client. `attempt` is the time of one request.
+    pub(super) fn client(&self, uses_tls: bool, attempt: Duration) -> Result<Client, LogError> {
+        let mut client = Client::builder()
+            .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
+            // With HTTP/1.1, a request that times out closes its connection. An HTTP/2 connection
+            // that failed silently would stay in use, and every later append would fail.
+            .http1_only()
+            .no_proxy()
+            .redirect(Policy::none())
+            // The caller must know each attempt.
+            .retry(reqwest::retry::never())
+            // The rest of the time is for another member.
+            .connect_timeout(attempt / 2)
+            .tcp_nodelay(true)
+            .tcp_keepalive(Duration::from_secs(5))
+            .pool_idle_timeout(Duration::from_secs(60));
+        if let Some(pem) = &self.authorities {
+            let authorities = Certificate::from_pem_bundle(pem)
+                .ok()
+                .filter(|authorities| !authorities.is_empty());
+            let authorities = authorities.ok_or_else(|| {
+                misconfigured("etcd.ca_file contains no certificate in PEM: copy it again")
+            })?;
+            client = client.tls_certs_only(authorities);
+        } else if !uses_tls {
+            // Plain http must work on a system without certificates of authorities.
+            client = client.tls_certs_only([]);
+        }
+        if let Some(pem) = &self.identity {
+            let identity = Identity::from_pem(pem).map_err(|_| {
+                misconfigured(
+                    "etcd.certificate and etcd.key must contain a certificate and its key in PEM",
+                )
+            })?;
+            client = client.identity(identity);
+        }
+        client.build().map_err(|error| {
+            misconfigured(&format!(
+                "can't set up the HTTP client for etcd: {}",
+                innermost_cause(&error)
+            ))
+        })
+    }
+}
+
+/// A key must not be in a log.
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates")
+            .field("has_identity", &self.has_identity())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the URL of a member without a slash at its end.
+pub(super) fn endpoint(text: &str) -> Result<String, LogError> {
+    let url = Url::parse(text).ok().filter(|url| {
+        ["http", "https"].contains(&url.scheme()) && url.has_host() && url.query().is_none()
+    });
+    let url = url.ok_or_else(|| {
+        misconfigured(&format!(
+            "etcd.endpoints contains {text:?}, which is not a URL like https://10.0.0.1:2379"
+        ))
+    })?;
+    Ok(url.as_str().trim_end_matches('/').to_owned())
+}
+
+pub(super) fn read(key: &str, path: &Path) -> Result<Vec<u8>, LogError> {
+    let file = || format!("can't read {} ({key})", path.display());
+    std::fs::read(path).map_err(|error| misconfigured(&format!("{}: {error}", file())))
+}
+
+pub(super) fn misconfigured(message: &str) -> LogError {
+    LogError::Misconfigured(message.to_owned())
+}
+
+/// Sends a request. Returns the status and the body of the answer.
+pub(super) async fn send(
+    request: reqwest::RequestBuilder,
+) -> Result<(u16, Vec<u8>), reqwest::Error> {
+    let mut answer = request.send().await?;
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await? {
+        // The rest of a longer body is of no use: what was read is not JSON.
+        if body.len() + chunk.len() > MOST_ANSWER_BYTES {
+            break;
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok((answer.status().as_u16(), body))
+}
+
+/// Returns the cause that says most, and what to do about it if that is known.
+pub(super) fn innermost_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    let cause = cause.to_string();
+    if error.is_timeout() {
+        return "no answer in time".to_owned();
+    }
+    let remedy = if cause.contains("No CA certificates") {
+        ": name the certificate of its authority in etcd.ca_file"
+    } else if cause.contains("InvalidContentType") {
+        ": it does not use TLS, write http:// in etcd.endpoints"
+    } else {
+        ""
+    };
+    cause + remedy
+}
+
+/// The names in messages about certificates.
+pub(super) const CERTIFICATES: CertificateNames = CertificateNames {
+    service: "etcd",
+    addresses: "etcd.endpoints",
+    authorities: "etcd.ca_file",
+    client: "etcd.certificate and etcd.key",
+    client_authorities: "--trusted-ca-file of etcd",
+};

@@ -1,0 +1,267 @@
+//! A shared log in etcd, by its JSON gateway.
+//!
+//! Each part of the log is below `PREFIX CLUSTER /0/`, where 0 is a number for later use:
+//!
+//! | key | value |
+//! |---|---|
+//! | `head` | the head |
+//! | `log/SEQUENCE` | a batch; the number has 20 digits |
+//! | `lease/...`, `term/...` | places |
+//!
+//! An append is one transaction. It compares the *value* of the head, and not its revision:
+//! revisions repeat after a restore, and the bytes of two heads are never equal. Leases and watches
+//! of etcd are not used.
+
+mod gateway;
+mod http;
+mod keys;
+mod refusal;
+mod upkeep;
+mod version;
+mod wire;
+
+#[cfg(all(test, unix))]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+use tenure_core::ownership::EngineId;
+
+use self::gateway::Gateway;
+use self::keys::Keys;
+use self::upkeep::Upkeep;
+use self::wire::{Compare, Encoded, Header, KeyValue, Operation, RangeRequest, TxnRequest};
+use crate::config::EtcdConfig;
+use crate::engine::shared::log::{
+    Append, Appended, Connect, Edit, LogError, LoggedBatch, Place, PlaceRange, ServiceFacts,
+    SharedLog, Sighting,
+};
+
+/// Opens connections to a log in etcd. Their calls block, so a thread of an async runtime must not
+/// make them.
+#[derive(Debug)]
+pub(crate) struct ConnectEtcd {
+    config: EtcdConfig,
+    cluster: String,
+    attempt: Duration,
+}
+
+impl ConnectEtcd {
+    /// Creates a connector for the log of this cluster. A call takes at most the time of an
+    /// attempt; only an authentication may take longer.
+    pub(crate) fn new(config: &EtcdConfig, cluster: &str, attempt: Duration) -> Self {
+        Self {
+            config: config.clone(),
+            cluster: cluster.to_owned(),
+            attempt,
+        }
+    }
+}
+
+impl Connect for ConnectEtcd {
+    fn connect(&self) -> Result<Box<dyn SharedLog>, LogError> {
+        Ok(Box::new(EtcdLog {
+            gateway: Gateway::open(&self.config, self.attempt)?,
+            keys: Keys::new(&self.config.prefix, &self.cluster),
+            kept_from: 0,
+            batch_pages: PageSize::new(4, 1024),
+            place_pages: PageSize::new(256, 4096),
+            upkeep: Upkeep::new(&self.config, Instant::now()),
+        }))
+    }
+
+    fn name(&self) -> &'static str {
+        "etcd"
+    }
+
+    fn identity(&self, engine: EngineId) -> String {
+        format!("cluster {engine}")
+    }
+}
+
+/// A connection to a log in etcd.
+#[derive(Debug)]
+struct EtcdLog {
+    gateway: Gateway,
+    keys: Keys,
+    /// This connection has deleted the batches below this number.
+    kept_from: u64,
+    batch_pages: PageSize,
+    place_pages: PageSize,
+    upkeep: Upkeep,
+}
+
+impl SharedLog for EtcdLog {
+    fn head(&mut self) -> Result<Sighting, LogError> {
+        let answer = self.gateway.ask(&RangeRequest {
+            key: self.keys.head(),
+            ..RangeRequest::default()
+        })?;
+        self.upkeep.saw_revision(answer.header.revision);
+        Ok(sighting(&answer.header, answer.kvs))
+    }
+
+    fn append(&mut self, append: &Append<'_>) -> Result<Appended, LogError> {
+        let answer = self.gateway.ask(&self.transaction(append))?;
+        self.upkeep.saw_revision(answer.header.revision);
+        if answer.succeeded {
+            self.kept_from = self.kept_from.max(append.keep_from);
+            return Ok(Appended::Done);
+        }
+        let found = answer.responses.into_iter().next();
+        let found = found.and_then(|response| response.response_range);
+        let kvs = found.unwrap_or_default().kvs;
+        Ok(Appended::Refused(sighting(&answer.header, kvs)))
+    }
+
+    fn batches(&mut self, after: u64) -> Result<Vec<LoggedBatch>, LogError> {
+        let Some(first) = after.checked_add(1) else {
+            return Ok(Vec::new());
+        };
+        let request = RangeRequest {
+            key: self.keys.batch(first),
+            range_end: Some(self.keys.end_of_batches()),
+            limit: self.batch_pages.next,
+            ..RangeRequest::default()
+        };
+        let batches = self.gateway.ask(&request).and_then(|answer| {
+            let batches = answer.kvs.into_iter().map(|kv| self.batch(kv));
+            batches.collect::<Result<Vec<_>, _>>()
+        });
+        let size = |batches: &Vec<LoggedBatch>| batches.iter().map(|it| it.bytes.len()).sum();
+        self.batch_pages.adapt(batches.as_ref().ok().map(size));
+        batches
+    }
+
+    fn places(&mut self, range: &PlaceRange) -> Result<Vec<Place>, LogError> {
+        // etcd reads 0 as no limit.
+        if range.most == 0 {
+            return Ok(Vec::new());
+        }
+        let request = RangeRequest {
+            key: self.keys.place(&range.from),
+            range_end: Some(self.keys.place(&range.to)),
+            limit: self.place_pages.next.min(range.most),
+            sort_order: range.descending.then_some("DESCEND"),
+            ..RangeRequest::default()
+        };
+        let places = self.gateway.ask(&request).and_then(|answer| {
+            let places = answer.kvs.into_iter().map(|kv| self.place(kv));
+            places.collect::<Result<Vec<_>, _>>()
+        });
+        let size = |places: &Vec<Place>| places.iter().map(|it| it.value.len()).sum();
+        self.place_pages.adapt(places.as_ref().ok().map(size));
+        places
+    }
+
+    fn maintain(&mut self) {
+        self.upkeep.run(&mut self.gateway, Instant::now());
+    }
+
+    fn facts(&self) -> ServiceFacts {
+        let size = self.upkeep.size();
+        ServiceFacts {
+            version: self.gateway.version(),
+            bytes: size.map(|size| size.in_use),
+            quota_bytes: size.map(|size| size.quota),
+        }
+    }
+}
+
+impl EtcdLog {
+    fn transaction(&self, append: &Append<'_>) -> TxnRequest {
+        let keys = &self.keys;
+        let condition = match append.expected {
+            Some(bytes) => Compare::value(keys.head(), Encoded::copy(bytes)),
+            None => Compare::is_missing(keys.head()),
+        };
+        let mut success = vec![Operation::Put {
+            key: keys.head(),
+            value: Encoded::copy(append.head),
+        }];
+        success.extend(append.batch.iter().map(|batch| Operation::Put {
+            key: keys.batch(batch.sequence),
+            value: Encoded(batch.bytes.clone()),
+        }));
+        success.extend(append.edits.iter().map(|edit| match edit {
+            Edit::Put(place) => Operation::Put {
+                key: keys.place(&place.key),
+                value: Encoded(place.value.clone()),
+            },
+            Edit::Delete(key) => Operation::DeleteRange {
+                key: keys.place(key),
+                range_end: None,
+            },
+        }));
+        if append.keep_from > self.kept_from {
+            success.push(Operation::DeleteRange {
+                key: keys.batch(0),
+                range_end: Some(keys.batch(append.keep_from)),
+            });
+        }
+        TxnRequest {
+            compare: vec![condition],
+            success,
+            failure: vec![Operation::Range(RangeRequest {
+                key: keys.head(),
+                ..RangeRequest::default()
+            })],
+        }
+    }
+
+    fn batch(&self, kv: KeyValue) -> Result<LoggedBatch, LogError> {
+        let sequence = self.keys.sequence(&kv.key.0);
+        Ok(LoggedBatch {
+            sequence: sequence.ok_or_else(|| strange(&kv))?,
+            bytes: kv.value.0,
+        })
+    }
+
+    fn place(&self, kv: KeyValue) -> Result<Place, LogError> {
+        let key = self.keys.name(&kv.key.0);
+        Ok(Place {
+            key: key.ok_or_else(|| strange(&kv))?.to_owned(),
+            value: kv.value.0,
+        })
+    }
+}
+
+fn sighting(header: &Header, kvs: Vec<KeyValue>) -> Sighting {
+    Sighting {
+        engine: EngineId(header.cluster_id.into()),
+        head: kvs.into_iter().next().map(|kv| kv.value.0),
+    }
+}
+
+fn strange(kv: &KeyValue) -> LogError {
+    let key = String::from_utf8_lossy(&kv.key.0);
+    LogError::Unknown(format!(
+        "etcd has the key {key:?}, which tenure never writes"
+    ))
+}
+
+/// The number of keys in the next answer. It adapts to the sizes of the answers, because an answer
+/// must arrive within the time of an attempt.
+#[derive(Debug)]
+struct PageSize {
+    next: usize,
+    most: usize,
+}
+
+impl PageSize {
+    const fn new(next: usize, most: usize) -> Self {
+        Self { next, most }
+    }
+
+    /// Adapts to the bytes of an answer; `None` if there was no answer.
+    fn adapt(&mut self, bytes: Option<usize>) {
+        const SMALL: usize = 256 * 1024;
+        const LARGE: usize = 1024 * 1024;
+        self.next = match bytes {
+            Some(..SMALL) => self.most.min(self.next * 2),
+            Some(..=LARGE) => self.next,
+            Some(_) => (self.next / 2).max(1),
+            None => (self.next / 4).max(1),
+        };
+    }
+}

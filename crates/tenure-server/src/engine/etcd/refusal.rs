@@ -1,0 +1,253 @@
+//! The meaning of etcd's refusals: whether a request was applied, and what the operator has to
+//! change.
+
+use super::wire::ErrorAnswer;
+use crate::engine::shared::log::LogError;
+
+/// The reason why a request to one member failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// This member can't be used, and has not applied the request. Another member may be usable.
+    Member(LogError),
+    /// etcd has definitely refused the request. Another member would refuse it, too.
+    Refused(LogError),
+    /// The token is missing, or no longer valid. The request was not applied.
+    Token(String),
+    /// The user can't be authenticated, because etcd has no authentication.
+    NoAuthentication,
+    /// The connection ended before an answer. The outcome is unknown.
+    Cut(String),
+    /// The outcome is unknown.
+    Unknown(String),
+}
+
+/// The parts of a request that messages contain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    /// The URL of the member.
+    pub(super) url: &'a str,
+    pub(super) path: &'a str,
+    pub(super) user: Option<&'a str>,
+    /// Whether the client has a certificate.
+    pub(super) has_certificate: bool,
+    /// The beginning of the keys.
+    pub(super) prefix: &'a str,
+    /// The size of the request.
+    pub(super) bytes: usize,
+}
+
+const INVALID_ARGUMENT: u32 = 3;
+const PERMISSION_DENIED: u32 = 7;
+const RESOURCE_EXHAUSTED: u32 = 8;
+const FAILED_PRECONDITION: u32 = 9;
+const UNAUTHENTICATED: u32 = 16;
+
+/// Returns the meaning of an answer that is not a success.
+///
+/// A refusal is definite only if it is in this list. All others leave the outcome unknown, because
+/// etcd also answers with an error when a proposal may still be applied: `request timed out`,
+/// `leader changed`, `unavailable`.
+pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Failure {
+    let Asked { url, path, .. } = asked;
+    let text = String::from_utf8_lossy(body);
+    let answer: ErrorAnswer = serde_json::from_slice(body).unwrap_or_default();
+    let message = &*answer.message;
+    let refused = |message| Failure::Refused(LogError::Misconfigured(message));
+    let member = |message| Failure::Member(LogError::Misconfigured(message));
+    match (status, answer.code) {
+        (404, 0) => member(format!(
+            "etcd at {url} answers 404 to {path}: its JSON gateway is off (--enable-grpc-gateway) \
+             or on another port (--listen-client-http-urls)"
+        )),
+        (400, 0) if text.contains("HTTPS server") => member(format!(
+            "etcd at {url} requires TLS: write https:// in etcd.endpoints"
+        )),
+        (400, 0) if text.contains("CommonName") => refused(common_name()),
+        (_, UNAUTHENTICATED) => Failure::Token(format!("etcd at {url}: {message}")),
+        (_, INVALID_ARGUMENT) if message.contains("auth store is old") => {
+            Failure::Token(format!("etcd at {url}: {message}"))
+        }
+        (_, INVALID_ARGUMENT) if message.contains("user name is empty") => match asked.user {
+            Some(_) => Failure::Token(format!("etcd at {url}: {message}")),
+            None if asked.has_certificate => refused(common_name()),
+            None => {
+                refused("etcd requires a user: set etcd.user and etcd.password_file".to_owned())
+            }
+        },
+        (_, INVALID_ARGUMENT) if message.contains("authentication failed") => {
+            let user = asked.user.unwrap_or_default();
+            refused(format!(
+                "etcd refuses the password of the user {user}: correct the file \
+                 etcd.password_file, which is read again at the next attempt"
+            ))
+        }
+        (_, INVALID_ARGUMENT) if message.contains("request is too large") => too_large(asked),
+        (_, INVALID_ARGUMENT) if message.contains("too many operations") => refused(
+            "etcd permits too few operations in a transaction: set its option --max-txn-ops to at \
+             least 128, its default"
+                .to_owned(),
+        ),
+        (_, INVALID_ARGUMENT) if message.contains("duplicate key") => refused(format!(
+            "etcd at {url} refuses an append of tenure, which is an error in tenure: {message}"
+        )),
+        (_, FAILED_PRECONDITION) if message.contains("authentication is not enabled") => {
+            Failure::NoAuthentication
+        }
+        (_, PERMISSION_DENIED) if message.contains("permission denied") => {
+            let user = asked.user.unwrap_or("of this connection");
+            let prefix = asked.prefix;
+            refused(format!(
+                "the etcd user {user} may not use {path} for keys below {prefix}: etcdctl role \
+                 grant-permission ROLE readwrite --prefix=true {prefix}"
+            ))
+        }
+        (_, RESOURCE_EXHAUSTED) if message.contains("database space exceeded") => {
+            Failure::Refused(LogError::Full(
+                "etcd has no space left: compact and defragment it or raise \
+                 --quota-backend-bytes, and then run etcdctl alarm disarm"
+                    .to_owned(),
+            ))
+        }
+        (_, RESOURCE_EXHAUSTED) if message.contains("larger than max") => too_large(asked),
+        (_, RESOURCE_EXHAUSTED) if message.contains("too many requests") => {
+            Failure::Member(LogError::NotApplied(format!("etcd at {url}: {message}")))
+        }
+        (_, 0) => Failure::Unknown(format!(
+            "{url} answers {status} to {path}: {}",
+            beginning(&text)
+        )),
+        _ => Failure::Unknown(format!("etcd at {url}: {message}")),
+    }
+}
+
+fn common_name() -> String {
+    "etcd takes no client certificate with a common name at its gateway: set etcd.user and \
+     etcd.password_file, or use a certificate without a common name"
+        .to_owned()
+}
+
+fn too_large(asked: Asked<'_>) -> Failure {
+    Failure::Refused(LogError::Misconfigured(format!(
+        "etcd refuses a request of {} bytes: set its option --max-request-bytes to at least \
+         1572864, its default",
+        asked.bytes
+    )))
+}
+
+/// Returns the beginning of a body that is not etcd's, in one line.
+fn beginning(body: &str) -> String {
+    body.split_whitespace()
+        .flat_map(|word| [word, " "])
+        .collect::<String>()
+        .trim_end()
+        .chars()
+        .take(120)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKED: Asked<'_> = Asked {
+        url: "http://etcd:2379",
+        path: "/v3/kv/txn",
+        user: Some("tenure"),
+        has_certificate: false,
+        prefix: "tenure/",
+        bytes: 2_000_000,
+    };
+
+    fn answer(code: u32, message: &str) -> String {
+        format!(r#"{{"error":"{message}","message":"{message}","code":{code}}}"#)
+    }
+
+    #[test]
+    fn only_listed_refusals_are_definite() {
+        for (status, code, message) in [
+            (500, 2, "etcdserver: request timed out"),
+            (503, 14, "etcdserver: leader changed"),
+            (
+                503,
+                14,
+                "etcdserver: request timed out, possibly due to previous leader failure",
+            ),
+            (503, 14, "etcdserver: no leader"),
+            (503, 14, "transport is closing"),
+            (504, 4, "context deadline exceeded"),
+            (408, 1, "context canceled"),
+            (400, 3, "etcdserver: something new"),
+            (403, 7, "something new"),
+            (429, 8, "something new"),
+            (400, 9, "something new"),
+        ] {
+            let meaning = meaning(ASKED, status, answer(code, message).as_bytes());
+            let expected = format!("etcd at http://etcd:2379: {message}");
+            assert_eq!(meaning, Failure::Unknown(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_answer_of_another_service_is_shown_in_one_line() {
+        let page = format!("<html>\n  <p>Bad Gateway</p>{}", "x".repeat(1_000));
+        let Failure::Unknown(message) = meaning(ASKED, 502, page.as_bytes()) else {
+            panic!("a definite refusal")
+        };
+        let begin = "http://etcd:2379 answers 502 to /v3/kv/txn: <html> <p>Bad Gateway</p>xxx";
+        assert!(message.starts_with(begin), "{message}");
+        assert!(message.len() < 200, "{message}");
+    }
+
+    #[test]
+    fn an_overloaded_member_has_not_applied_the_request() {
+        let meaning = meaning(
+            ASKED,
+            429,
+            answer(8, "etcdserver: too many requests").as_bytes(),
+        );
+        let message = "etcd at http://etcd:2379: etcdserver: too many requests".to_owned();
+        assert_eq!(meaning, Failure::Member(LogError::NotApplied(message)));
+    }
+
+    #[test]
+    fn limits_that_were_lowered_are_named() {
+        for (status, code, message, option) in [
+            (
+                400,
+                3,
+                "etcdserver: request is too large",
+                "--max-request-bytes",
+            ),
+            (
+                429,
+                8,
+                "grpc: received message larger than max (3 vs. 2)",
+                "--max-request-bytes",
+            ),
+            (
+                400,
+                3,
+                "etcdserver: too many operations in txn request",
+                "--max-txn-ops",
+            ),
+        ] {
+            let meaning = meaning(ASKED, status, answer(code, message).as_bytes());
+            let Failure::Refused(LogError::Misconfigured(text)) = meaning else {
+                panic!("{meaning:?}")
+            };
+            assert!(text.contains(option), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_token_of_an_older_revision_is_asked_for_again() {
+        for (code, message) in [
+            (16, "etcdserver: invalid auth token"),
+            (3, "etcdserver: revision of auth store is old"),
+            (3, "etcdserver: user name is empty"),
+        ] {
+            let meaning = meaning(ASKED, 400, answer(code, message).as_bytes());
+            assert!(matches!(meaning, Failure::Token(_)), "{meaning:?}");
+        }
+    }
+}

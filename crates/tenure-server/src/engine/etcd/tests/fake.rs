@@ -1,0 +1,288 @@
+//! Answers that a real etcd does not give here, from a small HTTP server.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+
+/// The answer to a request: a status and a body. `None` ends the connection without an answer.
+type Answer = Option<(u16, String)>;
+
+/// An HTTP server that records the paths that it is asked for. Its threads end with the process.
+struct Fake {
+    address: SocketAddr,
+    paths: Arc<Mutex<Vec<String>>>,
+}
+
+impl Fake {
+    fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let paths = Arc::default();
+        let (seen, answer) = (Arc::clone(&paths), Arc::new(answer));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
+                thread::spawn(move || serve(&stream, &seen, &*answer));
+            }
+        });
+        Self { address, paths }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    fn paths(&self) -> Vec<String> {
+        self.paths.lock().unwrap().clone()
+    }
+}
+
+fn serve(
+    stream: &TcpStream,
+    seen: &Mutex<Vec<String>>,
+    answer: &dyn Fn(&str) -> Answer,
+) -> io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let (mut first, mut length) = (String::new(), 0);
+        if reader.read_line(&mut first)? == 0 {
+            return Ok(());
+        }
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line)? <= 2 {
+                break;
+            }
+            if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().map_err(io::Error::other)?;
+            }
+        }
+        io::copy(&mut reader.by_ref().take(length), &mut io::sink())?;
+        let path = first.split(' ').nth(1).unwrap_or_default();
+        seen.lock().unwrap().push(path.to_owned());
+        let Some((status, body)) = answer(path) else {
+            return Ok(());
+        };
+        let mut stream = stream;
+        write!(
+            stream,
+            "HTTP/1.1 {status} X\r\nLocation: /elsewhere\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+    }
+}
+
+fn version(version: &str) -> Answer {
+    let body = format!(r#"{{"etcdserver":"{version}","etcdcluster":"3.5.0"}}"#);
+    Some((200, body))
+}
+
+/// The answer to a range request in the cluster 7. `eA==` is `x`.
+fn head() -> Answer {
+    let body =
+        r#"{"header":{"cluster_id":"7","revision":"3"},"kvs":[{"key":"eA==","value":"eA=="}]}"#;
+    Some((200, body.to_owned()))
+}
+
+fn open(fakes: &[&Fake]) -> Box<dyn SharedLog> {
+    let endpoints = fakes.iter().map(|fake| fake.url()).collect();
+    connect(&config(endpoints), PATIENT)
+}
+
+#[test]
+fn a_version_that_loses_changes_is_not_used() {
+    let bad = Fake::start(|path| match path {
+        "/version" => version("3.5.2"),
+        _ => head(),
+    });
+    let message = misconfigured(open(&[&bad]).head());
+    assert_eq!(
+        message,
+        format!(
+            "etcd 3.5.2 at {} may lose acknowledged changes (3.5.0 to 3.5.4 do): upgrade it to \
+             3.5.30 or later",
+            bad.url()
+        )
+    );
+    assert_eq!(bad.paths(), ["/version"]);
+
+    let good = Fake::start(|path| match path {
+        "/version" => version("3.6.11"),
+        _ => head(),
+    });
+    let mut log = open(&[&bad, &good]);
+    assert_eq!(head_of(&log.head().unwrap()), Some("x"));
+    log.head().unwrap();
+    assert_eq!(good.paths(), ["/version", "/v3/kv/range", "/v3/kv/range"]);
+}
+
+#[test]
+fn a_member_that_takes_most_of_an_attempt_for_each_answer_is_used() {
+    const ATTEMPT: Duration = Duration::from_secs(2);
+    let slow = Fake::start(|path| {
+        thread::sleep(ATTEMPT * 3 / 5);
+        match path {
+            "/version" => version("3.6.11"),
+            _ => head(),
+        }
+    });
+    let mut log = connect(&config(vec![slow.url()]), ATTEMPT);
+    assert_eq!(head_of(&log.head().unwrap()), Some("x"));
+}
+
+#[test]
+fn an_old_version_is_warned_of_once() {
+    let old = Fake::start(|path| match path {
+        "/version" => version("3.5.29"),
+        "/metrics" => Some((404, String::new())),
+        _ => head(),
+    });
+    let mut log = open(&[&old]);
+    let lines = log_lines(|| drop(log.head()));
+    let warning = format!(
+        "WARN tenure_server::engine::etcd::gateway: etcd 3.5.29 at {} has known errors in its \
+         access control: upgrade it to 3.5.30, 3.6.11 or later",
+        old.url()
+    );
+    assert!(lines.contains(&warning), "{lines}");
+    // The upkeep checks the version again: a member may have been upgraded, or the reverse.
+    let lines = log_lines(|| {
+        log.maintain();
+        drop(log.head());
+    });
+    assert_eq!(lines, "");
+    let checks = old
+        .paths()
+        .iter()
+        .filter(|path| *path == "/version")
+        .count();
+    assert_eq!(checks, 2);
+}
+
+#[test]
+fn a_version_that_a_proxy_hides_does_not_matter() {
+    let fake = Fake::start(|path| match path {
+        "/version" => Some((403, "no".to_owned())),
+        _ => head(),
+    });
+    assert_eq!(open(&[&fake]).head().unwrap().engine.0, 7);
+}
+
+#[test]
+fn an_append_without_an_answer_is_unknown_and_the_next_member_is_asked_after_two() {
+    let silent = Fake::start(|path| match path {
+        "/version" => version("3.6.11"),
+        "/v3/kv/txn" => None,
+        _ => head(),
+    });
+    let other = Fake::start(|path| match path {
+        "/version" => version("3.6.11"),
+        _ => Some((
+            200,
+            r#"{"header":{"cluster_id":"7"},"succeeded":true}"#.to_owned(),
+        )),
+    });
+    let mut log = open(&[&silent, &other]);
+    let outcome = replace(&mut *log, None, "one");
+    assert!(matches!(outcome, Err(LogError::Unknown(_))), "{outcome:?}");
+    // The same call must not repeat it: the caller counts attempts.
+    assert_eq!(silent.paths(), ["/version", "/v3/kv/txn"]);
+    // The next call needs no more than one answer of the same member.
+    let outcome = replace(&mut *log, None, "one");
+    assert!(matches!(outcome, Err(LogError::Unknown(_))), "{outcome:?}");
+    assert_eq!(silent.paths()[2..], ["/v3/kv/txn"]);
+    assert!(other.paths().is_empty());
+    assert_eq!(replace(&mut *log, None, "one"), Ok(Appended::Done));
+}
+
+#[test]
+fn a_call_ends_with_its_attempt() {
+    let hangs = Fake::start(|path| match path {
+        "/version" => version("3.6.11"),
+        _ => {
+            thread::sleep(Duration::from_secs(60));
+            None
+        }
+    });
+    let other = Fake::start(|path| match path {
+        "/version" => version("3.6.11"),
+        _ => head(),
+    });
+    let config = config(vec![hangs.url(), other.url()]);
+    let mut log = connect(&config, Duration::from_secs(1));
+    let outcome = log.head();
+    let message = format!("etcd at {}: no answer in time", hangs.url());
+    assert_eq!(outcome, Err(LogError::Unknown(message)));
+    // The next call goes to the other member, which may be slow on a busy machine.
+    assert!((0..50).any(|_| log.head().is_ok()));
+    assert_eq!(hangs.paths()[..2], ["/version", "/v3/kv/range"]);
+    assert!(other.paths().len() > 1);
+}
+
+#[test]
+fn a_member_that_requires_tls_is_named() {
+    let fake = Fake::start(|_| {
+        let body = "Client sent an HTTP request to an HTTPS server.\n";
+        Some((400, body.to_owned()))
+    });
+    assert_eq!(
+        misconfigured(open(&[&fake]).head()),
+        format!(
+            "etcd at {} requires TLS: write https:// in etcd.endpoints",
+            fake.url()
+        )
+    );
+}
+
+#[test]
+fn redirects_are_not_followed() {
+    let fake = Fake::start(|path| match path {
+        "/version" => version("3.6.11"),
+        "/elsewhere" => head(),
+        _ => Some((307, String::new())),
+    });
+    let outcome = open(&[&fake]).head();
+    assert!(matches!(outcome, Err(LogError::Unknown(_))), "{outcome:?}");
+    assert_eq!(fake.paths(), ["/version", "/v3/kv/range"]);
+}
+
+#[test]
+fn the_answer_of_another_service_is_unknown() {
+    for answer in ["", "ok", "{}", r#"{"header":{"cluster_id":"x"}}"#] {
+        let fake = Fake::start(move |path| match path {
+            "/version" => version("3.6.11"),
+            _ => Some((200, answer.to_owned())),
+        });
+        let Err(LogError::Unknown(message)) = replace(&mut *open(&[&fake]), None, "one") else {
+            panic!("{answer}: an outcome")
+        };
+        assert!(message.contains("is not etcd's"), "{message}");
+    }
+}
+
+/// Version 3.6 answers by another library.
+#[test]
+fn numbers_and_missing_fields_of_other_versions_are_understood() {
+    let fake = Fake::start(|path| match path {
+        "/version" => version("3.6.11"),
+        "/v3/kv/txn" => Some((
+            200,
+            r#"{"header":{"cluster_id":7,"revision":9},"succeeded":false,"responses":[
+                {"response_range":{"header":null,"kvs":[],"more":false,"count":"0"}}]}"#
+                .to_owned(),
+        )),
+        _ => Some((
+            403,
+            r#"{"code":7,"message":"etcdserver: permission denied","details":[]}"#.to_owned(),
+        )),
+    });
+    let mut log = open(&[&fake]);
+    let refused = replace(&mut *log, Some("one"), "two").unwrap();
+    let engine = tenure_core::ownership::EngineId(7);
+    assert_eq!(refused, Appended::Refused(Sighting { engine, head: None }));
+    misconfigured(log.head());
+}

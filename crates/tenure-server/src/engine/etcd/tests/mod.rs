@@ -1,0 +1,117 @@
+//! Tests with real members of etcd, and with fakes for answers that real ones do not give.
+
+mod access;
+mod fake;
+mod members;
+mod upkeep;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use tracing::subscriber::with_default;
+
+use super::ConnectEtcd;
+use crate::config::{Compaction, EtcdConfig};
+use crate::engine::shared::conformance;
+use crate::engine::shared::log::{Append, Appended, Connect, LogError, SharedLog, Sighting};
+use crate::support::etcd::Etcd;
+
+/// The time of an attempt in tests that expect no timeout.
+const PATIENT: Duration = Duration::from_secs(10);
+
+#[test]
+fn etcd_is_a_shared_log() {
+    let Some(etcd) = Etcd::start("etcd_is_a_shared_log", 1) else {
+        return;
+    };
+    let mut logs = 0;
+    conformance::check(|| {
+        logs += 1;
+        // The keys of other clusters must not be seen.
+        ConnectEtcd::new(&config(etcd.endpoints()), &format!("c{logs}"), PATIENT)
+    });
+}
+
+fn config(endpoints: Vec<String>) -> EtcdConfig {
+    EtcdConfig {
+        endpoints,
+        prefix: "tenure/".to_owned(),
+        user: None,
+        password_file: None,
+        ca_file: None,
+        certificate: None,
+        key: None,
+        compact: Compaction::Off,
+    }
+}
+
+fn connect(config: &EtcdConfig, attempt: Duration) -> Box<dyn SharedLog> {
+    ConnectEtcd::new(config, "default", attempt)
+        .connect()
+        .unwrap()
+}
+
+/// A user in a configuration, and the file with the password.
+fn with_user(mut config: EtcdConfig, name: &str, password_file: PathBuf) -> EtcdConfig {
+    config.user = Some(name.to_owned());
+    config.password_file = Some(password_file);
+    config
+}
+
+/// Replaces the head. `None` is no head.
+fn replace(
+    log: &mut dyn SharedLog,
+    expected: Option<&str>,
+    head: &str,
+) -> Result<Appended, LogError> {
+    log.append(&Append {
+        expected: expected.map(str::as_bytes),
+        head: head.as_bytes(),
+        batch: None,
+        edits: &[],
+        keep_from: 0,
+    })
+}
+
+fn head_of(sighting: &Sighting) -> Option<&str> {
+    let head = sighting.head.as_ref();
+    head.map(|head: &Bytes| std::str::from_utf8(head).unwrap())
+}
+
+/// The message of a failure that an operator has to mend.
+fn misconfigured<T: std::fmt::Debug>(outcome: Result<T, LogError>) -> String {
+    match outcome {
+        Err(LogError::Misconfigured(message)) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The log lines of a closure.
+fn log_lines(work: impl FnOnce()) -> String {
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    with_default(subscriber, work);
+    let bytes = lines.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
+}

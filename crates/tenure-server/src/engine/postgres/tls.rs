@@ -1,0 +1,198 @@
+//! TLS to PostgreSQL, by the rules of `sslmode`.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::settings::{Encryption, RootCertificate, Settings};
+use crate::pem;
+
+/// Returns the connector for these settings. `ca_file` is used if the connection string names no
+/// authorities.
+///
+/// # Errors
+///
+/// A file can't be used. The message names it.
+pub(super) fn connector(
+    settings: &Settings,
+    ca_file: Option<&Path>,
+) -> Result<MakeRustlsConnect, String> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = verifier(settings, ca_file, &provider)?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let config = match &settings.client_certificate {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let chain = certificates(certificate)?;
+            let secret = PrivateKeyDer::from_pem_slice(&read(key)?)
+                .map_err(|error| format!("{}: {}", key.display(), pem::garbled(&error)))?;
+            let config = builder.with_client_auth_cert(chain, secret);
+            config.map_err(|error| format!("{}: {error}", certificate.display()))?
+        }
+    };
+    Ok(MakeRustlsConnect::new(config))
+}
+
+fn verifier(
+    settings: &Settings,
+    ca_file: Option<&Path>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, String> {
+    let file = match &settings.root_certificate {
+        Some(RootCertificate::System) => None,
+        Some(RootCertificate::File(path)) => Some(path.as_path()),
+        None => ca_file,
+    };
+    let encryption = match (settings.encryption, file) {
+        // As with libpq: a file with authorities turns `require` into `verify-ca`.
+        (Encryption::Unverified, Some(_)) => Encryption::Authority,
+        (encryption, _) => encryption,
+    };
+    if matches!(encryption, Encryption::None | Encryption::Unverified) {
+        return Ok(Arc::new(AnyCertificate(Arc::clone(provider))));
+    }
+    let mut roots = RootCertStore::empty();
+    match file {
+        Some(path) => {
+            for certificate in certificates(path)? {
+                let added = roots.add(certificate);
+                added.map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+        }
+        None => {
+            // Reading them takes a good part of an attempt.
+            static SYSTEM: OnceLock<Vec<CertificateDer<'static>>> = OnceLock::new();
+            let system = SYSTEM.get_or_init(|| rustls_native_certs::load_native_certs().certs);
+            roots.add_parsable_certificates(system.iter().cloned());
+        }
+    }
+    if roots.is_empty() {
+        let place = match file {
+            Some(path) => path.display().to_string(),
+            None => "the operating system".to_owned(),
+        };
+        return Err(format!(
+            "{place} has no certificates of authorities: set ca_file to a file with the \
+             certificate (PEM) of the authority that signed the certificate of PostgreSQL"
+        ));
+    }
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), Arc::clone(provider));
+    let verifier = verifier.build().map_err(|error| error.to_string())?;
+    Ok(match encryption {
+        Encryption::Full => verifier,
+        _ => Arc::new(AnyName(verifier)),
+    })
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates = pem::certificates(&read(path)?);
+    certificates.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// `verify-ca`: the certificate is from an authority, for any host name.
+#[derive(Debug)]
+struct AnyName(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for AnyName {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        // The verifier checks the name last, after the chain and the validity.
+        match self
+            .0
+            .verify_server_cert(end_entity, intermediates, name, ocsp, now)
+        {
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            checked => checked,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// `require` without authorities: the connection is encrypted, and the server may be any.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        algorithms.supported_schemes()
+    }
+}

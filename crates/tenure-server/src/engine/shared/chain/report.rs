@@ -1,0 +1,151 @@
+//! What a server logs, shows and counts about its part in the cluster.
+
+use std::time::Duration;
+
+use tenure_core::Instant;
+use tenure_core::ownership::{Outcome, OwnershipRole, Refusal};
+use tracing::{error, info, warn};
+
+use super::super::log::LogError;
+use super::{Chain, remedy};
+use crate::metrics::AppendResult;
+
+/// The time after which a message about a failure that lasts is logged again.
+const LOG_AGAIN: Duration = Duration::from_secs(60);
+
+/// Reads that failed, without a success since the first of them.
+#[derive(Debug)]
+pub(super) struct Away {
+    since: Instant,
+    /// Whether the failure was logged.
+    is_logged: bool,
+}
+
+impl Chain {
+    /// Counts an attempt of an append.
+    pub(super) fn count(&self, outcome: &Outcome, took: Duration) {
+        let result = match outcome {
+            Outcome::Done => AppendResult::Done,
+            Outcome::Refused(_) => AppendResult::Refused,
+            Outcome::NotApplied => AppendResult::NotApplied,
+            Outcome::Unknown => AppendResult::Unknown,
+        };
+        let status = &self.shell.status;
+        status.metrics.appended(result, took);
+        if result == AppendResult::Done {
+            status.change(|view| view.note_call(took));
+        }
+    }
+
+    pub(super) fn lapsed(&self) {
+        let timings = self.machine.timings();
+        let time = timings.ownership().saturating_sub(timings.margin());
+        let error = self.shell.status.view().error;
+        let error = error.unwrap_or_else(|| format!("{}: no answer", self.shell.service()));
+        warn!(
+            "no append for {} ({error}), answering nobody until it works",
+            seconds(time)
+        );
+        self.shell.status.metrics.lapsed();
+    }
+
+    /// Reports that another head than that of this owner stands in the log.
+    pub(in super::super) fn deposed(&self) {
+        match self.record() {
+            // The head that was found is not one of the log; a refusal says more.
+            Some(record) if record.server == self.shell.server => warn!("deposed; following"),
+            _ => warn!("deposed: {}; following", self.owner()),
+        }
+    }
+
+    /// Publishes the deadline of answers from memory, and the role.
+    pub(in super::super) fn publish(&self) {
+        self.shell.serving.set(self.machine.serves_until());
+        let role = self.machine.role(self.now());
+        let facts = self.log.facts();
+        self.shell.status.change(|view| {
+            view.role = role;
+            view.facts = facts;
+            if role != OwnershipRole::Refusing {
+                let closed = self.record().and_then(|record| self.closed(record));
+                view.refusal = closed.map(|reason| reason.to_string());
+            }
+            if let Some(record) = self.record() {
+                view.note_head(record);
+                let engine = record.head.engine;
+                let known = view.identity.as_ref().map(|(known, _)| *known);
+                if known != Some(engine) {
+                    view.identity = Some((engine, self.shell.connect.identity(engine)));
+                }
+            }
+        });
+    }
+
+    /// Reports a refusal of the machine.
+    pub(in super::super) fn refuse(&self, refusal: &Refusal) {
+        let text = remedy(&*self.shell.connect, refusal);
+        error!("{text}");
+        self.shell.status.change(|view| view.refusal = Some(text));
+    }
+
+    pub(in super::super) fn note_error(&mut self, error: Option<&LogError>) {
+        let text = error.map(|error| format!("{}: {error}", self.shell.service()));
+        if let (Some(LogError::Misconfigured(_) | LogError::Full(_)), Some(text)) = (error, &text)
+            && self.is_news(text)
+        {
+            error!("{text}");
+        }
+        self.shell.status.change(|view| view.error = text);
+    }
+
+    /// Notes that a read has failed. A failure that lasts is logged once: this server could not
+    /// take over now.
+    pub(super) fn note_away(&mut self, now: Instant, error: &LogError) {
+        let away = self.away.get_or_insert(Away {
+            since: now,
+            is_logged: false,
+        });
+        let time = now.since(away.since);
+        if away.is_logged {
+            return;
+        }
+        // These were logged as errors, because they say what to change.
+        away.is_logged = matches!(error, LogError::Misconfigured(_) | LogError::Full(_));
+        if !away.is_logged && time >= self.machine.timings().ownership() {
+            away.is_logged = true;
+            warn!(
+                "no read of the log for {} ({}: {error}), taking nothing over until it works",
+                seconds(time),
+                self.shell.service()
+            );
+        }
+    }
+
+    /// Notes that a read has succeeded.
+    pub(super) fn note_back(&mut self, now: Instant) {
+        if let Some(away) = self.away.take().filter(|away| away.is_logged) {
+            info!(
+                "the log in {} can be read again, after {}",
+                self.shell.service(),
+                seconds(now.since(away.since))
+            );
+        }
+    }
+
+    /// Returns whether a message was not logged within the last minute. A service that refuses is
+    /// asked several times in a second, and reads may succeed in between.
+    pub(in super::super) fn is_news(&mut self, text: &str) -> bool {
+        let now = self.now();
+        self.logged.retain(|(_, at)| now.since(*at) < LOG_AGAIN);
+        let is_news = self.logged.iter().all(|(logged, _)| logged != text);
+        if is_news {
+            self.logged.push((text.to_owned(), now));
+        }
+        is_news
+    }
+}
+
+/// Returns a duration as messages have it.
+pub(in super::super) fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}

@@ -1,0 +1,245 @@
+//! Restores into a shared log.
+//!
+//! The first append writes a head in the state *restoring*, with which no server takes the log
+//! over. Further appends write the places, and the last one makes the head vacant. So a restore
+//! that was interrupted leaves no log that a server would use, and it can be repeated.
+
+use std::path::Path;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use tenure_core::ownership::{Head, HeadState};
+
+use super::change::{Written, new_owner, note_of, record, try_write, used_by};
+use super::head::{ContentRecord, HeadRecord};
+use super::log::{Edit, MOST_BYTES, MOST_EDITS, Place, SharedLog};
+use super::places::{self, DeletedLease, Segment};
+use super::recover::RecoverError;
+use crate::engine::embedded::Examined;
+use crate::engine::{OpenError, RestoreError, Restored};
+
+/// The kinds of places.
+const KINDS: [&str; 3] = ["lease/", "term/", "deleted/"];
+
+/// Writes the content of a backup into an empty log. `place` names the log in errors.
+pub(crate) fn restore(
+    log: &mut dyn SharedLog,
+    place: &str,
+    file: &Path,
+    mut wait: impl FnMut(Duration),
+) -> Result<Restored, RestoreError> {
+    let backup = Examined::open(file)?;
+    let next = backup.next(file)?;
+    let count = backup.loaded.documents.len();
+    if count > 0 {
+        return Err(RestoreError::Documents {
+            path: file.into(),
+            count,
+            log: place.into(),
+        });
+    }
+    let Some(store) = backup.loaded.store_id.clone() else {
+        return Err(RestoreError::Damaged {
+            path: file.into(),
+            detail: "it has no id of the store".into(),
+        });
+    };
+    let content = ContentRecord {
+        store,
+        revision: next.revision,
+        floor: next.floor,
+        placed: 0,
+        placed_revision: next.revision,
+        kept: 0,
+        leases: backup.loaded.leases.len() as u64,
+        is_guarded: false,
+    };
+    let note = note_of("restored from", &file.display().to_string());
+    let written = Filling::begin(log, content, note, &mut wait)
+        .map_err(Failed::Log)
+        .and_then(|filling| fill(filling, &backup, file));
+    match written {
+        Ok(()) => Ok(next.restored),
+        Err(Failed::Backup(OpenError::Damaged { path, detail })) => {
+            Err(RestoreError::Damaged { path, detail })
+        }
+        Err(Failed::Backup(error)) => Err(RestoreError::Backup(error)),
+        Err(Failed::Log(error)) => Err(RestoreError::Log {
+            log: place.into(),
+            error,
+        }),
+    }
+}
+
+/// The reason why a log was not filled.
+enum Failed {
+    Backup(OpenError),
+    Log(RecoverError),
+}
+
+impl From<OpenError> for Failed {
+    fn from(error: OpenError) -> Self {
+        Self::Backup(error)
+    }
+}
+
+impl From<RecoverError> for Failed {
+    fn from(error: RecoverError) -> Self {
+        Self::Log(error)
+    }
+}
+
+/// Writes everything in the backup.
+fn fill(mut filling: Filling<'_>, backup: &Examined, file: &Path) -> Result<(), Failed> {
+    backup.for_terms::<Failed>(file, |key, terms| {
+        let Some(first) = terms.first() else {
+            return Ok(());
+        };
+        let first_epoch = first.epoch.get();
+        let segment = Segment { first_epoch, terms };
+        Ok(filling.put(places::segment(&key, &segment))?)
+    })?;
+    // A place of a deleted lease has the revision of the deletion, which only gives the order. These
+    // numbers are below all revisions.
+    for (number, (key, retired)) in (1..).zip(&backup.loaded.deleted) {
+        filling.put(places::deleted(&DeletedLease {
+            key: key.clone(),
+            revision: number,
+            retired: retired.clone(),
+        }))?;
+    }
+    for (key, stored, revision) in &backup.loaded.leases {
+        filling.put(places::lease(key, stored, *revision))?;
+    }
+    Ok(filling.finish()?)
+}
+
+/// A log that is being filled.
+struct Filling<'a> {
+    log: &'a mut dyn SharedLog,
+    wait: &'a mut dyn FnMut(Duration),
+    /// The head: its bytes and their content.
+    bytes: Option<Bytes>,
+    record: HeadRecord,
+    /// The edits of the next append, and their bytes.
+    edits: Vec<Edit>,
+    size: usize,
+}
+
+impl<'a> Filling<'a> {
+    /// Closes an empty log, or one that an interrupted restore left. It will have this content.
+    fn begin(
+        log: &'a mut dyn SharedLog,
+        content: ContentRecord,
+        note: String,
+        wait: &'a mut dyn FnMut(Duration),
+    ) -> Result<Self, RecoverError> {
+        let seen = log.head()?;
+        let mut head = Head {
+            engine: seen.engine,
+            generation: 0,
+            sequence: 0,
+            state: HeadState::Restoring,
+            owner: new_owner(),
+            ownership: Duration::ZERO,
+        };
+        match &seen.head {
+            None => check_empty(log)?,
+            Some(bytes) => {
+                let before = HeadRecord::decode(bytes)?;
+                if before.head.state != HeadState::Restoring {
+                    return Err(RecoverError::NotEmpty(format!(
+                        "the log has the store {}, last written by {}",
+                        before.content.store.as_str(),
+                        before.server.name
+                    )));
+                }
+                (head.generation, head.sequence) = (before.head.generation, before.head.sequence);
+            }
+        }
+        head.generation += 1;
+        let mut filling = Self {
+            log,
+            wait,
+            bytes: seen.head,
+            record: HeadRecord {
+                note: Some(note),
+                ..record(head, content)
+            },
+            edits: Vec::new(),
+            size: 0,
+        };
+        filling.append()?;
+        filling.clear()?;
+        Ok(filling)
+    }
+
+    /// Deletes what an interrupted restore left.
+    fn clear(&mut self) -> Result<(), RecoverError> {
+        for kind in KINDS {
+            loop {
+                let page = self.log.places(&places::all(kind, None))?;
+                if page.is_empty() {
+                    break;
+                }
+                for Place { key, .. } in page {
+                    self.add(key.len(), Edit::Delete(key))?;
+                }
+                self.append()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, place: Place) -> Result<(), RecoverError> {
+        self.add(place.key.len() + place.value.len(), Edit::Put(place))
+    }
+
+    /// Adds an edit of this size.
+    fn add(&mut self, size: usize, edit: Edit) -> Result<(), RecoverError> {
+        if self.edits.len() == MOST_EDITS || self.size + size > MOST_BYTES {
+            self.append()?;
+        }
+        self.size += size;
+        self.edits.push(edit);
+        Ok(())
+    }
+
+    /// Writes the edits.
+    fn append(&mut self) -> Result<(), RecoverError> {
+        self.record.head.sequence += 1;
+        let (expected, record) = (self.bytes.as_deref(), &self.record);
+        let written = try_write(self.log, expected, record, None, &self.edits, self.wait);
+        match written? {
+            Written::Done(bytes) => self.bytes = Some(bytes),
+            Written::Refused(now) => return Err(used_by(&now)),
+        }
+        self.edits.clear();
+        self.size = 0;
+        Ok(())
+    }
+
+    /// Writes the last edits, and leaves the log to any server.
+    fn finish(mut self) -> Result<(), RecoverError> {
+        self.record.head.state = HeadState::Vacant;
+        self.record.content.placed = self.record.head.sequence;
+        self.append()
+    }
+}
+
+/// Checks that a log without a head has nothing else.
+fn check_empty(log: &mut dyn SharedLog) -> Result<(), RecoverError> {
+    let mut left = log.batches(0)?.first().map(|it| it.sequence.to_string());
+    for kind in KINDS {
+        if left.is_none() {
+            let page = log.places(&places::all(kind, None))?;
+            left = page.into_iter().next().map(|place| place.key);
+        }
+    }
+    match left {
+        None => Ok(()),
+        Some(key) => Err(RecoverError::NotEmpty(format!(
+            "the log has no head, but the entry {key}"
+        ))),
+    }
+}

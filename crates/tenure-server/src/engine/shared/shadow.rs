@@ -1,0 +1,324 @@
+//! A follower's copy of the leases, made from the places and then from the batches.
+//!
+//! The places are read while their owner writes them, so the copy first has leases of different
+//! moments. That is harmless: [`apply`] passes over each change that a lease has already, and the
+//! batches since before the first read have all later ones. The copy is right when all batches up
+//! to a head that was read after the last place are applied.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use tenure_core::lease::LeaseId;
+
+use super::head::ContentRecord;
+use super::log::{LogError, LoggedBatch, SharedLog};
+use super::places::{self, BadPlace, DeletedLease};
+use crate::engine::batch::{Leases, LoggedChange, apply};
+use crate::engine::{Batch, Loaded};
+use crate::model::{Content, LeaseKey};
+
+/// A copy of the leases in a shared log.
+#[derive(Debug, Default)]
+pub(super) struct Shadow {
+    phase: Phase,
+    leases: Leases,
+    /// The deleted leases by the revisions of their deletions.
+    deleted: BTreeMap<u64, DeletedLease>,
+    /// The revision of the last batch that was applied.
+    revision: u64,
+    /// Its sequence number.
+    sequence: u64,
+    /// The changes of batches that are not all in their places.
+    recent: VecDeque<AppliedBatch>,
+    /// Batches that were read and not applied yet.
+    unapplied: Vec<(u64, Batch)>,
+}
+
+/// The progress of a copy.
+#[derive(Debug, Default)]
+enum Phase {
+    /// Nothing was read.
+    #[default]
+    Empty,
+    /// The leases after this key are to be read.
+    Leases(Option<String>),
+    /// The deleted leases after this key are to be read.
+    Deleted(Option<String>),
+    /// All places were read; some batches may be missing.
+    Places,
+    /// The copy was right as of [`Shadow::revision`].
+    Right,
+}
+
+/// The changes of a batch that the copy lacked.
+#[derive(Debug)]
+pub(super) struct AppliedBatch {
+    pub(super) sequence: u64,
+    pub(super) revision: u64,
+    /// The number of bytes of the batch.
+    pub(super) bytes: usize,
+    pub(super) changes: Vec<LoggedChange>,
+}
+
+/// The content of a copy.
+#[derive(Debug)]
+pub(super) struct Copied {
+    pub(super) loaded: Loaded,
+    pub(super) recent: VecDeque<AppliedBatch>,
+    /// The revisions of the deletions that have a place.
+    pub(super) deleted: Vec<u64>,
+}
+
+/// The progress of one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copying {
+    /// The copy has everything up to the head.
+    Right,
+    /// The copy lacks something, and a further step reads more.
+    More,
+    /// The places were read: a further step needs a head that is read now.
+    NeedsHead,
+}
+
+/// The reason why a step failed. The copy begins again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CopyError {
+    /// The service did not answer, or refused. The copy stays as it is.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The log no longer reaches back to the copy, or its content does not fit together.
+    #[error("{0}")]
+    NotWhole(String),
+}
+
+impl From<BadPlace> for CopyError {
+    fn from(place: BadPlace) -> Self {
+        Self::NotWhole(place.to_string())
+    }
+}
+
+impl Shadow {
+    /// Returns the number of revisions that the copy lacks; `None` if it was never right.
+    pub(super) const fn behind(&self, content: &ContentRecord) -> Option<u64> {
+        match self.phase {
+            Phase::Right => Some(content.revision.saturating_sub(self.revision)),
+            _ => None,
+        }
+    }
+
+    /// Reads one page of what the copy lacks as of this head, which has this sequence number.
+    ///
+    /// # Errors
+    ///
+    /// [`CopyError::NotWhole`] has emptied the copy.
+    pub(super) fn step(
+        &mut self,
+        log: &mut dyn SharedLog,
+        content: &ContentRecord,
+        head: u64,
+    ) -> Result<Copying, CopyError> {
+        let stepped = self.try_step(log, content, head);
+        if let Err(CopyError::NotWhole(_)) = stepped {
+            *self = Self::default();
+        }
+        stepped
+    }
+
+    fn try_step(
+        &mut self,
+        log: &mut dyn SharedLog,
+        content: &ContentRecord,
+        head: u64,
+    ) -> Result<Copying, CopyError> {
+        match &self.phase {
+            Phase::Empty => {
+                // All changes after these are in batches, whatever the places contain by then.
+                (self.sequence, self.revision) = (content.placed, content.placed_revision);
+                self.phase = Phase::Leases(None);
+                Ok(Copying::More)
+            }
+            Phase::Leases(after) => {
+                let page = log.places(&places::all("lease/", after.as_deref()))?;
+                for place in &page {
+                    let (key, stored, revision) = places::read_lease(place)?;
+                    self.leases.insert(key, (stored.into(), revision));
+                }
+                self.phase = match page.into_iter().next_back() {
+                    Some(last) => Phase::Leases(Some(last.key)),
+                    None => Phase::Deleted(None),
+                };
+                Ok(Copying::More)
+            }
+            Phase::Deleted(after) => {
+                let page = log.places(&places::all("deleted/", after.as_deref()))?;
+                for place in &page {
+                    let deleted = places::read_deleted(place)?;
+                    self.deleted.insert(deleted.revision, deleted);
+                }
+                match page.into_iter().next_back() {
+                    Some(last) => {
+                        self.phase = Phase::Deleted(Some(last.key));
+                        Ok(Copying::More)
+                    }
+                    None => {
+                        self.phase = Phase::Places;
+                        Ok(Copying::NeedsHead)
+                    }
+                }
+            }
+            Phase::Places | Phase::Right => self.read_batches(log, content, head),
+        }
+    }
+
+    /// Reads a page of batches, up to this head.
+    fn read_batches(
+        &mut self,
+        log: &mut dyn SharedLog,
+        content: &ContentRecord,
+        head: u64,
+    ) -> Result<Copying, CopyError> {
+        let last = self.unapplied.last();
+        let (mut sequence, mut revision) = (self.sequence, self.revision);
+        if let Some((at, batch)) = last {
+            (sequence, revision) = (*at, batch.revision);
+        }
+        let mut is_at_end = revision == content.revision;
+        if !is_at_end {
+            let page = log.batches(sequence)?;
+            is_at_end = page.is_empty();
+            for LoggedBatch { sequence, bytes } in page {
+                // The head that is known does not vouch for later batches.
+                if sequence > head {
+                    is_at_end = true;
+                    break;
+                }
+                let batch = Batch::from_bytes(&bytes).map_err(CopyError::NotWhole)?;
+                if batch.previous != revision {
+                    return Err(CopyError::NotWhole(format!(
+                        "the batch after revision {revision} is missing: the next one follows \
+                         revision {}",
+                        batch.previous
+                    )));
+                }
+                revision = batch.revision;
+                self.unapplied.push((sequence, batch));
+            }
+        }
+        // A lease that is deleted in a batch may have no place, so the changes before the deletion
+        // are applied only together with it: all batches at once, if the places were just read.
+        if matches!(self.phase, Phase::Right) || is_at_end || revision == content.revision {
+            self.apply()?;
+        }
+        if self.revision == content.revision {
+            self.check(content)?;
+            self.phase = Phase::Right;
+            self.trim(content);
+            return Ok(Copying::Right);
+        }
+        match is_at_end {
+            false => Ok(Copying::More),
+            true => Err(CopyError::NotWhole(format!(
+                "the log ends at revision {}, and its head is at revision {}",
+                self.revision, content.revision
+            ))),
+        }
+    }
+
+    /// Applies the batches that were read.
+    fn apply(&mut self) -> Result<(), CopyError> {
+        let mut changes = Vec::with_capacity(self.unapplied.len());
+        for (_, batch) in &self.unapplied {
+            changes.push(batch.changes().map_err(CopyError::NotWhole)?);
+        }
+        for change in changes.iter().flatten() {
+            if let Content::Deleted(deleted) = &change.content {
+                self.note_deleted(&change.key, change.revision, &deleted.retired);
+            }
+        }
+        apply(&mut changes, &mut self.leases).map_err(CopyError::NotWhole)?;
+        for ((sequence, batch), changes) in self.unapplied.drain(..).zip(changes) {
+            (self.sequence, self.revision) = (sequence, batch.revision);
+            self.recent.push_back(AppliedBatch {
+                sequence,
+                revision: batch.revision,
+                bytes: batch.changes.len(),
+                changes,
+            });
+        }
+        Ok(())
+    }
+
+    fn note_deleted(&mut self, key: &LeaseKey, revision: u64, retired: &[LeaseId]) {
+        if retired.is_empty() {
+            return;
+        }
+        let deleted = DeletedLease {
+            key: key.clone(),
+            revision,
+            retired: retired.to_vec(),
+        };
+        self.deleted.insert(revision, deleted);
+        while self.deleted.len() > crate::model::DELETED_LIMIT {
+            self.deleted.pop_first();
+        }
+    }
+
+    /// Checks the content as of the head.
+    fn check(&self, content: &ContentRecord) -> Result<(), CopyError> {
+        if self.leases.len() as u64 != content.leases {
+            return Err(CopyError::NotWhole(format!(
+                "the log has {} leases and should have {}",
+                self.leases.len(),
+                content.leases
+            )));
+        }
+        if matches!(self.phase, Phase::Right) {
+            return Ok(());
+        }
+        let newest = self.leases.iter().find(|(_, it)| it.1 > self.revision);
+        match newest {
+            Some((key, (_, revision))) => Err(CopyError::NotWhole(format!(
+                "the place of {} has revision {revision}, and the last revision is {}",
+                key.as_str(),
+                self.revision
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Forgets the changes that are in their places.
+    fn trim(&mut self, content: &ContentRecord) {
+        while self
+            .recent
+            .front()
+            .is_some_and(|it| it.sequence <= content.placed)
+        {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Returns the content, which is right as of this head.
+    pub(super) fn into_copied(self, content: &ContentRecord) -> Copied {
+        let leases = self.leases.into_iter();
+        let leases =
+            leases.map(|(key, (stored, revision))| (key, Arc::unwrap_or_clone(stored), revision));
+        let loaded = Loaded {
+            leases: leases.collect(),
+            revision: content.revision,
+            floor: content.floor,
+            documents: Vec::new(),
+            store_id: Some(content.store.clone()),
+            deleted: Vec::new(),
+        };
+        let revisions = self.deleted.keys().copied().collect();
+        let deleted = self.deleted.into_values();
+        Copied {
+            loaded: Loaded {
+                deleted: deleted.map(|it| (it.key, it.retired)).collect(),
+                ..loaded
+            },
+            recent: self.recent,
+            deleted: revisions,
+        }
+    }
+}
