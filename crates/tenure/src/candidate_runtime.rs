@@ -15,6 +15,8 @@ use crate::store::CheckStore;
 
 #[cfg(feature = "azure")]
 use crate::config::AzureBlobError;
+#[cfg(feature = "kubernetes")]
+use crate::config::KubernetesLeaseError;
 #[cfg(feature = "peers")]
 use crate::config::{BullyError, ListenError, StateError};
 
@@ -67,6 +69,10 @@ pub enum StartError {
     #[cfg(feature = "azure")]
     #[error("impossible election by the lease of a blob")]
     AzureBlob(#[from] AzureBlobError),
+    /// The settings allow no election by a `Lease` object of a Kubernetes cluster.
+    #[cfg(feature = "kubernetes")]
+    #[error("impossible election by a Kubernetes Lease")]
+    Kubernetes(#[from] KubernetesLeaseError),
     /// The metadata are too large.
     #[error("{0}")]
     Metadata(String),
@@ -140,6 +146,10 @@ impl CandidateRuntime {
             if let Some(warning) = blob.warning() {
                 tracing::warn!(election = %config.election, "{warning}");
             }
+        }
+        #[cfg(feature = "kubernetes")]
+        if let Strategy::Kubernetes(lease) = &config.strategy {
+            tracing::info!(election = %config.election, object = %lease, "a Kubernetes Lease");
         }
         #[cfg(feature = "peers")]
         if let (Some(plan), Some(members)) = (config.election_plan()?, config.members().cloned()) {

@@ -11,8 +11,9 @@ pub enum Guarantee {
     /// as measured by its own clock, before another leader may start, as long as the clocks of its
     /// machine and the store differ in rate by less than the margin of the
     /// [`Timings`](crate::Timings). While the store can't be reached there is no new leader. This
-    /// is also the guarantee of `both` with a quorum, and of `azure-blob`, where the candidate
-    /// writes the epoch while it holds the lease.
+    /// is also the guarantee of `both` with a quorum, of `azure-blob`, where the candidate writes
+    /// the epoch while it holds the lease, and of `kubernetes`, where the other candidates measure
+    /// the lease on their own clocks.
     FencedLease,
     /// The store grants the lease to one candidate at a time as with
     /// [`FencedLease`](Self::FencedLease), and k of n members promise not to elect another one. Or

@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use reqwest::Client;
+use reqwest::header::{AUTHORIZATION, HeaderValue};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use tracing::{info, warn};
 
 use crate::client_certificate::{ClientCertificate, IdentityPem};
+use crate::credentials::Credentials;
 use crate::http::{HttpClientError, build, lease_client};
 use crate::root_certificates::RootCertificates;
 
@@ -78,6 +80,41 @@ impl HttpClient {
             tokio::task::spawn_blocking(move || shared.read_again());
         }
         current.versioned()
+    }
+
+    /// Sends the request with the credential. If the service refuses the credential, and the files
+    /// now contain another one, the request is sent again with that one. After a number of refusals
+    /// of one address a store answers 429 instead of 401. An answer of 429 is handled in the same
+    /// manner, because many leaders may share that address, and all of their credentials may be
+    /// replaced at once.
+    pub(crate) async fn send(
+        &self,
+        credentials: &Credentials,
+        request: impl Fn(&Client) -> RequestBuilder,
+    ) -> Result<Response, reqwest::Error> {
+        let send = |http: &VersionedClient, header: Option<&HeaderValue>| {
+            let request = request(&http.client);
+            match header {
+                Some(header) => request.header(AUTHORIZATION, header).send(),
+                None => request.send(),
+            }
+        };
+        let (http, header) = (self.current(), credentials.header());
+        let response = send(&http, header.as_ref()).await?;
+        let refusals = [StatusCode::UNAUTHORIZED, StatusCode::TOO_MANY_REQUESTS];
+        if !refusals.contains(&response.status()) {
+            return Ok(response);
+        }
+        let next_http = self.after(&http).await;
+        let next_header = match &header {
+            Some(header) => credentials.header_after(header).await,
+            None => None,
+        };
+        if next_http.is_none() && next_header.is_none() {
+            return Ok(response);
+        }
+        let http = next_http.unwrap_or(http);
+        send(&http, next_header.or(header).as_ref()).await
     }
 
     /// Reads the files again, and returns the client if its certificate differs from `refused`.

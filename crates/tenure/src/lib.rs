@@ -45,6 +45,7 @@
 //! |---|---|
 //! | `lease` | a lease store: `tenure serve`, of the crate `tenure-cli` |
 //! | `azure-blob` | a blob of an Azure storage account (feature `azure`) |
+//! | `kubernetes` | a `Lease` object of a Kubernetes cluster (feature `kubernetes`) |
 //! | `bully` | a node id, the list of peers, a state directory and a shared key for each member (feature `peers`) |
 //! | `both` | a store and peers, to migrate from one to the other |
 //! | `static` | nothing: the only candidate leads |
@@ -78,6 +79,7 @@
 //! | `tls` | https, by rustls and aws-lc (which needs a C compiler) |
 //! | `peers` | the strategies `bully` and `both`; members listen by axum |
 //! | `azure` | the strategy `azure-blob` |
+//! | `kubernetes` | the strategy `kubernetes`, and `tls` |
 //! | `router` | `Candidate::router`: HTTP routes that show the leader, by axum |
 //! | `metrics` | publishes the [`Metrics`] of candidates through the facade of the crate `metrics` |
 //! | `tower` | `fence::FenceLayer`: rejects stale requests in front of an HTTP service |

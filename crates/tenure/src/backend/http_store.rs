@@ -1,8 +1,7 @@
 //! A lease service that is a lease store with an HTTP API.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use reqwest::Method;
@@ -15,6 +14,7 @@ use tenure_core::wire::{
 };
 use tenure_core::{CandidateId, ElectionName, Epoch};
 
+use super::admission::Admission;
 use super::{
     BackendError, BackendFuture, BackendReply, LeaseBackend, Renewal, RequestOutcome, SharedBackend,
 };
@@ -22,21 +22,13 @@ use crate::config::Config;
 use crate::http::{HttpClientError, HttpClients};
 use crate::store::{Call, CheckStore, Endpoint, Pong, StoreClient, StoreError, path};
 
-/// The time for which a refused candidate tries again. A store reads a changed access file within a
-/// second, so a token may be newer than the access file that the store has read.
-const GRACE: Duration = Duration::from_secs(3);
-
 #[derive(Debug)]
 struct HttpStore {
     store: StoreClient,
     election: ElectionName,
     /// The common part of every acquire, without the lease id and the waiting time.
     acquire: AcquireRequest,
-    /// `true` once the store has executed or answered a request of this candidate. From then on a
-    /// missing right may be a temporary mistake of an operator.
-    was_admitted: AtomicBool,
-    /// The time when the store first refused this candidate.
-    denied_since: OnceLock<Instant>,
+    admission: Admission,
 }
 
 pub(super) fn open(
@@ -68,19 +60,18 @@ pub(super) fn open(
         .with_check(check),
         election: config.election.clone(),
         acquire,
-        was_admitted: AtomicBool::new(false),
-        denied_since: OnceLock::new(),
+        admission: Admission::default(),
     }))
 }
 
 impl LeaseBackend for HttpStore {
     fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, BackendReply> {
         Box::pin(async move {
-            if let Request::Acquire { .. } | Request::Resume { .. } = request
-                && let Err(error) = self.store.confirm().await
-            {
-                return reply_to(Err(error));
-            }
+            let wait = match request {
+                Request::Acquire { wait, .. } => wait,
+                _ => Duration::ZERO,
+            };
+            let is_promise = matches!(request, Request::Acquire { .. } | Request::Resume { .. });
             let releases = matches!(request, Request::Release { .. } | Request::HandOver { .. });
             let path = |verb| path(&self.election, verb);
             let call = match request {
@@ -140,7 +131,13 @@ impl LeaseBackend for HttpStore {
                     Call::post(path("/handover"), &body)
                 }
             };
-            let answer = self.store.ask_once(&Call { timeout, ..call }).await;
+            let call = Call {
+                timeout,
+                wait,
+                is_promise,
+                ..call
+            };
+            let answer = self.store.ask_once(&call).await;
             self.settle(match answer {
                 Ok(_) if releases => Answer::Released.into(),
                 answer => reply_to(answer),
@@ -214,32 +211,14 @@ impl LeaseBackend for HttpStore {
 }
 
 impl HttpStore {
-    fn settle(&self, reply: BackendReply) -> BackendReply {
-        let answer = self.settle_answer(reply.answer);
-        BackendReply { answer, ..reply }
-    }
-
     /// Adds the request and the origin of the credential to the refusal of a candidate that the
-    /// store has never accepted; an acquire is the only request that such a candidate sends. Later
-    /// the same answer may be temporary, so it must not end a campaign, and never a term.
-    fn settle_answer(&self, answer: Answer) -> Answer {
-        match answer {
-            Answer::Denied(why) => {
-                let denied_since = *self.denied_since.get_or_init(Instant::now);
-                let is_early = denied_since.elapsed() < GRACE;
-                if is_early || self.was_admitted.load(Ordering::Relaxed) {
-                    return Answer::Unknown(why);
-                }
-                let origin = self.store.credentials.origin();
-                let refused = path(&self.election, "/acquire");
-                Answer::Denied(format!("{why}; it refused POST {refused}; {origin}"))
-            }
-            Answer::Unknown(_) | Answer::Refused(_) => answer,
-            admitted => {
-                self.was_admitted.store(true, Ordering::Relaxed);
-                admitted
-            }
-        }
+    /// store has never accepted.
+    fn settle(&self, reply: BackendReply) -> BackendReply {
+        self.admission.settle(reply, || {
+            let origin = self.store.credentials.origin();
+            let refused = path(&self.election, "/acquire");
+            format!("it refused POST {refused}; {origin}")
+        })
     }
 }
 

@@ -4,10 +4,13 @@
 //! `open`, and one variant of [`Strategy`] with its settings. [`LeaseService`] shows the lease of
 //! any service to tools.
 
+mod admission;
 #[cfg(feature = "azure")]
 mod azure_blob;
 mod error;
 mod http_store;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
 pub(crate) mod memory;
 
 use std::any::Any;
@@ -151,6 +154,8 @@ pub(crate) fn open_checked(
         Strategy::Lease => http_store::open(config, clients, check)?,
         #[cfg(feature = "azure")]
         Strategy::AzureBlob(blob) => azure_blob::open(config, blob, clients)?,
+        #[cfg(feature = "kubernetes")]
+        Strategy::Kubernetes(lease) => kubernetes::open(config, lease, clients, clock)?,
         Strategy::Static => memory::MemoryStore::new(clock.clone()).backend(config),
         #[cfg(feature = "peers")]
         Strategy::Both(_) => http_store::open(config, clients, check)?,

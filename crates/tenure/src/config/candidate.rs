@@ -145,6 +145,8 @@ impl Config {
             Strategy::Lease => Guarantee::FencedLease,
             #[cfg(feature = "azure")]
             Strategy::AzureBlob(_) => Guarantee::FencedLease,
+            #[cfg(feature = "kubernetes")]
+            Strategy::Kubernetes(_) => Guarantee::FencedLease,
             // The peers alone may elect another candidate at the same time, unless they have a
             // quorum.
             #[cfg(feature = "peers")]

@@ -17,6 +17,10 @@ pub(super) fn check_strategy(settings: &Settings) -> Result<(), ConfigError> {
             "the table [fallback] is set, too, and this strategy elects among the members of [bully]: \
              write strategy = \"lease\" for a store with a fallback, or leave [fallback] out"
         }
+        Some("kubernetes") if settings.has_table("fallback") => {
+            "the table [fallback] is set, too, and other programs that compete for the Lease object know \
+             nothing of these members: write strategy = \"lease\", or leave [fallback] out"
+        }
         Some("static") if settings.has_table("fallback") => {
             "the table [fallback] is set, too, and this strategy has no store: write strategy = \
              \"lease\", or leave [fallback] out"

@@ -44,7 +44,7 @@ impl Config {
     /// progress_deadline = "30s"            # default: none
     /// lock_delay = "0s"
     /// on_overrun = "report"                # or "exit"
-    /// strategy = "lease"                   # or "azure-blob", "bully", "both", or "static"
+    /// strategy = "lease"                   # or "azure-blob", "kubernetes", "bully", "both", or "static"
     /// require_fencing = false              # true: refuse a strategy that only makes a best effort
     ///
     /// [metadata]
@@ -65,6 +65,9 @@ impl Config {
     ///
     /// [azure_blob]                         # for strategy = "azure-blob"
     /// connection_string_file = "/etc/tenure/azure"
+    ///
+    /// [kubernetes]                         # for strategy = "kubernetes"; in a pod all keys have defaults
+    /// lease = "nightly"
     /// ```
     ///
     /// `tenure config example` prints every key with its default; `docs/configuration.md` explains
@@ -194,6 +197,10 @@ fn strategy_of(
         "lease" => Ok(Strategy::Lease),
         #[cfg(feature = "azure")]
         "azure-blob" => super::azure_blob::of_settings(settings, config).map(Strategy::AzureBlob),
+        #[cfg(feature = "kubernetes")]
+        "kubernetes" => {
+            super::kubernetes_settings::of_settings(settings, config).map(Strategy::Kubernetes)
+        }
         #[cfg(feature = "peers")]
         name @ ("bully" | "both") => {
             let bully = super::bully_settings::bully(settings, &config.timings, purpose)?;
@@ -208,8 +215,8 @@ fn strategy_of(
         _ => {
             // Without some of the features these variables are unused.
             let _ = (config, purpose);
-            let reason = "this program was built without it: enable the feature \"azure\" or \"peers\" of the \
-                          crate tenure";
+            let reason = "this program was built without it: enable the feature \"azure\", \"kubernetes\" or \
+                          \"peers\" of the crate tenure";
             Err(settings.invalid("strategy", reason.into()))
         }
     }

@@ -21,6 +21,10 @@ mod azure_blob;
 pub(crate) mod bully_settings;
 #[cfg(all(feature = "config-file", feature = "peers"))]
 mod fallback_settings;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
+#[cfg(all(feature = "config-file", feature = "kubernetes"))]
+mod kubernetes_settings;
 
 pub(crate) use candidate::TermHook;
 pub use candidate::{Config, OnOverrun};
@@ -31,6 +35,9 @@ pub use settings::{ConfigError, Origin};
 
 #[cfg(feature = "azure")]
 pub use tenure_azure::client::{AzureAccount, AzureBlob, AzureBlobError};
+
+#[cfg(feature = "kubernetes")]
+pub use kubernetes::{KubernetesLease, KubernetesLeaseError};
 
 #[cfg(feature = "peers")]
 pub use crate::peer_transport::{ListenError, PeerKey, PeerKeyError, StateError};
@@ -51,6 +58,7 @@ pub use tenure_core::detector::{DetectBy, Detection, DetectionOptions};
     test,
     feature = "config-file",
     feature = "azure",
+    feature = "kubernetes",
     feature = "peers",
     feature = "tls"
 ))]

@@ -4,6 +4,8 @@
 use super::AzureBlob;
 #[cfg(feature = "peers")]
 use super::Bully;
+#[cfg(feature = "kubernetes")]
+use super::KubernetesLease;
 
 /// The strategy by which a candidate is elected. [`Guarantee`](crate::Guarantee) describes the
 /// guarantee of each strategy.
@@ -19,6 +21,9 @@ pub enum Strategy {
     /// serves this protocol.
     #[cfg(feature = "azure")]
     AzureBlob(AzureBlob),
+    /// By a `Lease` object of a Kubernetes cluster.
+    #[cfg(feature = "kubernetes")]
+    Kubernetes(KubernetesLease),
     /// Among peers that exchange messages, without a store.
     #[cfg(feature = "peers")]
     Bully(Bully),
@@ -34,7 +39,14 @@ pub enum Strategy {
 
 impl Strategy {
     /// The names in a configuration. They do not depend on the enabled features.
-    pub const NAMES: [&str; 5] = ["lease", "azure-blob", "bully", "both", "static"];
+    pub const NAMES: [&str; 6] = [
+        "lease",
+        "azure-blob",
+        "kubernetes",
+        "bully",
+        "both",
+        "static",
+    ];
 
     /// Returns the strategy's name in a configuration.
     #[must_use]
@@ -43,6 +55,8 @@ impl Strategy {
             Self::Lease => "lease",
             #[cfg(feature = "azure")]
             Self::AzureBlob(_) => "azure-blob",
+            #[cfg(feature = "kubernetes")]
+            Self::Kubernetes(_) => "kubernetes",
             #[cfg(feature = "peers")]
             Self::Bully(_) => "bully",
             #[cfg(feature = "peers")]

@@ -50,6 +50,24 @@ impl Endpoint {
         url.into()
     }
 
+    /// Returns whether this URL names the same server: user and password don't count.
+    pub(super) fn is_at(&self, url: &str) -> bool {
+        let Ok(url) = Url::parse(url) else {
+            return false;
+        };
+        let place = |url: &Url| {
+            let host = url.host_str().map(str::to_owned);
+            let path = url.path().trim_end_matches('/').to_owned();
+            (
+                url.scheme().to_owned(),
+                host,
+                url.port_or_known_default(),
+                path,
+            )
+        };
+        place(&self.0) == place(&url)
+    }
+
     /// Returns a text without passwords. The text may contain valid or invalid addresses. In case
     /// of doubt, more is hidden than necessary.
     pub(crate) fn shown(text: &str) -> String {
@@ -113,6 +131,22 @@ mod tests {
         }
         let endpoint: Endpoint = "http://host".parse().unwrap();
         assert_eq!(endpoint.page(None), "http://host/");
+    }
+
+    #[test]
+    fn an_address_is_compared_without_its_password_and_with_its_whole_place() {
+        let endpoint: Endpoint = "https://user:secret@host".parse().unwrap();
+        for (url, is_same) in [
+            ("https://host:443/", true),
+            ("https://HOST", true),
+            ("http://host:443", false),
+            ("https://host:7400", false),
+            ("https://host/way", false),
+            ("https://host.example.com", false),
+            ("host", false),
+        ] {
+            assert_eq!(endpoint.is_at(url), is_same, "{url}");
+        }
     }
 
     #[test]

@@ -13,7 +13,8 @@ use tenure_core::{ElectionName, Name};
 use tokio::time::timeout;
 
 use super::Endpoint;
-use super::client::{StoreClient, StoreError, path};
+use super::client::{StoreClient, path};
+use super::error::StoreError;
 use crate::http::innermost_cause;
 
 /// The time for which a stream may be silent. A store without events sends a comment every 15 s, of

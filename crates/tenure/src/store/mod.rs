@@ -5,16 +5,24 @@
 
 mod client;
 mod endpoint;
+mod error;
 mod events;
+mod round;
+mod send;
 
-pub use client::{Pong, StoreClient, StoreError};
+pub use client::{Pong, StoreClient};
 pub use endpoint::{Endpoint, EndpointError};
+pub use error::StoreError;
 pub use events::{EventStream, StoreEvent, Watched};
 pub use tenure_core::lease::{State, TermEnd};
 pub use tenure_core::wire::{
-    BreakRequest, Code, DurationMs, EventKind, HandOverRequest, History, LeaseEvent, LeaseList,
-    LeaseView, PastTerm, Problem, SessionCode, TermView, WithoutStoreView,
+    ActiveServer, BreakRequest, ClusterView, Code, DurationMs, EventKind, HandOverRequest, History,
+    LeaseEvent, LeaseList, LeaseView, PastTerm, Problem, ResignRequest, ServerRole, SessionCode,
+    TermView, WithoutStoreView,
 };
 
 pub(crate) use client::{Call, CheckStore, path};
 pub(crate) use tenure_core::wire::MAX_RENEWALS;
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,9 @@ use std::sync::LazyLock;
 pub const EXAMPLE: &str = include_str!("../example.toml");
 
 /// The tables of the store. All other settings belong to candidates.
-const STORE_TABLES: [&str; 6] = ["serve", "access", "audit", "metrics", "tls", "azure"];
+const STORE_TABLES: [&str; 9] = [
+    "serve", "cluster", "etcd", "postgres", "access", "audit", "metrics", "tls", "azure",
+];
 
 /// The table whose keys the user chooses.
 pub(super) const METADATA: &str = "metadata";
@@ -18,13 +20,15 @@ pub(super) const METADATA: &str = "metadata";
 const ALIAS: (&str, &str) = ("server", "servers");
 
 /// Keys whose values are never shown.
-const SECRETS: [&str; 7] = [
+const SECRETS: [&str; 8] = [
     "token",
     "azure_blob.key",
     "azure_blob.sas",
     "azure_blob.connection_string",
     "bully.key",
     "fallback.key",
+    // The value may contain a password.
+    "postgres.url",
     // The value contains the keys of accounts.
     "azure.accounts",
 ];

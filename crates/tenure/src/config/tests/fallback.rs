@@ -72,7 +72,7 @@ fn an_invalid_fallback_is_refused_with_key_and_values() {
         (
             "TENURE_FALLBACK_K",
             "3",
-            ["k is 3", "could each elect a leader"],
+            ["k is 3", "could each elect themselves"],
         ),
         ("TENURE_FALLBACK_K", "half", ["fallback.k", "\"balanced\""]),
         ("TENURE_FALLBACK_NODE", "4", ["fallback.node", "member 4"]),

@@ -1,5 +1,6 @@
 mod azure_blob;
 mod fallback;
+mod kubernetes;
 mod peers;
 
 use std::fs;

@@ -1,0 +1,290 @@
+//! The requests of a lease candidate, by reads and writes of the object.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tenure_core::lease::candidate::Answer;
+use tenure_core::lease::election_record::{ElectionRecord, ObservedRecord, RecordClaim};
+use tenure_core::lease::{LeaseDuration, LeaseId};
+use tenure_core::time::millis;
+use tenure_core::{CandidateId, ElectionName, Epoch, UnixMillis};
+
+use super::client::{ApiClient, ApiError, Written};
+use super::object::{LeaseObject, MicroTimes};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::http::REQUEST_TIMEOUT;
+use crate::store::{DurationMs, LeaseView, State};
+
+/// The number of writes that may meet a conflict in one request. Other programs that write the
+/// object all the time must not make a leader send requests without a pause.
+const ATTEMPTS: u32 = 5;
+
+/// A candidate, or an observer, of the election by one object.
+#[derive(Debug)]
+pub(super) struct LeaseElection {
+    pub(super) client: ApiClient,
+    clock: Clock,
+    election: ElectionName,
+    candidate: CandidateId,
+    duration: Duration,
+    metadata: BTreeMap<String, String>,
+    times: MicroTimes,
+    known: Mutex<Known>,
+}
+
+/// The state of this process. It is never locked while a request is in flight.
+#[derive(Debug, Default)]
+struct Known {
+    observed: ObservedRecord,
+    /// The object after the last write of a term, with the lease id of that term.
+    written: Option<(LeaseId, LeaseObject)>,
+}
+
+impl LeaseElection {
+    pub(super) fn new(client: ApiClient, config: &Config, clock: Clock) -> Self {
+        Self {
+            client,
+            clock,
+            election: config.election.clone(),
+            candidate: config.candidate.clone(),
+            duration: config.timings.lease_duration(),
+            metadata: config.metadata.clone(),
+            times: MicroTimes::default(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Takes the object if it is free, or renews it if this lease id holds it.
+    pub(super) async fn acquire(
+        &self,
+        lease_id: LeaseId,
+        min_epoch: Option<Epoch>,
+        until: Instant,
+    ) -> Result<Answer, ApiError> {
+        self.client.check_pause()?;
+        let read = self.client.read(until).await?;
+        let record = read.object.as_ref().map(|object| self.record(object));
+        let record = record.transpose()?;
+        // The time is read after the answer has arrived.
+        let now = self.clock.now();
+        let claim = self
+            .lock()
+            .observed
+            .claim(now, record.as_ref(), lease_id, self.duration);
+        let (next, epoch) = match (claim, &record) {
+            (RecordClaim::Held, _) => return Ok(self.held_by_another(record.as_ref())),
+            (RecordClaim::Own(epoch), Some(record)) => {
+                (record.renewed(self.duration, &self.wall()), epoch)
+            }
+            (RecordClaim::Own(_) | RecordClaim::Free, record) => {
+                let epoch = self.next_epoch(min_epoch, read.date.as_deref(), record.as_ref())?;
+                let by = (&self.candidate, lease_id);
+                let wall = self.wall();
+                let granted =
+                    ElectionRecord::granted(record.as_ref(), by, epoch, self.duration, &wall);
+                (granted, epoch)
+            }
+        };
+        let object = read.object.unwrap_or_else(|| self.client.new_object());
+        let object = object.with_record(&next).with_metadata(&self.metadata);
+        match self.client.write(&object, until).await? {
+            Written::Done(written) => {
+                self.note(lease_id, &object, written)?;
+                Ok(Answer::Held(epoch))
+            }
+            // Another candidate was faster, or another program has written the object.
+            Written::Conflict | Written::Missing => Ok(Answer::HeldByAnother(None)),
+        }
+    }
+
+    /// Renews a term.
+    pub(super) async fn renew(
+        &self,
+        lease_id: LeaseId,
+        until: Instant,
+    ) -> Result<Answer, ApiError> {
+        let renewed = |record: &ElectionRecord, object: &LeaseObject| {
+            object.with_record(&record.renewed(self.duration, &self.wall()))
+        };
+        let epoch = self.replace(lease_id, until, renewed).await?;
+        Ok(epoch.map_or(Answer::Superseded, Answer::Held))
+    }
+
+    /// Releases the object if this lease id holds it.
+    pub(super) async fn release(
+        &self,
+        lease_id: LeaseId,
+        until: Instant,
+    ) -> Result<Answer, ApiError> {
+        let released = |record: &ElectionRecord, object: &LeaseObject| {
+            let object = object.with_record(&record.released(&self.wall()));
+            object.with_metadata(&BTreeMap::new())
+        };
+        let epoch = self.replace(lease_id, until, released).await?;
+        Ok(epoch.map_or(Answer::Superseded, |_| Answer::Released))
+    }
+
+    /// Replaces the leader's metadata. Other candidates do not take that for a renewal.
+    pub(super) async fn proclaim(
+        &self,
+        lease_id: LeaseId,
+        metadata: &BTreeMap<String, String>,
+        until: Instant,
+    ) -> Result<(), ApiError> {
+        let proclaimed = |_: &ElectionRecord, object: &LeaseObject| object.with_metadata(metadata);
+        let epoch = self.replace(lease_id, until, proclaimed).await?;
+        epoch
+            .map(drop)
+            .ok_or_else(|| self.client.malformed("the term of this lease id is over"))
+    }
+
+    /// Returns the lease as a store would show it. The object has no remaining time that this
+    /// process could know, no waiters and no revision, so these values are null or 0.
+    pub(super) async fn view(&self) -> Result<Option<LeaseView>, ApiError> {
+        let read = self.client.read(Instant::now() + REQUEST_TIMEOUT).await?;
+        let Some(object) = read.object else {
+            return Ok(None);
+        };
+        let record = self.record(&object)?;
+        let now = self.clock.now();
+        let is_held = {
+            let observed = &mut self.lock().observed;
+            observed.observe(now, &record);
+            observed.is_held(now, self.duration)
+        };
+        let state = match (&record.holding.holder, is_held) {
+            (None, _) => State::Available,
+            (Some(_), true) => State::Leased,
+            (Some(_), false) => State::Expired,
+        };
+        let election = &self.election;
+        let (namespace, name) = (election.namespace.to_string(), election.name.to_string());
+        let mut view = LeaseView::new(namespace, name, state);
+        if is_held {
+            let leader = record.leader();
+            view.epoch = leader.map(|(_, epoch)| epoch.get());
+            view.granted_at = record.holding.acquired.clone();
+            view.duration_ms = record
+                .holding
+                .duration
+                .map(|it| DurationMs::from(LeaseDuration::Fixed(it)));
+            // Another program that holds the object keeps the metadata of the last leader.
+            view.metadata = Some(leader.map(|_| object.metadata()).unwrap_or_default());
+            view.holder = record.holding.holder;
+        }
+        Ok(Some(view))
+    }
+
+    /// Replaces the object while this lease id holds it. If another program has changed the object
+    /// meanwhile, reads it and tries again. Returns the epoch of the term; `None` if the lease id
+    /// does not hold the object.
+    async fn replace(
+        &self,
+        lease_id: LeaseId,
+        until: Instant,
+        change: impl Fn(&ElectionRecord, &LeaseObject) -> LeaseObject,
+    ) -> Result<Option<Epoch>, ApiError> {
+        let mut object = self.written(lease_id);
+        for _ in 0..ATTEMPTS {
+            let current = match object.take() {
+                Some(object) => object,
+                None => match self.client.read(until).await?.object {
+                    Some(object) => object,
+                    None => return Ok(None),
+                },
+            };
+            let record = self.record(&current)?;
+            let Some(epoch) = record.epoch_of(lease_id) else {
+                return Ok(None);
+            };
+            let next = change(&record, &current);
+            match self.client.write(&next, until).await? {
+                Written::Done(written) => {
+                    self.note(lease_id, &next, written)?;
+                    return Ok(Some(epoch));
+                }
+                Written::Conflict => {}
+                Written::Missing => return Ok(None),
+            }
+        }
+        Err(self.client.conflicts(ATTEMPTS))
+    }
+
+    /// Returns the epoch of a grant that replaces this record. The date has whole seconds. The
+    /// number of holders in its last three digits makes the epochs of one second differ, even if
+    /// another program has removed the last one.
+    fn next_epoch(
+        &self,
+        min_epoch: Option<Epoch>,
+        date: Option<&str>,
+        record: Option<&ElectionRecord>,
+    ) -> Result<Epoch, ApiError> {
+        let wall = date.and_then(wall_of);
+        let wall = wall.ok_or_else(|| self.client.malformed("the answer has no date"))?;
+        let holders = record.map_or(0, |it| u64::from(it.holding.transitions) + 1);
+        let wall = wall.get() + holders % 1_000;
+        let wall = UnixMillis::new(wall.max(min_epoch.map_or(0, Epoch::get)));
+        let next = self.lock().observed.next_epoch(wall);
+        next.ok_or_else(|| self.client.malformed("no epoch is left"))
+    }
+
+    /// Returns the holder and its epoch, if both are known. The record may still contain this
+    /// candidate.
+    fn held_by_another(&self, record: Option<&ElectionRecord>) -> Answer {
+        let leader = record.and_then(ElectionRecord::leader);
+        let leader = leader.filter(|(holder, _)| **holder != self.candidate);
+        Answer::HeldByAnother(leader.map(|(holder, epoch)| (holder.clone(), epoch)))
+    }
+
+    fn record(&self, object: &LeaseObject) -> Result<ElectionRecord, ApiError> {
+        object
+            .record()
+            .map_err(|reason| self.client.malformed(reason))
+    }
+
+    /// Notes the object after a write of this lease id.
+    ///
+    /// # Errors
+    ///
+    /// If the answer shows another term than the one that was sent. Other servers also answer 200.
+    fn note(
+        &self,
+        lease_id: LeaseId,
+        sent: &LeaseObject,
+        written: LeaseObject,
+    ) -> Result<(), ApiError> {
+        let (sent, record) = (self.record(sent)?, self.record(&written)?);
+        let term = |record: &ElectionRecord| (record.term.clone(), record.epoch);
+        if term(&sent) != term(&record) || sent.holding.holder != record.holding.holder {
+            let reason = "the answer to a write shows another term than the one that was sent";
+            return Err(self.client.malformed(reason));
+        }
+        let mut known = self.lock();
+        known.observed.observe(self.clock.now(), &record);
+        known.written = Some((lease_id, written));
+        Ok(())
+    }
+
+    fn written(&self, lease_id: LeaseId) -> Option<LeaseObject> {
+        let known = self.lock();
+        let (of, object) = known.written.as_ref()?;
+        (*of == lease_id).then(|| object.clone())
+    }
+
+    fn wall(&self) -> String {
+        self.times.next(SystemTime::now())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads an HTTP date, which has whole seconds.
+fn wall_of(date: &str) -> Option<UnixMillis> {
+    let date = httpdate::parse_http_date(date).ok()?;
+    let since_1970 = date.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Some(UnixMillis::new(millis(since_1970)))
+}

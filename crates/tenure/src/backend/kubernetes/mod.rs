@@ -1,0 +1,151 @@
+//! A lease service that is a `Lease` of `coordination.k8s.io/v1` in a Kubernetes cluster.
+//!
+//! | lease candidate | API server |
+//! |---|---|
+//! | acquire | read the object; replace it if it is free, or create it if it does not exist |
+//! | renew, proclaim | replace the object; after a conflict read it, and replace it if this term still holds it |
+//! | release | replace the object by one without a holder, in the same way |
+//! | observe | read the object |
+//!
+//! The API server stores the object and does not know when a lease expires. The candidates judge
+//! that by themselves, by the rules of [`tenure_core::lease::election_record`], which has the
+//! argument why two of them never lead at once. Each write names the `resourceVersion` that it
+//! replaces, so a late or repeated write changes nothing that its sender has not seen.
+
+mod client;
+mod election;
+mod object;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use tenure_core::lease::candidate::{Answer, Request};
+use tenure_core::lease::{LeaseId, Metadata};
+
+use self::client::{ApiClient, ApiError};
+use self::election::LeaseElection;
+use super::admission::Admission;
+use super::{
+    BackendError, BackendFuture, BackendReply, LeaseBackend, RequestOutcome, SharedBackend,
+};
+use crate::candidate_runtime::StartError;
+use crate::clock::Clock;
+use crate::config::{Config, KubernetesLease};
+use crate::http::{HttpClients, REQUEST_TIMEOUT};
+use crate::store::{LeaseView, Pong};
+
+#[derive(Debug)]
+struct KubernetesBackend {
+    election: LeaseElection,
+    admission: Admission,
+}
+
+pub(super) fn open(
+    config: &Config,
+    lease: &KubernetesLease,
+    clients: &HttpClients,
+    clock: &Clock,
+) -> Result<SharedBackend, StartError> {
+    lease.check(&config.timings, config.lock_delay)?;
+    let http = clients.get(&lease.roots, None, [lease.server.url()])?;
+    let client = ApiClient::new(http, lease.clone());
+    Ok(Arc::new(KubernetesBackend {
+        election: LeaseElection::new(client, config, clock.clone()),
+        admission: Admission::default(),
+    }))
+}
+
+impl LeaseBackend for KubernetesBackend {
+    fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, BackendReply> {
+        Box::pin(async move {
+            let until = Instant::now() + timeout;
+            let sent = match request {
+                // The API server has no waiting queue: the candidate sends an acquire repeatedly.
+                Request::Acquire {
+                    lease_id,
+                    wait,
+                    min_epoch,
+                } => {
+                    let until = Instant::now() + timeout.saturating_sub(wait);
+                    self.election.acquire(lease_id, min_epoch, until).await
+                }
+                Request::Renew(lease_id) => self.election.renew(lease_id, until).await,
+                // The object can't be reserved for a candidate, so callers never hand over.
+                Request::Release { lease_id, .. } | Request::HandOver { lease_id, .. } => {
+                    self.election.release(lease_id, until).await
+                }
+                // Only members with a fallback ask for it, and a configuration can't have both.
+                Request::Resume { .. } => Ok(Answer::Superseded),
+            };
+            let reply = sent.map_or_else(|error| reply_to(&error), BackendReply::from);
+            self.admission
+                .settle(reply, || self.election.client.origin())
+        })
+    }
+
+    fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> BackendFuture<'_, ()> {
+        Box::pin(async move {
+            let until = Instant::now() + REQUEST_TIMEOUT;
+            Ok(self.election.proclaim(lease_id, &metadata, until).await?)
+        })
+    }
+
+    fn can_hand_over(&self) -> bool {
+        false
+    }
+
+    fn lease_after(&self, _: u64, _: Duration) -> BackendFuture<'_, Option<LeaseView>> {
+        Box::pin(async move { Ok(self.election.view().await?) })
+    }
+
+    fn ping(&self) -> BackendFuture<'_, Pong> {
+        Box::pin(async move {
+            let sent = Instant::now();
+            let read = self.election.client.read(sent + REQUEST_TIMEOUT).await?;
+            Ok(Pong {
+                store: None,
+                round_trip: sent.elapsed(),
+                date: read.date,
+            })
+        })
+    }
+
+    fn address(&self) -> String {
+        self.election.client.url().into()
+    }
+}
+
+/// Returns the reply of a request that has failed.
+fn reply_to(error: &ApiError) -> BackendReply {
+    let why = error.to_string();
+    let (answer, outcome) = match error {
+        ApiError::Refused(refusal) if refusal.is_of_rights() => {
+            (Answer::Denied(why), RequestOutcome::Unauthorized)
+        }
+        ApiError::Refused(refusal) if refusal.is_transient() => {
+            (Answer::Unknown(why), RequestOutcome::Refused)
+        }
+        ApiError::Refused(_) => (Answer::Refused(why), RequestOutcome::Refused),
+        ApiError::Unreachable { .. } => (Answer::Unknown(why), RequestOutcome::NoAnswer),
+        ApiError::AskedToWait { .. }
+        | ApiError::Conflicts { .. }
+        | ApiError::Malformed { .. }
+        | ApiError::NotAnApiServer { .. } => (Answer::Unknown(why), RequestOutcome::Refused),
+    };
+    BackendReply { answer, outcome }
+}
+
+impl From<ApiError> for BackendError {
+    fn from(error: ApiError) -> Self {
+        match &error {
+            ApiError::Unreachable { .. } => Self::Unreachable(error.into()),
+            ApiError::Refused(refusal) if !refusal.is_transient() => Self::Definite(error.into()),
+            ApiError::Malformed { .. } => Self::Definite(error.into()),
+            ApiError::Refused(_)
+            | ApiError::AskedToWait { .. }
+            | ApiError::Conflicts { .. }
+            | ApiError::NotAnApiServer { .. } => Self::Transient(error.into()),
+        }
+    }
+}
