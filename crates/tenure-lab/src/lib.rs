@@ -27,6 +27,8 @@ pub mod measure;
 
 pub mod paper;
 
+pub mod links;
+
 pub mod report;
 
 pub mod proxy;

@@ -27,6 +27,8 @@ pub enum ProxyMode {
     HangRequests,
     /// Bytes from the target hang; bytes to the target pass.
     HangReplies,
+    /// Requests pass; each reply is lost, and its connection is reset.
+    LoseReplies,
     /// Connections are closed, including new ones.
     Refuse,
 }
@@ -60,6 +62,8 @@ struct State {
     /// The number of the next replies that are lost. The next field is the number that are cut.
     lose_replies: usize,
     cut_replies: usize,
+    /// Each reply whose number is a multiple of this one is lost; `None` if none is.
+    lose_every: Option<u64>,
     carried: Carried,
 }
 
@@ -85,6 +89,7 @@ impl Proxy {
             rng: Rng::new(address.port().into(), 0),
             lose_replies: 0,
             cut_replies: 0,
+            lose_every: None,
             carried: Carried::default(),
         }));
         let shared = state.clone();
@@ -111,10 +116,15 @@ impl Proxy {
         self.mode.send_replace(mode);
     }
 
-    /// Loses this number of replies: the store has executed the request, and its answer does not
-    /// arrive.
+    /// Loses this number of replies: the target has executed the request, and its answer does not
+    /// arrive. The connection is reset.
     pub fn lose_replies(&self, count: usize) {
         lock(&self.state).lose_replies = count;
+    }
+
+    /// Loses one of this number of replies from now on; `None` loses none.
+    pub fn lose_every(&self, number: Option<u64>) {
+        lock(&self.state).lose_every = number;
     }
 
     /// Cuts this number of replies: half of each reply arrives, and then the connection breaks.
@@ -181,8 +191,8 @@ async fn forward(
         if mode == ProxyMode::Refuse {
             return;
         }
-        let requests_pass = matches!(mode, ProxyMode::Pass | ProxyMode::HangReplies);
-        let replies_pass = matches!(mode, ProxyMode::Pass | ProxyMode::HangRequests);
+        let requests_pass = !matches!(mode, ProxyMode::Hang | ProxyMode::HangRequests);
+        let replies_pass = !matches!(mode, ProxyMode::Hang | ProxyMode::HangReplies);
         tokio::select! {
             changed = modes.changed() => if changed.is_err() { return },
             read = client.read(&mut up), if requests_pass => match read {
@@ -204,7 +214,8 @@ async fn forward(
                         return hang(&mut client).await;
                     }
                     lock(&state).count(|it| &mut it.replies, begins, count);
-                    if take_one(&mut lock(&state).lose_replies) {
+                    if mode == ProxyMode::LoseReplies || lock(&state).loses_reply(begins) {
+                        let _ = client.set_zero_linger();
                         return;
                     }
                     if take_one(&mut lock(&state).cut_replies) {
@@ -222,6 +233,13 @@ impl State {
     fn count(&mut self, of: fn(&mut Carried) -> &mut u64, begins: bool, bytes: usize) {
         *of(&mut self.carried) += u64::from(begins);
         self.carried.bytes += bytes as u64;
+    }
+
+    /// Returns whether the reply that was just counted is lost.
+    fn loses_reply(&mut self, begins: bool) -> bool {
+        let number = self.carried.replies;
+        let is_chosen = (self.lose_every).is_some_and(|every| number.is_multiple_of(every));
+        begins && is_chosen || take_one(&mut self.lose_replies)
     }
 }
 
@@ -319,6 +337,26 @@ mod tests {
             }
             proxy.link(Link::AT_ONCE, Link::AT_ONCE);
             assert_eq!(asks(&proxy).await, Some(*b"ping"));
+            // The target gets the requests whose answers are lost, and their connections are reset.
+            let carried = || (proxy.carried().requests, proxy.carried().replies);
+            let (requests, replies) = carried();
+            proxy.set(ProxyMode::LoseReplies);
+            let mut stream = TcpStream::connect(proxy.address())
+                .await
+                .expect("a connection");
+            stream.write_all(b"ping").await.expect("a request");
+            let error = stream.read(&mut [0]).await.expect_err("no answer");
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+            assert_eq!(carried(), (requests + 1, replies + 1));
+            proxy.set(ProxyMode::Pass);
+            proxy.lose_every(Some(3));
+            let mut answers = Vec::new();
+            for _ in 0..6 {
+                answers.push(asks(&proxy).await.is_some());
+            }
+            proxy.lose_every(None);
+            assert_eq!(answers.iter().filter(|answered| **answered).count(), 4);
+            assert_eq!(answers[..3], answers[3..]);
             let half_of_it = async {
                 let mut stream = TcpStream::connect(proxy.address()).await?;
                 stream.write_all(b"ping").await?;

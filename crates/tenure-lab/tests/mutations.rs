@@ -1,12 +1,13 @@
 //! Enables one mutation after the other, and checks that the simulation catches it. Prints a line
-//! for each mutation, and the number of caught ones.
+//! for each mutation, and the number of caught ones. `TENURE_CONTESTANT` selects the mutations of one
+//! contestant, or with `links` those of the elections over broken links.
 
 use std::process::ExitCode;
 
-use tenure_lab::check;
+use tenure_lab::{check, links};
 
 /// The largest number of seeds until a mutation must be caught.
-const SEEDS: u64 = 600;
+const SEEDS: u64 = 2_000;
 
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
@@ -18,15 +19,27 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let all = check::mutations().expect("a build with mutations");
+    let mut all = check::mutations().expect("a build with mutations");
+    if let Ok(name) = std::env::var("TENURE_CONTESTANT") {
+        all.retain(|case| case.contestant.name == name);
+    }
     let mut caught = 0;
     for case in &all {
         let report = check::run_seeds(case, 0..SEEDS, true, || {});
         caught += usize::from(!report.findings.is_empty());
         println!("{}", case.describe(&report));
     }
-    println!("mutations caught: {caught} of {}", all.len());
-    if caught == all.len() {
+    let mut count = all.len();
+    if std::env::var("TENURE_CONTESTANT").map_or(true, |name| name == "links") {
+        for (mistake, found) in links::find_link_mistakes() {
+            count += 1;
+            caught += usize::from(found.is_some());
+            let found = found.unwrap_or_else(|| "not caught".into());
+            println!("links {mistake:?}: {found}");
+        }
+    }
+    println!("mutations caught: {caught} of {count}");
+    if caught == count {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

@@ -1,12 +1,14 @@
 //! Older algorithms, for comparison only. Do not use them for an election.
 //!
 //! They have no epochs and no quorum, and number elections only if their papers do. Each of them
-//! uses the library's on-demand failure detector, and cancels its task when it learns of another
-//! leader.
+//! cancels its task when it learns of another leader. The textbook's algorithm and the ring use the
+//! library's on-demand failure detector, Bully_FD uses that of its papers, and Garcia-Molina's
+//! algorithm calls the other members itself.
 //!
 //! An algorithm implements [`Baseline`]; `member` creates its members.
 
-pub mod classic;
+pub mod calls_at_once;
+pub mod garcia_molina;
 pub mod ring;
 pub mod textbook;
 
@@ -14,7 +16,8 @@ mod published;
 
 mod node;
 
-pub use classic::Classic;
+pub use calls_at_once::CallsAtOnce;
+pub use garcia_molina::GarciaMolina;
 pub use node::BaselineNode;
 pub use published::{
     Published, PublishedInput, PublishedMember, PublishedMessage, PublishedStatus,
@@ -25,7 +28,7 @@ pub use textbook::Textbook;
 use std::fmt;
 use std::time::Duration;
 
-use tenure_core::detector::{Detector, DetectorOutput};
+use tenure_core::detector::{Detector, DetectorOutput, OnDemand};
 use tenure_core::{Incarnation, Instant, NodeId};
 
 use crate::contestant::Algorithm;
@@ -38,10 +41,6 @@ pub struct BaselineTimings {
     pub timeout: Duration,
     /// The interval at which a member checks the leader, and the leader checks the others.
     pub poll: Duration,
-    /// The number of pings within the timeout.
-    pub pings: u32,
-    /// The time for which a verdict of down is valid without a new question.
-    pub fresh: Duration,
 }
 
 /// A member of an older algorithm. The blanket implementation of [`Process`] adds the common
@@ -71,8 +70,8 @@ pub trait Baseline: fmt::Debug + Process {
     /// Begins an election, as if the member had found its leader down.
     fn elect(&mut self, context: &mut Context<'_>);
 
-    /// Asks the detector about these members.
-    fn ask_about(&mut self, _: &mut Context<'_>, _: &[NodeId]) {}
+    /// Puts these members, which are down, on the member's down list, if it has one.
+    fn list(&mut self, _: &[NodeId]) {}
 }
 
 impl<B: Baseline> Process for B {
@@ -87,7 +86,8 @@ impl<B: Baseline> Process for B {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let detector = self.node().detector.poll_timeout();
+        let detector = self.node().detector.as_ref();
+        let detector = detector.and_then(OnDemand::poll_timeout);
         [self.due(), detector].into_iter().flatten().min()
     }
 
@@ -113,10 +113,12 @@ pub(crate) fn member(
             Some(DurableState::Starts(starts)) => starts + 1,
             _ => 1,
         }))),
-        Algorithm::Classic => Box::new(Classic::new(node(incarnation))),
+        Algorithm::GarciaMolina => Box::new(GarciaMolina::new(node(incarnation))),
+        Algorithm::CallsAtOnce => Box::new(CallsAtOnce::new(node(incarnation))),
         Algorithm::Textbook => Box::new(Textbook::new(node(incarnation))),
         Algorithm::Ring => Box::new(Ring::new(node(incarnation))),
         Algorithm::Lease
+        | Algorithm::Cluster
         | Algorithm::Bully { .. }
         | Algorithm::Joint { .. }
         | Algorithm::Fallback { .. } => {

@@ -1,6 +1,5 @@
 //! The part that all baselines share.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tenure_core::detector::{AskOptions, Detector, DetectorInput, DetectorOutput, Group, OnDemand};
@@ -10,16 +9,15 @@ use tenure_core::{Incarnation, Instant, NodeId};
 use super::BaselineTimings;
 use crate::sim::{Context, DurableState, Payload, ProcessEffect, ProcessInput};
 
-/// The failure detector and the reports about the leader. A lower number is a better rank.
+/// The library's failure detector, if the algorithm uses it, and the reports about the leader. A
+/// lower number is a better rank.
 #[derive(Debug)]
 pub struct BaselineNode {
     pub(super) me: NodeId,
     pub(super) members: Vec<NodeId>,
     pub(super) timings: BaselineTimings,
     pub(super) incarnation: Incarnation,
-    pub(super) detector: OnDemand,
-    /// The members about which a question is open.
-    pub(super) asked: BTreeSet<NodeId>,
+    pub(super) detector: Option<OnDemand>,
     pub(super) leader: Option<NodeId>,
     leaves: bool,
     /// The messages that wait for the end of a pending write.
@@ -36,9 +34,8 @@ impl BaselineNode {
         let group = Group::new(me, incarnation, members.iter().copied());
         let ask = AskOptions {
             timeout: timings.timeout,
-            pings: timings.pings,
             confirm: timings.timeout / 2,
-            fresh: timings.fresh,
+            ..AskOptions::default()
         };
         let poll = timings.poll.max(timings.timeout);
         let detector = OnDemand::new(&group, ask, poll);
@@ -47,12 +44,25 @@ impl BaselineNode {
             members,
             timings,
             incarnation,
-            detector,
-            asked: BTreeSet::new(),
+            detector: Some(detector),
             leader: None,
             leaves: false,
             held: None,
         }
+    }
+
+    /// Returns the same node without the library's detector. Then the algorithm handles the messages
+    /// of detectors itself, if it has one.
+    pub(super) fn without_detector(self) -> Self {
+        Self {
+            detector: None,
+            ..self
+        }
+    }
+
+    pub(super) fn is_suspected(&self, node: NodeId) -> bool {
+        let detector = self.detector.as_ref();
+        detector.is_some_and(|it| it.is_suspected(node))
     }
 
     pub(super) fn better(&self) -> Vec<NodeId> {
@@ -107,12 +117,9 @@ impl BaselineNode {
 
     /// Hands an input to the detector.
     pub(super) fn detect(&mut self, context: &Context<'_>, input: DetectorInput) {
-        self.detector.handle_input(context.now, input);
-    }
-
-    pub(super) fn ask(&mut self, context: &Context<'_>, node: NodeId) {
-        self.asked.insert(node);
-        self.detect(context, DetectorInput::Ask { node, ask: 0 });
+        if let Some(detector) = &mut self.detector {
+            detector.handle_input(context.now, input);
+        }
     }
 
     /// Handles the inputs that all baselines share, and returns the other messages.
@@ -126,7 +133,7 @@ impl BaselineNode {
                 from,
                 payload: Payload::Detector(incarnation, message),
                 ..
-            } => {
+            } if self.detector.is_some() => {
                 let input = DetectorInput::Message {
                     from,
                     incarnation,
@@ -136,7 +143,11 @@ impl BaselineNode {
             }
             ProcessInput::Message { from, payload, .. } => return Some((from, payload)),
             ProcessInput::Refused(node) => self.detect(context, DetectorInput::Refused(node)),
-            ProcessInput::Wake => self.detector.handle_timeout(context.now),
+            ProcessInput::Wake => {
+                if let Some(detector) = &mut self.detector {
+                    detector.handle_timeout(context.now);
+                }
+            }
             ProcessInput::Written => {
                 for (to, payload) in self.held.take().into_iter().flatten() {
                     context.send(to, payload);
@@ -159,16 +170,11 @@ impl BaselineNode {
     /// Sends the messages of the detector until its next report.
     pub(super) fn poll_detector(&mut self, context: &mut Context<'_>) -> Option<DetectorOutput> {
         loop {
-            match self.detector.poll_output()? {
+            match self.detector.as_mut()?.poll_output()? {
                 DetectorOutput::Send { to, message } => {
                     context.send(to, Payload::Detector(self.incarnation, message));
                 }
-                report => {
-                    if let DetectorOutput::Answer { node, .. } = report {
-                        self.asked.remove(&node);
-                    }
-                    return Some(report);
-                }
+                report => return Some(report),
             }
         }
     }

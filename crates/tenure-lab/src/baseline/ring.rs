@@ -4,7 +4,7 @@
 //! the detector suspects, and an election without progress starts again after some time.
 
 use serde::Serialize;
-use tenure_core::detector::{Detector, DetectorInput};
+use tenure_core::detector::DetectorInput;
 use tenure_core::{Instant, NodeId};
 
 use super::Baseline;
@@ -64,10 +64,7 @@ impl Ring {
         let after = members.iter().filter(|&&node| node > self.node.me);
         let before = members.iter().filter(|&&node| node < self.node.me);
         let next = after.chain(before).copied();
-        match next
-            .into_iter()
-            .find(|&node| !self.node.detector.is_suspected(node))
-        {
+        match next.into_iter().find(|&node| !self.node.is_suspected(node)) {
             Some(next) => context.send(next, Payload::Ring(message)),
             // It is the only member.
             None => self.win(context),

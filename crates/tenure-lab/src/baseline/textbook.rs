@@ -4,6 +4,8 @@
 //! them answers and does the same. A member that gets no answer announces itself to all others,
 //! which follow it. The algorithm neither stops earlier leaders nor numbers elections.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use tenure_core::detector::DetectorInput;
 use tenure_core::{Instant, NodeId};
@@ -40,6 +42,11 @@ pub struct Textbook {
     node: BaselineNode,
     state: State,
     notifies: Notifies,
+    /// The members that are down, if members have a down list. It is empty except in the
+    /// measurements of the papers.
+    listed: BTreeSet<NodeId>,
+    /// The beginning of the last election.
+    began: Option<Instant>,
 }
 
 /// The members that the winner notifies. Textbooks differ in this.
@@ -47,7 +54,9 @@ pub struct Textbook {
 enum Notifies {
     /// All other members.
     All,
-    /// Only the worse members, because the better ones did not answer.
+    /// Only the worse members, because the better ones did not answer. The papers count like this.
+    /// They also count one election for each member: a member that is asked again within the
+    /// timeout answers, and does not begin another election.
     Worse,
 }
 
@@ -62,17 +71,20 @@ enum State {
 }
 
 impl Textbook {
-    pub(super) const fn new(node: BaselineNode) -> Self {
+    pub(super) fn new(node: BaselineNode) -> Self {
         Self {
             node,
             state: State::Settled,
             notifies: Notifies::All,
+            listed: BTreeSet::new(),
+            began: None,
         }
     }
 
     fn campaign(&mut self, context: &mut Context<'_>) {
         self.forget_leader(context);
-        let better = self.node.better();
+        self.began = Some(context.now);
+        let better = self.without_listed(self.node.better());
         if better.is_empty() {
             self.win(context);
             return;
@@ -82,6 +94,18 @@ impl Textbook {
         }
         let until = context.sent() + self.node.timings.timeout;
         self.state = State::Asking { until };
+    }
+
+    fn without_listed(&self, mut nodes: Vec<NodeId>) -> Vec<NodeId> {
+        nodes.retain(|it| !self.listed.contains(it));
+        nodes
+    }
+
+    /// Returns whether the member has begun its part of the current election.
+    fn takes_part(&self, now: Instant) -> bool {
+        let timeout = self.node.timings.timeout;
+        let is_recent = self.began.is_some_and(|began| now < began + timeout);
+        self.state != State::Settled || (self.notifies == Notifies::Worse && is_recent)
     }
 
     fn forget_leader(&mut self, context: &mut Context<'_>) {
@@ -99,7 +123,7 @@ impl Textbook {
             Notifies::All => self.node.others(),
             Notifies::Worse => self.node.worse(),
         };
-        for node in notified {
+        for node in self.without_listed(notified) {
             context.send(node, Payload::Textbook(TextbookMessage::Coordinator));
         }
     }
@@ -113,7 +137,7 @@ impl Textbook {
         match message {
             TextbookMessage::Election => {
                 context.send(from, Payload::Textbook(TextbookMessage::Answer));
-                if self.state == State::Settled {
+                if !self.takes_part(context.now) {
                     self.campaign(context);
                 }
             }
@@ -183,5 +207,9 @@ impl Baseline for Textbook {
 
     fn elect(&mut self, context: &mut Context<'_>) {
         self.campaign(context);
+    }
+
+    fn list(&mut self, nodes: &[NodeId]) {
+        self.listed.extend(nodes);
     }
 }

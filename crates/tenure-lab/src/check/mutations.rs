@@ -1,10 +1,11 @@
 //! The case that catches each mutation.
 
 use tenure_core::bully::DisabledRule as Rule;
+use tenure_core::ownership::DisabledOwnershipRule as Owned;
 
 use super::{CheckCase, FaultScript};
 use crate::contestant::Contestant;
-use crate::fault::Mutation::{self, Without};
+use crate::fault::Mutation::{self, OwnedWithout, Without};
 
 /// Mutations that random faults catch, by contestant.
 const RANDOM: &[(&str, &[Mutation])] = &[
@@ -26,6 +27,23 @@ const RANDOM: &[(&str, &[Mutation])] = &[
             Mutation::RenewerOnTaskRuntime,
             Mutation::ReleaseBeforeTaskEnd,
             Mutation::ClockStopsWhenSuspended,
+        ],
+    ),
+    (
+        "cluster",
+        &[
+            Mutation::UnfencedAppend,
+            Mutation::UndoAfterUnknown,
+            Mutation::FloorLostAtTakeOver,
+            Mutation::CheckBeforeLook,
+            Mutation::RevisionRestarts,
+            Mutation::GraceFromSighting,
+            Mutation::LeasesForgotten,
+            Mutation::ClockStopsWhenSuspended,
+            OwnedWithout(Owned::CountFromSend),
+            OwnedWithout(Owned::CountFromFirstSend),
+            OwnedWithout(Owned::Deadline),
+            OwnedWithout(Owned::UnknownIsNotDone),
         ],
     ),
     ("both", &[Mutation::ReleaseBeforeTaskEnd]),

@@ -7,6 +7,7 @@ use tenure_core::lease::candidate::TaskEnd;
 
 use super::CheckCase;
 use super::run::DRIFT;
+use crate::contestant::{Algorithm, SERVERS};
 use crate::fault::{Fault, Mutation, Target};
 use crate::sim::{Latency, Link, Rng};
 
@@ -15,6 +16,9 @@ const SCHEDULE: u64 = 3;
 
 /// The mean time from one fault to the next.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// The hosts of a store of several servers.
+const LOG_AND_SERVERS: [NodeId; 4] = [NodeId(0), SERVERS[0], SERVERS[1], SERVERS[2]];
 
 /// Returns the random faults of this seed, each with its time.
 ///
@@ -31,11 +35,15 @@ pub(super) fn random_faults(
     let mut schedule = Schedule {
         case,
         has_store: case.contestant.algorithm.uses_store(),
+        is_cluster: case.contestant.algorithm == Algorithm::Cluster,
         longest: case.contestant.term.lease_duration() * 2,
         delay,
         faults: Vec::new(),
     };
     let mut kinds: Vec<FaultKind> = MILD.to_vec();
+    if case.has_model_of_papers() {
+        kinds = IN_PAPERS.to_vec();
+    }
     if case.severe {
         kinds.extend(SEVERE);
     }
@@ -57,6 +65,7 @@ pub(super) fn random_faults(
 struct Schedule<'a> {
     case: &'a CheckCase,
     has_store: bool,
+    is_cluster: bool,
     /// The longest duration of a fault.
     longest: Duration,
     /// The longest latency if faults are not severe.
@@ -102,6 +111,9 @@ const MILD: &[FaultKind] = &[
     FaultKind::Repeats,
 ];
 
+/// The faults in the model of the papers: members crash and return, and messages are slow.
+const IN_PAPERS: &[FaultKind] = &[FaultKind::Crash, FaultKind::PowerCut, FaultKind::BadLinks];
+
 const SEVERE: &[FaultKind] = &[
     FaultKind::PowerCut,
     FaultKind::Freeze,
@@ -121,7 +133,9 @@ impl Schedule<'_> {
         };
         let end = at + lasts;
         let anybody = |rng: &mut Rng| {
-            if self.has_store && rng.happens(250_000) {
+            if self.is_cluster && rng.happens(500_000) {
+                Target::Node(rng.one_of(&LOG_AND_SERVERS))
+            } else if self.has_store && rng.happens(250_000) {
                 Target::Store
             } else if rng.happens(400_000) {
                 Target::Leader
@@ -183,7 +197,13 @@ impl Schedule<'_> {
             FaultKind::Suspend => self.push(at, Fault::Suspend(who, lasts)),
             FaultKind::Block => self.push(at, Fault::Block(Target::Leader, lasts)),
             FaultKind::Part => {
-                let all = (1..=self.case.nodes).map(|node| Target::Node(NodeId(node)));
+                let store = if self.is_cluster {
+                    &LOG_AND_SERVERS[..]
+                } else {
+                    &[]
+                };
+                let all = (1..=self.case.nodes).map(NodeId);
+                let all = all.chain(store.iter().copied()).map(Target::Node);
                 let side = all.filter(|_| rng.happens(400_000)).collect();
                 self.push(at, Fault::Part(side));
                 self.push(end, Fault::Heal);
@@ -208,6 +228,13 @@ impl Schedule<'_> {
 
     fn bad_link(&self, rng: &mut Rng) -> Link {
         let ms = Duration::from_millis;
+        if self.case.has_model_of_papers() {
+            // The timeout is twice the longest time of a question and its answer.
+            return Link {
+                latency: Latency::Uniform(ms(1), self.delay / 2),
+                ..Link::default()
+            };
+        }
         if !self.case.severe {
             let link = Link {
                 latency: Latency::Uniform(ms(1), self.delay),

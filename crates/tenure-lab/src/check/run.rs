@@ -79,7 +79,7 @@ impl CheckCase {
         }
     }
 
-    /// Creates the case of this fault script.
+    /// Creates the case of this fault script, with the contestant of the script.
     ///
     /// # Panics
     ///
@@ -88,6 +88,12 @@ impl CheckCase {
     pub fn on(script: &'static FaultScript) -> Self {
         let contestant = Contestant::of_name(script.contestant)
             .expect("the script names a contestant that exists");
+        Self::on_another(script, contestant)
+    }
+
+    /// Creates the case of this fault script with another contestant than that of the script.
+    #[must_use]
+    pub fn on_another(script: &'static FaultScript, contestant: Contestant) -> Self {
         let case = Self::new(contestant);
         let mut contestant = case.contestant;
         contestant.peers.message_lifetime = script.lifetime;
@@ -142,7 +148,12 @@ impl CheckCase {
         .to_owned();
         command += &format!(" compare check --seeds {seed}..{next}");
         match self.script {
-            Some(script) => command += &format!(" --script {}", script.name),
+            Some(script) => {
+                command += &format!(" --script {}", script.name);
+                if self.contestant.name != script.contestant {
+                    command += &format!(" --contestant {}", self.contestant.name);
+                }
+            }
             None => {
                 let (name, nodes) = (&self.contestant.name, self.nodes);
                 command += &format!(" --contestant {name} --members {nodes}");
@@ -170,6 +181,14 @@ impl CheckCase {
         let cluster = Cluster::new(self.contestant.clone(), self.nodes);
         let bound = cluster.worst_without_leader();
         bound + bound / 50 + self.longest_delay() + self.contestant.term.cool_down()
+    }
+
+    /// Returns whether the faults are those of the model of the papers.
+    pub(super) const fn has_model_of_papers(&self) -> bool {
+        self.contestant.has_model_of_papers()
+            && !self.severe
+            && !self.storm
+            && self.script.is_none()
     }
 
     fn settling(contestant: &Contestant) -> Duration {
@@ -210,7 +229,9 @@ impl CheckCase {
             // With a quorum, a follower may learn of its leader late. Under random faults some
             // members are in their cool-down after a term. A worse member then leads, although
             // these members may still follow an earlier leader.
-            one_opinion: rests && !self.contestant.promises_one_leader() && self.script.is_some(),
+            // The papers judge their algorithms by this property, under every fault.
+            one_opinion: self.contestant.has_model_of_papers()
+                || rests && !self.contestant.promises_one_leader() && self.script.is_some(),
             steady: self.script.is_some_and(|script| script.steady),
             // Without a quorum, it is possible that no running member knows the last epoch.
             epochs: self.contestant.promises_one_leader(),
@@ -234,6 +255,7 @@ impl CheckCase {
             ..WorldConfig::default()
         };
         let mut world = World::new(Box::new(cluster), config, seed);
+        world.network.in_order = self.has_model_of_papers();
         let late = self.script.map_or(&[][..], |script| script.starts_later);
         for node in world.machines() {
             // In a script all hosts start at once, so that the first leader is known.

@@ -210,6 +210,15 @@ impl Process for Candidate {
                 let answered = store.and_then(|store| store.handle_answer(id, answer));
                 self.handle_answer(context, answered);
             }
+            ProcessInput::Message {
+                from,
+                payload: Payload::NotActive { id },
+                ..
+            } => {
+                let store = self.store.as_mut();
+                let failed = store.and_then(|it| it.handle_not_active(context, (from, id)));
+                self.handle_answer(context, failed);
+            }
             ProcessInput::Message { from, payload, age } => {
                 if let Some(peers) = &mut self.peers {
                     peers.handle_message(context, &mut self.machine, (from, payload, age));
@@ -217,7 +226,7 @@ impl Process for Candidate {
             }
             ProcessInput::Refused(node) => match (&mut self.store, &mut self.peers) {
                 (Some(store), _) if node == store.store() => {
-                    let failed = store.fail(context, "connection lost");
+                    let failed = store.ask_next(context, "connection lost");
                     self.handle_answer(context, failed);
                 }
                 (_, Some(peers)) => peers.handle_refused(context, node),

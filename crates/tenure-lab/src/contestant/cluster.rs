@@ -16,6 +16,7 @@ use tenure_core::{Incarnation, Instant, NodeId};
 use super::candidate::Candidate;
 use super::machine::Machine;
 use super::peer_link::PeerLink;
+use super::shared::{self, Log, SERVERS, Server};
 use super::store::Store;
 use super::store_client::{StoreClient, name_of};
 use super::{Algorithm, Contestant, DetectorKind};
@@ -24,7 +25,7 @@ use crate::detector::{AttendanceRing, SimDetector};
 use crate::fault::Mutation;
 use crate::sim::{Context, DurableState, Process, ProcessFactory};
 
-/// The host of the store.
+/// The host of the store, or of the log that the servers of a store share.
 const STORE: NodeId = NodeId(0);
 
 /// The rule by which the members of a group elect.
@@ -125,6 +126,11 @@ impl Cluster {
         match self.contestant.algorithm {
             Algorithm::Fallback { .. } => self.timings.worst_with_fallback(),
             Algorithm::Lease => self.timings.term().worst_without_leader(),
+            Algorithm::Cluster => {
+                let ownership = shared::ownership_timings(self.timings.term());
+                let take_over = ownership.ownership() + ownership.settle() + ownership.poll();
+                self.timings.term().worst_without_leader() + take_over
+            }
             _ => self.timings.worst_without_leader(),
         }
     }
@@ -167,10 +173,15 @@ impl Cluster {
             Algorithm::Fallback { .. } => node.into(),
             _ => name_of(node),
         };
-        let store = || StoreClient::new(name, STORE, incarnation, self.mutation);
+        let servers = match algorithm {
+            Algorithm::Cluster => SERVERS.to_vec(),
+            _ => vec![STORE],
+        };
+        let store = || StoreClient::new(name, servers, incarnation, self.mutation);
         let lease = || LeaseCandidate::new(self.contestant.term);
         let (machine, store, detector) = match (algorithm, self.mutation) {
-            (Algorithm::Joint { .. }, Some(Mutation::PeersIgnored)) | (Algorithm::Lease, _) => {
+            (Algorithm::Joint { .. }, Some(Mutation::PeersIgnored))
+            | (Algorithm::Lease | Algorithm::Cluster, _) => {
                 (Machine::Lease(Box::new(lease())), Some(store()), None)
             }
             (Algorithm::Bully { detector, quorum }, _)
@@ -270,29 +281,31 @@ impl Cluster {
     }
 
     fn baseline_timings(&self) -> BaselineTimings {
-        let ask = AskOptions::default();
-        BaselineTimings {
-            timeout: self.timings.message_lifetime(),
-            poll: Duration::from_secs(1),
-            pings: ask.pings,
-            fresh: ask.fresh,
-        }
+        let (poll, timeout) = self.contestant.poll_and_timeout();
+        BaselineTimings { timeout, poll }
     }
 }
 
 impl ProcessFactory for Cluster {
     fn machines(&self) -> Vec<NodeId> {
         let store = self.contestant.algorithm.uses_store().then_some(STORE);
+        let servers = match self.contestant.algorithm {
+            Algorithm::Cluster => &SERVERS[..],
+            _ => &[],
+        };
         let members = (1..=self.nodes).map(NodeId);
-        store.into_iter().chain(members).collect()
+        let store = store.into_iter().chain(servers.iter().copied());
+        store.chain(members).collect()
     }
 
     fn is_store(&self, node: NodeId) -> bool {
-        node == STORE
+        node == STORE || SERVERS.contains(&node)
     }
 
     fn counts_suspensions(&self, node: NodeId) -> bool {
-        !self.is_store(node) && self.mutation != Some(Mutation::ClockStopsWhenSuspended)
+        let is_affected = self.contestant.algorithm != Algorithm::Cluster || self.is_store(node);
+        let stops = is_affected && self.mutation == Some(Mutation::ClockStopsWhenSuspended);
+        node != STORE && !stops
     }
 
     fn start(
@@ -302,6 +315,14 @@ impl ProcessFactory for Cluster {
         durable: Option<&DurableState>,
         context: &mut Context<'_>,
     ) -> Box<dyn Process> {
+        if self.contestant.algorithm == Algorithm::Cluster && self.is_store(node) {
+            if node == STORE {
+                return Box::new(Log::start(durable, self.mutation));
+            }
+            let term = self.contestant.term;
+            let this = (node, incarnation);
+            return Box::new(Server::start(this, STORE, term, self.mutation, context));
+        }
         if node == STORE {
             let term = &self.contestant.term;
             return Box::new(Store::start(term, self.mutation, durable, context));
@@ -309,6 +330,7 @@ impl ProcessFactory for Cluster {
         let algorithm = self.algorithms.get(&node);
         match algorithm.copied().unwrap_or(self.contestant.algorithm) {
             algorithm @ (Algorithm::Lease
+            | Algorithm::Cluster
             | Algorithm::Bully { .. }
             | Algorithm::Joint { .. }
             | Algorithm::Fallback { .. }) => {

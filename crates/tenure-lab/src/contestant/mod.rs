@@ -7,7 +7,10 @@ mod store_client;
 
 mod store;
 
+mod shared;
+
 mod cluster;
+mod detection_time;
 mod name;
 
 use std::time::Duration;
@@ -17,6 +20,8 @@ use tenure_core::detector::{DetectBy, DetectionOptions};
 use tenure_core::lease::candidate::{Timings, TimingsOptions};
 
 pub use cluster::Cluster;
+pub(crate) use shared::SERVERS;
+pub use shared::{LogAnswer, LogAppend, LogCall, LogChange, LogState};
 
 /// A strategy under comparison, with its settings.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +45,8 @@ pub struct Contestant {
 pub enum Algorithm {
     /// By a lease in a store.
     Lease,
+    /// By a lease in a store of three servers over a shared log, of which one is active.
+    Cluster,
     /// Bully_FD with the repairs, and with this failure detector.
     Bully {
         /// The failure detector.
@@ -66,8 +73,10 @@ pub enum Algorithm {
     },
     /// Bully_FD as published.
     Published,
-    /// Garcia-Molina's Bully algorithm.
-    Classic,
+    /// Garcia-Molina's Bully algorithm, which makes one call after the other.
+    GarciaMolina,
+    /// The same with all calls of a phase at once.
+    CallsAtOnce,
     /// The Bully algorithm of textbooks.
     Textbook,
     /// The ring algorithm of Chang and Roberts.
@@ -134,9 +143,24 @@ impl Contestant {
         matches!(
             self.algorithm,
             Algorithm::Lease
+                | Algorithm::Cluster
                 | Algorithm::Bully { quorum: true, .. }
                 | Algorithm::Joint { .. }
                 | Algorithm::Fallback { .. }
+        )
+    }
+
+    /// Returns whether the contestant is an algorithm of the papers, which they judge by one safety
+    /// property: all members that have a leader have the same one. Their model is a network in which
+    /// messages keep their order, arrive within a known time, and are not lost.
+    #[must_use]
+    pub const fn has_model_of_papers(&self) -> bool {
+        matches!(
+            self.algorithm,
+            Algorithm::Published
+                | Algorithm::GarciaMolina
+                | Algorithm::CallsAtOnce
+                | Algorithm::Textbook
         )
     }
 
@@ -146,6 +170,7 @@ impl Contestant {
         matches!(
             self.algorithm,
             Algorithm::Lease
+                | Algorithm::Cluster
                 | Algorithm::Bully { .. }
                 | Algorithm::Joint { .. }
                 | Algorithm::Fallback { .. }

@@ -23,7 +23,7 @@ impl Algorithm {
     pub const fn uses_store(self) -> bool {
         matches!(
             self,
-            Self::Lease | Self::Joint { .. } | Self::Fallback { .. }
+            Self::Lease | Self::Cluster | Self::Joint { .. } | Self::Fallback { .. }
         )
     }
 
@@ -45,13 +45,19 @@ impl Algorithm {
             let detectors = DETECTORS.iter();
             detectors.map(move |&(_, detector)| Self::Bully { detector, quorum })
         };
-        let mut all = vec![Self::Lease];
+        let mut all = vec![Self::Lease, Self::Cluster];
         all.extend(bully(true));
         all.extend(bully(false));
         let detector = DetectorKind::Of(DetectBy::Push);
         all.extend([true, false].map(|quorum| Self::Joint { detector, quorum }));
         all.push(Self::fallback(None));
-        all.extend([Self::Published, Self::Classic, Self::Textbook, Self::Ring]);
+        all.extend([
+            Self::Published,
+            Self::GarciaMolina,
+            Self::CallsAtOnce,
+            Self::Textbook,
+            Self::Ring,
+        ]);
         all
     }
 
@@ -60,6 +66,7 @@ impl Algorithm {
     pub fn name(self) -> String {
         match self {
             Self::Lease => "lease".into(),
+            Self::Cluster => "cluster".into(),
             Self::Bully { detector, quorum } => {
                 let known = DETECTORS.iter().find(|(_, it)| *it == detector);
                 let suffix = known.map_or("", |(suffix, _)| suffix);
@@ -78,7 +85,8 @@ impl Algorithm {
                 format!("fallback{k}{rule}")
             }
             Self::Published => "published".into(),
-            Self::Classic => "garcia-molina".into(),
+            Self::GarciaMolina => "garcia-molina".into(),
+            Self::CallsAtOnce => "garcia-molina-at-once".into(),
             Self::Textbook => "textbook".into(),
             Self::Ring => "chang-roberts".into(),
         }

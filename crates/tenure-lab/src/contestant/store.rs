@@ -14,7 +14,7 @@ use tenure_core::{CandidateId, Epoch, Instant, NodeId, UnixMillis};
 use crate::fault::Mutation;
 use crate::sim::{
     Context, DurableState, HistoryEventKind, LeadershipClaim, Payload, Process, ProcessEffect,
-    ProcessInput, RequestId,
+    ProcessInput, RequestId, Time,
 };
 
 /// The priority of all requests.
@@ -63,8 +63,8 @@ struct Task {
     request: Acquire,
     /// The time of the next poll: at the end of the wait, or earlier.
     polled_at: Instant,
-    /// An answer that the task has not read yet.
-    unread: Option<Answer>,
+    /// The grant that the task has not read yet, and the true time of it.
+    unread: Option<(Epoch, Time)>,
     /// Whether the connection was closed. The task is dropped at its next poll.
     is_closed: bool,
 }
@@ -297,10 +297,21 @@ impl Store {
     }
 
     fn answer(&mut self, context: &mut Context<'_>, caller: Caller, answer: Answer) {
+        let now = context.true_time();
+        self.answer_as_of(context, caller, answer, now);
+    }
+
+    /// Answers a request that was decided at this time. From then on the holder relies on the lease.
+    fn answer_as_of(
+        &mut self,
+        context: &mut Context<'_>,
+        caller: Caller,
+        answer: Answer,
+        decided: Time,
+    ) {
         let Caller { from, id } = caller;
         if let Answer::Held(epoch) = answer {
-            // From this moment the holder relies on the lease.
-            let runs = HistoryEventKind::LeaseRuns(epoch, context.true_time(), self.duration);
+            let runs = HistoryEventKind::LeaseRuns(epoch, decided, self.duration);
             self.emit_durable(context, ProcessEffect::Record(runs));
         }
         self.emit_durable(
@@ -342,16 +353,16 @@ impl Store {
             self.persist(context);
             if let Due::Granted { to, epoch } = due {
                 self.report_grant(context, epoch, to.reply_to.from);
-                self.leave_answer(context, to.number, Answer::Held(epoch));
+                self.leave_grant(context, to.number, epoch);
             }
         }
     }
 
-    /// Stores an answer for the task of a waiting request, which reads it at its next poll.
-    fn leave_answer(&mut self, context: &mut Context<'_>, number: RequestNumber, answer: Answer) {
+    /// Stores a grant for the task of a waiting request, which reads it at its next poll.
+    fn leave_grant(&mut self, context: &mut Context<'_>, number: RequestNumber, epoch: Epoch) {
         let soon = context.now + context.rng.between(Duration::ZERO, POLLED);
         if let Some(task) = self.tasks.get_mut(&number) {
-            task.unread = Some(answer);
+            task.unread = Some((epoch, context.true_time()));
             task.polled_at = task.polled_at.min(soon);
         }
     }
@@ -379,7 +390,10 @@ impl Store {
             self.lease.leave(task.request.lease_id, number);
             match task.unread {
                 Some(_) if task.is_closed => self.give_back(context, number, &task),
-                Some(answer) => self.answer(context, task.caller, answer),
+                // A server that can't append polls no task until it can.
+                Some((epoch, granted)) => {
+                    self.answer_as_of(context, task.caller, Answer::Held(epoch), granted);
+                }
                 None if task.is_closed => {}
                 None => {
                     // The wait is over, and the answer contains the holder.

@@ -13,7 +13,11 @@ use crate::sim::{Context, Payload, RequestId};
 #[derive(Debug)]
 pub(super) struct StoreClient {
     name: CandidateId,
-    store: NodeId,
+    /// The servers of the store, and the place of the one that is asked.
+    servers: Vec<NodeId>,
+    current: usize,
+    /// The request in flight, and the number of servers that were asked.
+    asked: Option<(Request, usize)>,
     incarnation: u64,
     mutation: Option<Mutation>,
     in_flight: Option<InFlight>,
@@ -46,13 +50,15 @@ pub(super) fn node_of(name: &CandidateId) -> Option<NodeId> {
 impl StoreClient {
     pub(super) fn new(
         name: CandidateId,
-        store: NodeId,
+        servers: Vec<NodeId>,
         incarnation: u64,
         mutation: Option<Mutation>,
     ) -> Self {
         Self {
             name,
-            store,
+            servers,
+            current: 0,
+            asked: None,
             incarnation,
             mutation,
             in_flight: None,
@@ -61,8 +67,9 @@ impl StoreClient {
         }
     }
 
-    pub(super) const fn store(&self) -> NodeId {
-        self.store
+    /// Returns the server that is asked.
+    pub(super) fn store(&self) -> NodeId {
+        self.servers[self.current]
     }
 
     fn has(&self, mutation: Mutation) -> bool {
@@ -97,12 +104,54 @@ impl StoreClient {
         {
             self.wanted = min_epoch.take();
         }
-        let payload = Payload::StoreRequest {
-            id: self.id(attempt),
-            candidate: self.name.clone(),
-            request,
-        };
-        context.send(self.store, payload);
+        self.asked = Some((request, 0));
+        self.ask(context, attempt);
+    }
+
+    /// Sends the request in flight to the current server.
+    fn ask(&mut self, context: &mut Context<'_>, attempt: u64) {
+        let id = self.id(attempt);
+        let server = self.store();
+        if let Some((request, asked)) = &mut self.asked {
+            *asked += 1;
+            let payload = Payload::StoreRequest {
+                id,
+                candidate: self.name.clone(),
+                request: request.clone(),
+            };
+            context.send(server, payload);
+        }
+    }
+
+    /// Handles the answer of a server that is not active, or a lost connection. One request goes
+    /// to each server once.
+    pub(super) fn ask_next(
+        &mut self,
+        context: &mut Context<'_>,
+        why: &str,
+    ) -> Option<(InFlight, Answer)> {
+        let in_flight = self.in_flight?;
+        if self
+            .asked
+            .as_ref()
+            .is_none_or(|(_, asked)| *asked >= self.servers.len())
+        {
+            return self.fail(context, why);
+        }
+        self.current = (self.current + 1) % self.servers.len();
+        self.ask(context, in_flight.attempt);
+        None
+    }
+
+    /// Handles the answer of a server that is not active.
+    pub(super) fn handle_not_active(
+        &mut self,
+        context: &mut Context<'_>,
+        (from, id): (NodeId, RequestId),
+    ) -> Option<(InFlight, Answer)> {
+        let in_flight = self.in_flight?;
+        let is_awaited = from == self.store() && id == self.id(in_flight.attempt);
+        is_awaited.then(|| self.ask_next(context, "not active"))?
     }
 
     /// Handles an answer. An answer to an earlier incarnation, or to a request that was given up,
@@ -139,12 +188,13 @@ impl StoreClient {
     ) -> Option<(InFlight, Answer)> {
         let in_flight = self.in_flight.take()?;
         self.close(context, in_flight.attempt);
+        self.current = (self.current + 1) % self.servers.len();
         Some((in_flight, Answer::Unknown(why.into())))
     }
 
     fn close(&self, context: &mut Context<'_>, attempt: u64) {
         let id = self.id(attempt);
-        context.send(self.store, Payload::CloseConnection { id });
+        context.send(self.store(), Payload::CloseConnection { id });
     }
 
     const fn id(&self, attempt: u64) -> RequestId {

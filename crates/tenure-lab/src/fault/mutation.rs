@@ -4,6 +4,8 @@ use std::fmt::{self, Write};
 
 #[cfg(feature = "mutations")]
 use tenure_core::bully::DisabledRule;
+#[cfg(feature = "mutations")]
+use tenure_core::ownership::DisabledOwnershipRule;
 
 /// A bug. Real systems of this kind have had each of these bugs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,9 +72,25 @@ pub enum Mutation {
     /// A store lets a term take the lease again under its epoch, although it has granted the lease
     /// to another request meanwhile.
     ResumeAfterRegrant,
+    /// A shared log applies an append although another head stands in it than the expected one.
+    UnfencedAppend,
+    /// A server undoes a batch after a definite failure, although an earlier attempt of the append
+    /// is unknown.
+    UndoAfterUnknown,
+    /// A server that takes over forgets the last epoch.
+    FloorLostAtTakeOver,
+    /// A server reads the clock before it looks at the lease, and is paused between the two.
+    CheckBeforeLook,
+    /// A server that takes over counts revisions from the beginning.
+    RevisionRestarts,
+    /// A server that takes over counts leases from when it saw the last head of the owner.
+    GraceFromSighting,
     /// A member ignores one rule of its algorithm.
     #[cfg(feature = "mutations")]
     Without(DisabledRule),
+    /// A server ignores one rule of ownership.
+    #[cfg(feature = "mutations")]
+    OwnedWithout(DisabledOwnershipRule),
 }
 
 #[cfg(feature = "mutations")]
@@ -90,6 +108,16 @@ impl Mutation {
             Self::LateVerdict => vec![DisabledRule::OwnRound],
             Self::BlindLeaders => vec![DisabledRule::Conflict, DisabledRule::GreaterEpoch],
             _ => Vec::new(),
+        }
+    }
+
+    /// Returns the rule of ownership that servers ignore.
+    #[must_use]
+    pub const fn of_ownership(self) -> Option<DisabledOwnershipRule> {
+        match self {
+            Self::OwnedWithout(rule) => Some(rule),
+            Self::UndoAfterUnknown => Some(DisabledOwnershipRule::UndoOnlyKnown),
+            _ => None,
         }
     }
 }

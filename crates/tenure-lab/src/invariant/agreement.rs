@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tenure_core::NodeId;
 
 use super::{Claims, Promises};
+use crate::contestant::SERVERS;
 use crate::sim::{HistoryEvent, HistoryEventKind, Time};
 
 pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time, String)> {
@@ -21,7 +22,9 @@ pub(super) fn check(history: &[HistoryEvent], _: &Promises) -> Result<(), (Time,
         end = event.at;
         claims.update(event);
         match event.kind {
-            HistoryEventKind::Started if event.node != NodeId(0) => {
+            HistoryEventKind::Started
+                if event.node != NodeId(0) && !SERVERS.contains(&event.node) =>
+            {
                 opinions.insert(event.node, None);
             }
             HistoryEventKind::SeesLeader(leader) => {

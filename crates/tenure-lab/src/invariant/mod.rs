@@ -1,11 +1,13 @@
 //! The invariants of every history, one file each. Each invariant has a test with a made-up history
 //! that violates it, which shows that the check works.
 
+mod acknowledged_loaded;
 mod agreement;
 mod epochs_grow;
 mod fenced;
 mod greatest_epoch;
 mod lease_kept;
+mod one_generation;
 mod one_leader;
 mod one_opinion;
 mod one_task;
@@ -79,6 +81,11 @@ const EPOCHS: &[Invariant] = &[("epochs grow", epochs_grow::check)];
 const OF_ALL: &[Invariant] = &[
     ("a lease never ends early", lease_kept::check),
     ("a lease id has one term", one_term_per_id::check),
+    ("one generation accepts at a time", one_generation::check),
+    (
+        "what was acknowledged is loaded",
+        acknowledged_loaded::check,
+    ),
     ("a stale leader's write is refused", fenced::check),
     (
         "there is a leader when the faults are over",

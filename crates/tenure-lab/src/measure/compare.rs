@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::{Figures, Measurement, figures};
 use crate::contestant::{Cluster, Contestant};
+use crate::fault::Fault;
 use crate::scenario::{LASTS, SETTLED, Scenario};
 use crate::sim::{HistoryEventKind, Rng, Time, Traffic, World, WorldConfig};
 
@@ -17,7 +18,7 @@ use crate::sim::{HistoryEventKind, Rng, Time, Traffic, World, WorldConfig};
 pub const NODES: u32 = 5;
 
 /// The number of the random stream that shifts the faults of a scenario.
-const PHASE: u64 = 4;
+pub(super) const PHASE: u64 = 4;
 
 /// The largest random delay of faults. Renewals and heartbeats have intervals, and the phase of a
 /// fault within them matters.
@@ -45,7 +46,7 @@ pub struct RunResult {
 /// The largest number of messages in a run, twenty times that of a normal run. With the textbook
 /// algorithm, messages sometimes only cause more messages, since each lost answer starts another
 /// election.
-const MOST_MESSAGES: u64 = 200_000;
+pub(super) const MOST_MESSAGES: u64 = 200_000;
 
 /// A comparison.
 #[derive(Clone, Debug)]
@@ -86,7 +87,8 @@ pub fn compare(comparison: &Comparison, done: impl Fn() + Sync) -> Vec<Measureme
         };
         let runs: Vec<_> = comparison.seeds.clone().map(one).collect();
         let minutes = scenario.lasts.as_secs_f64() / 60.0;
-        Measurement::of(&contestant.name, scenario.name, minutes, &runs)
+        let row = Measurement::of(&contestant.name, scenario.name, minutes, &runs);
+        row.with_settings(contestant)
     })
 }
 
@@ -129,7 +131,7 @@ impl RunResult {
         self.figures.led_at_end && !self.floods
     }
 
-    fn of(world: &World) -> Self {
+    pub(super) fn of(world: &World) -> Self {
         let (figures, traffic_log) = (figures(&world.history), &world.traffic_log);
         let of = |&(from, until): &(Time, Time)| traffic_log.between(from, until);
         Self {
@@ -164,6 +166,20 @@ pub(crate) fn new_world(
     seed: u64,
     most_messages: u64,
 ) -> World {
+    let later = Rng::new(seed, PHASE).between(Duration::ZERO, LATER);
+    let faults = scenario.faults_of(nodes, seed).into_iter();
+    let faults = faults.map(|(at, fault)| (SETTLED + later + at, fault));
+    world_with_faults(contestant, faults, nodes, seed, most_messages)
+}
+
+/// Creates a world with these faults at these times.
+pub(super) fn world_with_faults(
+    contestant: &Contestant,
+    faults: impl IntoIterator<Item = (Duration, Fault)>,
+    nodes: u32,
+    seed: u64,
+    most_messages: u64,
+) -> World {
     let cluster = Cluster::new(contestant.clone(), nodes);
     let config = WorldConfig {
         count_bytes: true,
@@ -177,9 +193,8 @@ pub(crate) fn new_world(
     for node in world.machines() {
         world.start_after(node, Duration::ZERO);
     }
-    let later = Rng::new(seed, PHASE).between(Duration::ZERO, LATER);
-    for (at, fault) in scenario.faults() {
-        world.inject_after(SETTLED + later + at, fault);
+    for (at, fault) in faults {
+        world.inject_after(at, fault);
     }
     world
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::REST;
 use super::compare::RunResult;
+use crate::contestant::Contestant;
 use crate::sim::Traffic;
 
 /// The smallest number of runs whose 99th percentile is not the maximum. Tables for people show the
@@ -28,6 +29,12 @@ pub struct Measurement {
     pub contestant: String,
     /// The scenario.
     pub scenario: String,
+    /// The longest time from a leader's death until another host may lead, by the settings, in
+    /// seconds; `None` if it is unknown.
+    pub detection_time: Option<f64>,
+    /// Whether the contestant promises one leader at a time under every network fault. Then the
+    /// receiver refuses every write of an earlier leader whose task still runs.
+    pub promises_one_leader: bool,
     /// The number of runs.
     pub seeds: u64,
     /// The time until the first leader, in the runs that had a leader.
@@ -105,7 +112,8 @@ impl Spread {
 }
 
 impl Measurement {
-    /// Creates the measurement of these runs, each of which took `minutes`.
+    /// Creates the measurement of these runs, each of which took `minutes`. The contestant has no
+    /// [settings](Self::with_settings).
     #[must_use]
     pub fn of(contestant: &str, scenario: &str, minutes: f64, runs: &[RunResult]) -> Self {
         let count = runs.len().max(1) as f64;
@@ -126,6 +134,8 @@ impl Measurement {
         Self {
             contestant: contestant.into(),
             scenario: scenario.into(),
+            detection_time: None,
+            promises_one_leader: false,
             seeds: runs.len() as u64,
             first_leader: Spread::of(
                 all().filter_map(|it| it.first_leader.map(|at| at.as_secs_f64())),
@@ -154,6 +164,17 @@ impl Measurement {
             without_leader_at_end: runs.iter().filter(|ran| !ran.led_at_end()).count() as u64,
             live: false,
             cpu_at_rest: None,
+        }
+    }
+
+    /// Returns the same measurement with the settings of its contestant.
+    #[must_use]
+    pub fn with_settings(self, contestant: &Contestant) -> Self {
+        let time = contestant.detection_time();
+        Self {
+            detection_time: time.map(|it| it.as_secs_f64()),
+            promises_one_leader: contestant.promises_one_leader(),
+            ..self
         }
     }
 

@@ -29,11 +29,33 @@ pub struct Figures {
     pub led_at_end: bool,
 }
 
+/// The state of a host as far as the figures need it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Machine {
-    claims_until: Option<Time>,
-    frozen: bool,
-    acts: bool,
+pub(super) struct Machine {
+    pub(super) claims_until: Option<Time>,
+    pub(super) frozen: bool,
+    pub(super) acts: bool,
+}
+
+impl Machine {
+    pub(super) const fn apply(&mut self, event: &HistoryEventKind) {
+        match event {
+            HistoryEventKind::Claims(_, until) => self.claims_until = Some(*until),
+            HistoryEventKind::Yields => self.claims_until = None,
+            HistoryEventKind::Stopped => {
+                *self = Self {
+                    claims_until: None,
+                    frozen: false,
+                    acts: false,
+                }
+            }
+            HistoryEventKind::Paused(_) => self.frozen = true,
+            HistoryEventKind::Resumed => self.frozen = false,
+            HistoryEventKind::TaskStarted(_) => self.acts = true,
+            HistoryEventKind::TaskEnded(_) => self.acts = false,
+            _ => {}
+        }
+    }
 }
 
 /// Calculates the figures from a history.
@@ -62,24 +84,13 @@ pub fn figures(history: &[HistoryEvent]) -> Figures {
             figures.overlap += event.at.since(before);
         }
         before = event.at;
-        let machine = machines.entry(event.node).or_default();
+        machines.entry(event.node).or_default().apply(&event.kind);
         match event.kind {
-            HistoryEventKind::Claims(_, until) => {
-                machine.claims_until = Some(until);
-                if figures.first_leader.is_none() {
-                    figures.first_leader = Some(event.at.since(Time::default()));
-                    figures.elections.push((Time::default(), event.at));
-                }
+            HistoryEventKind::Claims(..) if figures.first_leader.is_none() => {
+                figures.first_leader = Some(event.at.since(Time::default()));
+                figures.elections.push((Time::default(), event.at));
             }
-            HistoryEventKind::Yields => machine.claims_until = None,
-            HistoryEventKind::Stopped => *machine = Machine::default(),
-            HistoryEventKind::Paused(_) => machine.frozen = true,
-            HistoryEventKind::Resumed => machine.frozen = false,
-            HistoryEventKind::TaskStarted(_) => {
-                machine.acts = true;
-                figures.terms += 1;
-            }
-            HistoryEventKind::TaskEnded(_) => machine.acts = false,
+            HistoryEventKind::TaskStarted(_) => figures.terms += 1,
             HistoryEventKind::Wrote { taken: true, .. } => figures.writes.0 += 1,
             HistoryEventKind::Wrote { .. } => figures.writes.1 += 1,
             HistoryEventKind::RunEnded => {

@@ -1,15 +1,25 @@
 //! The claims of the papers on Bully and Bully_FD, and measurements of their algorithms.
 //!
 //! The papers are S.-H. Park, "An Efficient Coordinator Election Algorithm in Synchronous
-//! Distributed Systems" (2004; formulas (2) to (4), Table 1) and "An Election Algorithm with
+//! Distributed Systems" (2004; formulas (2) to (4), Tables 1 and 2) and "An Election Algorithm with
 //! Failure Detectors in Distributed Systems" (2008; formulas (3.2) to (3.5)). Each claim is
 //! measured under the assumptions of its paper ([`ElectionSetup`]): all messages have the same
-//! latency, timers are punctual, and members ask about others only for the election.
+//! latency, timers are punctual, and members ask about others only for the election. It is judged
+//! by the algorithm that the paper describes, and by the algorithm of its figure.
 
-mod formula;
-mod setup;
-
+mod claim;
 mod claims;
 
-pub use claims::{Claim, Point, measure};
+mod formula;
+mod measure;
+mod parameters;
+mod setup;
+
+mod chart;
+mod counter_example;
+
+pub use claim::{Claim, ClaimRow, Paper, Point, Quantity, Subject, Value};
+pub use counter_example::CounterExample;
+pub use measure::measure;
+pub use parameters::{Parameters, ParametersError};
 pub use setup::{ElectionOutcome, ElectionSetup};

@@ -9,7 +9,7 @@ use crate::baseline::{self, Baseline, BaselineTimings};
 use crate::contestant::Algorithm;
 use crate::fault::{Fault, Target};
 use crate::sim::{
-    Context, DurableState, HistoryEventKind, Latency, LeadershipClaim, Link, Process,
+    Context, DurableState, HistoryEventKind, Latency, LeadershipClaim, Link, Network, Process,
     ProcessFactory, ProcessInput, Sending, Time, World, WorldConfig,
 };
 
@@ -31,8 +31,12 @@ pub struct ElectionSetup {
     pub sending: Sending,
     /// The latency of a message.
     pub latency: Duration,
+    /// The latency of an answer of the textbook's algorithm.
+    pub answer: Duration,
     /// T_o: the time to wait for an answer.
     pub timeout: Duration,
+    /// The faults during the election, each with its time after the beginning.
+    pub faults: Vec<(Duration, Fault)>,
 }
 
 /// The result of an election.
@@ -41,6 +45,10 @@ pub struct ElectionOutcome {
     /// The time from the beginning until the last member knew the leader; `None` if the members
     /// never agreed.
     pub response: Option<Duration>,
+    /// The time from the beginning until a member announced itself as leader for the last time.
+    pub won: Option<Duration>,
+    /// The leader on which all running members agree at the end.
+    pub leader: Option<NodeId>,
     /// Messages of the election itself.
     pub election: u64,
     /// Messages of the failure detector.
@@ -49,13 +57,13 @@ pub struct ElectionOutcome {
     pub named: u32,
 }
 
-/// The time at which members learn which members are listed. The next constant is the beginning of
-/// the election.
-const LISTS: Duration = Duration::from_secs(100);
+/// The time at which members fail. The next constant is the beginning of the election.
+const FAIL: Duration = Duration::from_secs(50);
 const BEGINS: Duration = Duration::from_secs(1_000);
 
-/// The time at which every election is over.
-const ENDS: Duration = Duration::from_secs(2_000);
+/// The time at which every election is over, also if an organiser waits for each of 200 members one
+/// after the other.
+const ENDS: Duration = Duration::from_secs(20_000);
 
 /// A duration that is longer than the run, and the longest one that a detector accepts.
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
@@ -76,9 +84,12 @@ impl ElectionSetup {
         // At first all members are up, and their detectors have received messages of each other.
         for &node in &self.down {
             let power_cut = Fault::PowerCut(Target::Node(NodeId(node)), None);
-            world.inject_after(LISTS / 2, power_cut);
+            world.inject_after(FAIL, power_cut);
         }
-        world.run_until((LISTS + BEGINS) / 2);
+        for (at, fault) in &self.faults {
+            world.inject_after(BEGINS + *at, fault.clone());
+        }
+        world.run_until((FAIL + BEGINS) / 2);
         let before = world.traffic;
         let network = &mut world.network;
         network.sending = self.sending;
@@ -86,27 +97,30 @@ impl ElectionSetup {
             latency: Latency::Constant(self.latency),
             ..Link::default()
         };
+        self.set_answers(network);
         world.run_until(ENDS);
         let begins = Time::after(BEGINS);
         let since = world.history.iter().filter(|event| event.at >= begins);
         let mut named = BTreeSet::new();
-        let mut knows = begins;
+        let (mut knows, mut won) = (None, None);
         for event in since {
             match event.kind {
                 HistoryEventKind::Claims(..) => {
                     named.insert(event.node);
+                    won = Some(event.at.since(begins));
                 }
-                HistoryEventKind::SeesLeader(_) => knows = event.at,
+                HistoryEventKind::SeesLeader(_) => knows = Some(event.at.since(begins)),
                 _ => {}
             }
         }
         let mut opinions = world.seen_leaders().into_iter();
         let leader = opinions.next().and_then(|(_, leader)| leader);
         let agree = leader.is_some() && opinions.all(|(_, it)| it == leader);
-        let settled = agree && knows > begins;
         let sent = world.traffic - before;
         ElectionOutcome {
-            response: settled.then(|| knows.since(begins)),
+            response: knows.filter(|_| agree),
+            won,
+            leader: leader.filter(|_| agree),
             election: sent.election,
             detection: sent.detection(),
             named: u32::try_from(named.len()).unwrap_or(u32::MAX),
@@ -117,9 +131,23 @@ impl ElectionSetup {
         BaselineTimings {
             timeout: self.timeout,
             poll: NEVER,
-            pings: 1,
-            // An entry in the papers' list never expires.
-            fresh: NEVER,
+        }
+    }
+
+    fn set_answers(&self, network: &mut Network) {
+        if self.answer == self.latency {
+            return;
+        }
+        let link = Link {
+            latency: Latency::Constant(self.answer),
+            ..Link::default()
+        };
+        for from in self.machines() {
+            for to in self.machines() {
+                for kind in ["Answer", "Coordinator"] {
+                    network.set_kind(kind, from, to, link);
+                }
+            }
         }
     }
 }
@@ -136,20 +164,25 @@ impl ProcessFactory for ElectionSetup {
     fn start(
         &self,
         node: NodeId,
-        _: u64,
-        _: Option<&DurableState>,
+        incarnation: u64,
+        durable: Option<&DurableState>,
         context: &mut Context<'_>,
     ) -> Box<dyn Process> {
         let (members, timings) = (self.machines(), self.timings());
-        let mut member = baseline::member(self.algorithm, (node, 1), members, timings, None);
-        member.settle(context, NodeId(1));
-        let listed = self.listed.iter().copied().map(NodeId);
-        let mut commands = Vec::new();
-        if self.starters.contains(&node.0) {
-            commands.push((context.now + BEGINS, Command::Elect));
+        let this = (node, incarnation);
+        let mut member = baseline::member(self.algorithm, this, members, timings, durable);
+        if incarnation > 1 {
+            member.start(context);
+            return member;
         }
-        commands.push((context.now + LISTS, Command::AskAbout(listed.collect())));
-        Box::new(ScriptedMember { member, commands })
+        member.settle(context, NodeId(1));
+        let listed: Vec<NodeId> = self.listed.iter().copied().map(NodeId).collect();
+        member.list(&listed);
+        let begins = self.starters.contains(&node.0);
+        Box::new(ScriptedMember {
+            member,
+            begins: begins.then(|| context.now + BEGINS),
+        })
     }
 
     fn stop_allowances(&self) -> (Duration, Duration) {
@@ -157,33 +190,23 @@ impl ProcessFactory for ElectionSetup {
     }
 }
 
-/// A member that executes commands at given times. The commands are in reverse order.
+/// A member that begins an election at a given time, if there is one.
 #[derive(Debug)]
 struct ScriptedMember {
     member: Box<dyn Baseline>,
-    commands: Vec<(Instant, Command)>,
-}
-
-#[derive(Clone, Debug)]
-enum Command {
-    AskAbout(Vec<NodeId>),
-    Elect,
+    begins: Option<Instant>,
 }
 
 impl Process for ScriptedMember {
     fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
         self.member.handle(context, input);
-        if let Some((_, command)) = self.commands.pop_if(|(at, _)| *at <= context.now) {
-            match command {
-                Command::AskAbout(nodes) => self.member.ask_about(context, &nodes),
-                Command::Elect => self.member.elect(context),
-            }
+        if self.begins.take_if(|at| *at <= context.now).is_some() {
+            self.member.elect(context);
         }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let command = self.commands.last().map(|(at, _)| *at);
-        [command, self.member.poll_timeout()]
+        [self.begins, self.member.poll_timeout()]
             .into_iter()
             .flatten()
             .min()
@@ -191,5 +214,39 @@ impl Process for ScriptedMember {
 
     fn claim(&self, now: Instant) -> Option<LeadershipClaim> {
         self.member.claim(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Member 2 answers, and dies before it announces itself. It is away for this time.
+    fn winner_dies(away: Option<Duration>) -> Option<NodeId> {
+        let ms = Duration::from_millis;
+        let setup = ElectionSetup {
+            algorithm: Algorithm::Textbook,
+            members: 5,
+            down: BTreeSet::from([1]),
+            listed: BTreeSet::new(),
+            starters: BTreeSet::from([5]),
+            sending: Sending::AtOnce,
+            latency: ms(10),
+            answer: ms(10),
+            timeout: ms(100),
+            faults: vec![(ms(50), Fault::PowerCut(Target::Node(NodeId(2)), away))],
+        };
+        setup.run().leader
+    }
+
+    #[test]
+    fn the_next_best_member_replaces_a_winner_that_died_after_its_answer() {
+        assert_eq!(winner_dies(None), Some(NodeId(3)));
+    }
+
+    #[test]
+    fn a_winner_that_returns_before_the_timeout_of_the_others_still_leads() {
+        let away = Duration::from_millis(50);
+        assert_eq!(winner_dies(Some(away)), Some(NodeId(2)));
     }
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use crate::contestant::Contestant;
 use crate::fault::{Fault, Target};
-use crate::measure::{Comparison, Measurement, NODES, map_parallel, new_world, run_scenario};
+use crate::measure::{
+    Comparison, Measurement, NODES, TimingComparison, TimingPoint, map_parallel, new_world,
+    run_scenario,
+};
 use crate::paper::{self, Point};
 use crate::scenario::{self, LASTS, SETTLED, Scenario};
 
@@ -35,6 +38,9 @@ pub struct Report {
     /// The messages of each contestant by group size, in the order of the contestants, without the
     /// runs that have too many messages. Empty for real processes.
     pub growth: Vec<Vec<Growth>>,
+    /// The contestants over their detection times, in the order of the contestants: the measurement
+    /// of [`Report::timing_comparison`]. Without it the page has no such section.
+    pub timing: Vec<TimingPoint>,
     /// The claims of the papers, and the measurements. Empty for real processes.
     pub papers: Vec<Point>,
     /// The timeline of one run of each row, in the order of the rows.
@@ -113,9 +119,21 @@ impl Report {
                 .collect(),
             setting: Setting::Simulated(comparison.seeds.clone()),
             growth: counted.chunks(SIZES.len()).map(growth).collect(),
+            timing: Vec::new(),
             papers: paper::measure(),
             rows,
             timelines,
+        }
+    }
+
+    /// Returns the comparison over the detection times, with fewer seeds: each has many runs.
+    #[must_use]
+    pub fn timing_comparison(comparison: &Comparison) -> TimingComparison {
+        let seeds = &comparison.seeds;
+        TimingComparison {
+            contestants: comparison.contestants.clone(),
+            seeds: seeds.start..seeds.end.min(seeds.start + 10),
+            ..TimingComparison::default()
         }
     }
 
@@ -135,6 +153,7 @@ impl Report {
             rows,
             leases: Vec::new(),
             growth: Vec::new(),
+            timing: Vec::new(),
             papers: Vec::new(),
             timelines,
         }

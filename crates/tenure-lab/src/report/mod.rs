@@ -12,9 +12,15 @@ mod table;
 mod plot;
 
 mod page;
+mod papers;
+mod timing;
+
+mod links;
 
 pub use collect::{Growth, Report, Setting};
+pub use links::links_page;
 pub use page::Provenance;
+pub use plot::churn as churn_plot;
 pub use timeline::{Lane, LaneState, Span, Timeline};
 
 #[cfg(test)]

@@ -24,21 +24,25 @@ impl Report {
     /// Returns the page as HTML without external references.
     #[must_use]
     pub fn html(&self, made: &Provenance) -> String {
-        fill(&[
-            ("about", self.about()),
-            ("summary", summary::summary(self)),
-            ("command", escape(&made.by)),
-            ("version", escape(&made.version)),
-            ("machine", escape(&made.on)),
-            ("at", escape(&made.at)),
-            ("overview", table::overview(self)),
-            ("trade-off", self.trade_off()),
-            ("growth", self.growth_plots()),
-            ("papers", self.papers()),
-            ("scenarios", self.scenarios()),
-            ("counts", self.counts().into()),
-            ("table", table::all(self)),
-        ])
+        fill(
+            TEMPLATE,
+            &[
+                ("about", self.about()),
+                ("summary", summary::summary(self)),
+                ("command", escape(&made.by)),
+                ("version", escape(&made.version)),
+                ("machine", escape(&made.on)),
+                ("at", escape(&made.at)),
+                ("timing", self.timing()),
+                ("overview", table::overview(self)),
+                ("trade-off", self.trade_off()),
+                ("growth", self.growth_plots()),
+                ("papers", self.papers()),
+                ("scenarios", self.scenarios()),
+                ("counts", self.counts().into()),
+                ("table", table::all(self)),
+            ],
+        )
     }
 
     /// Describes the setting of the comparison.
@@ -86,7 +90,7 @@ impl Report {
         }
     }
 
-    fn key(&self) -> String {
+    pub(super) fn key(&self) -> String {
         let contestants = self.contestants.iter().enumerate();
         plot::key(contestants.map(|(place, name)| (place, &name[..])))
     }
@@ -200,24 +204,6 @@ impl Report {
         )
     }
 
-    fn papers(&self) -> String {
-        if self.papers.is_empty() {
-            return String::new();
-        }
-        let about = "Messages in one election, by formula and measured";
-        let (plot, key) = plot::papers(&self.papers, about);
-        let plot = figure(
-            &plot,
-            &key,
-            "Lines: the formulas of the papers. Dots: one election each, measured under the assumptions of \
-             the papers. The leader is down, and on all down lists; with Chang and Roberts all are up.",
-        );
-        format!(
-            "<h2>Messages according to the papers</h2>\n<p><code>tenure compare papers</code> prints all claims, \
-             also the response times.</p>\n{plot}"
-        )
-    }
-
     fn scenarios(&self) -> String {
         let all = self.scenarios.iter();
         all.map(|scenario| self.scenario(scenario)).collect()
@@ -282,17 +268,24 @@ impl Report {
     }
 }
 
-fn figure(svg: &str, key: &str, caption: &str) -> String {
+pub(super) fn figure(svg: &str, key: &str, caption: &str) -> String {
     format!(
         "<figure><div class=\"plot\">{svg}</div>{key}<figcaption>{caption}</figcaption></figure>\n"
     )
 }
 
+/// Returns the style of all pages, which stands in the template of this one.
+pub(super) fn style() -> &'static str {
+    let style = TEMPLATE.split_once("<style>").map(|(_, rest)| rest);
+    let style = style.and_then(|rest| rest.split_once("</style>"));
+    style.expect("a template with a style").0
+}
+
 /// Replaces the placeholders of the template by the texts with their names. The inserted texts are
 /// not expanded again.
-fn fill(texts: &[(&str, String)]) -> String {
+pub(super) fn fill(template: &str, texts: &[(&str, String)]) -> String {
     let mut page = String::new();
-    let mut rest = TEMPLATE;
+    let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
         let (name, after) = after.split_once("}}").expect("a placeholder that ends");
         let text = texts.iter().find(|(known, _)| *known == name);

@@ -44,20 +44,33 @@ fn failover(report: &Report) -> Option<String> {
 /// Describes which contestants had an overlap of two tasks, and its duration.
 fn overlap(report: &Report) -> Option<String> {
     let (never, did) = sorted(report, |row| row.runs_with_overlap > 0);
-    let did = worst(
-        &did,
-        |row| row.overlap.max,
-        |row| {
-            let scenario = escape(&row.scenario);
-            format!("at most {} s in {scenario}", secs(row.overlap.max))
-        },
-    );
+    let describe = |did: &[(&str, Vec<&Measurement>)]| {
+        worst(
+            did,
+            |row| row.overlap.max,
+            |row| {
+                let scenario = escape(&row.scenario);
+                format!("at most {} s in {scenario}", secs(row.overlap.max))
+            },
+        )
+    };
+    let promises = |it: &(&str, Vec<&Measurement>)| it.1.iter().all(|row| row.promises_one_leader);
+    let (refused, led): (Vec<_>, Vec<_>) = did.into_iter().partition(promises);
+    let led = describe(&led);
+    let refused = describe(&refused).map_or_else(String::new, |refused| {
+        format!(
+            " The task of an earlier leader ran on for a moment after a freeze, and the receiver refuses its \
+             writes by their epoch: {refused}."
+        )
+    });
     let never = match (never.is_empty(), never.len() == report.contestants.len()) {
         (true, _) | (_, true) => String::new(),
         _ => format!(" None with {}.", names(&never)),
     };
-    let did = did.unwrap_or_else(|| "None".into());
-    Some(format!("<b>Overlap</b> of two tasks: {did}.{never}"))
+    let led = led.unwrap_or_else(|| "None".into());
+    Some(format!(
+        "<b>Two leaders at once</b>: {led}.{refused}{never}"
+    ))
 }
 
 /// Describes the writes that receivers refused because of their epochs.

@@ -41,7 +41,11 @@ fn overview_cell(row: &Measurement) -> String {
         _ => format!("{median} <small>{max}</small>"),
     };
     if row.runs_with_overlap > 0 {
-        let _ = write!(text, "<br><em>overlap: {} s</em>", secs(row.overlap.max));
+        let overlap = secs(row.overlap.max);
+        let _ = match row.promises_one_leader {
+            true => write!(text, "<br><small>overlap: {overlap} s, refused</small>"),
+            false => write!(text, "<br><em>overlap: {overlap} s</em>"),
+        };
     }
     if row.without_leader_at_end > 0 {
         let _ = write!(
@@ -59,6 +63,7 @@ const CPU: &str = "CPU at rest, %";
 const COLUMNS: &[&str] = &[
     "scenario",
     "contestant",
+    "detection time, s",
     "runs",
     "never led",
     "first leader, s",
@@ -93,6 +98,8 @@ pub(super) fn all(report: &Report) -> String {
     let mut table = format!("<tr>{}</tr>\n", names.collect::<String>());
     for row in &report.rows {
         let cells = [
+            row.detection_time
+                .map_or_else(String::new, |it| it.to_string()),
             row.seeds.to_string(),
             row.never_led.to_string(),
             secs(row.first_leader.median),
@@ -130,7 +137,7 @@ pub(super) fn all(report: &Report) -> String {
     scrolling(&table)
 }
 
-fn scrolling(table: &str) -> String {
+pub(super) fn scrolling(table: &str) -> String {
     format!("<div class=\"table\" tabindex=\"0\"><table>\n{table}</table></div>")
 }
 

@@ -1,10 +1,11 @@
 use super::*;
 use crate::contestant::{Algorithm, Contestant};
-use crate::measure::{Comparison, Measurement, compare};
+use crate::measure::{Comparison, Measurement, TimingComparison, TimingPoint, compare};
+use crate::paper::{Claim, Paper};
 use crate::scenario;
 
-/// The largest size of a page: 2.25 MiB.
-const LARGEST: usize = 9 << 18;
+/// The largest size of a page: 2.5 MiB.
+const LARGEST: usize = 5 << 19;
 
 fn made() -> Provenance {
     Provenance {
@@ -23,6 +24,16 @@ fn report(contestants: Vec<Contestant>, scenarios: Vec<scenario::Scenario>) -> R
     };
     let rows = compare(&comparison, || {});
     Report::new(&comparison, rows, || {})
+}
+
+/// Returns the contestants over their detection times, with one seed.
+fn timing(contestants: &[Contestant]) -> Vec<TimingPoint> {
+    let comparison = TimingComparison {
+        contestants: contestants.to_vec(),
+        seeds: 0..1,
+        ..TimingComparison::default()
+    };
+    comparison.measure(|| {})
 }
 
 /// Returns whether a page loads and runs nothing.
@@ -45,6 +56,15 @@ fn a_page_contains_every_contestant_and_scenario_and_loads_nothing() {
     for row in &mut report.rows {
         row.gaps = (0..1_000).map(|run| f64::from(run) / 7.3).collect();
     }
+    let points = timing(&contestants[..1]);
+    let of = |it: &Contestant| {
+        let named = points.iter().map(|point| TimingPoint {
+            contestant: it.name.clone(),
+            ..point.clone()
+        });
+        named.collect::<Vec<_>>()
+    };
+    report.timing = contestants.iter().flat_map(of).collect();
     let page = report.html(&made());
     for scenario in &scenarios {
         // Browsers open closed details for a link to an element inside, not to the details.
@@ -183,7 +203,39 @@ fn names_are_escaped_everywhere() {
     );
     assert!(!page.contains("<script"), "the name must be escaped");
     assert!(page.contains("$\\alpha$&quot;{{table}}.toml"));
-    assert_eq!(page.matches("<table>").count(), 2);
+    // The times, all figures, and a table for each paper.
+    assert_eq!(page.matches("<table>").count(), 2 + Paper::ALL.len());
+}
+
+#[test]
+fn a_page_compares_equal_detection_times_and_judges_every_claim_of_the_papers() {
+    let scenario = scenario::Scenario::of_name("kill-leader").unwrap();
+    let contestants = ["lease", "bully-no-quorum"].map(|it| Contestant::of_name(it).unwrap());
+    let mut report = report(contestants.to_vec(), vec![scenario]);
+    report.timing = timing(&contestants);
+    let page = report.html(&made());
+    let (_, section) = page
+        .split_once("<h2>At the same detection time</h2>")
+        .unwrap();
+    let (section, _) = section
+        .split_once("<h2>Time without a leader</h2>")
+        .unwrap();
+    assert_eq!(section.matches("<svg").count(), 3, "three curves");
+    assert!(section.contains("<th>lease</th>") && section.contains("its writes are refused"));
+    let (_, papers) = page
+        .split_once("<h2>The claims of the papers</h2>")
+        .unwrap();
+    for paper in Paper::ALL {
+        assert!(
+            papers.contains(&page::escape(paper.title)),
+            "{}",
+            paper.name
+        );
+    }
+    for row in Claim::ALL.iter().flat_map(|claim| claim.rows) {
+        let verdict = page::escape(row.verdict);
+        assert!(papers.contains(&verdict), "{}: {verdict}", row.name);
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The scenarios of the comparison.
 
+mod churn;
+
 use std::time::Duration;
 
 use tenure_core::NodeId;
@@ -22,6 +24,9 @@ pub struct Scenario {
     pub only_by_name: bool,
     /// The duration of a run.
     pub lasts: Duration,
+    /// Whether a third of the members crash and return all the time, at random times. These faults
+    /// depend on the number of members and on the seed.
+    pub churns: bool,
 }
 
 /// The earliest time of the first fault.
@@ -37,6 +42,17 @@ impl Scenario {
         let script = (self.script)().into_iter();
         let faults = script.map(|(secs, fault)| (Duration::from_secs(secs), fault));
         faults.collect()
+    }
+
+    /// Returns the faults of a group of this size with this seed. Only `churn` has faults that depend
+    /// on them.
+    #[must_use]
+    pub fn faults_of(&self, nodes: u32, seed: u64) -> Vec<(Duration, Fault)> {
+        let mut faults = self.faults();
+        if self.churns {
+            faults.extend(churn::faults(nodes, seed));
+        }
+        faults
     }
 
     /// Describes the faults with times that are multiplied by this factor.
@@ -92,6 +108,7 @@ const fn scenario(
         script,
         only_by_name: false,
         lasts: LASTS,
+        churns: false,
     }
 }
 
@@ -124,6 +141,18 @@ fn flaps(from: u64, times: u64) -> impl Iterator<Item = (u64, Fault)> {
     let crash = |time| (time, Fault::Crash(Target::Store, Some(secs(5))));
     (0..times).map(move |time| crash(from + time * 10))
 }
+
+/// Members crash and return all the time.
+pub const CHURN: Scenario = Scenario {
+    only_by_name: true,
+    lasts: SETTLED.saturating_add(churn::LASTS),
+    churns: true,
+    ..scenario(
+        "churn",
+        "every third member crashes and returns all the time, each after 10 s on average",
+        Vec::new,
+    )
+};
 
 /// All scenarios.
 pub const ALL: &[Scenario] = &[
@@ -297,6 +326,7 @@ pub const ALL: &[Scenario] = &[
         },
         180,
     ),
+    CHURN,
 ];
 
 #[cfg(test)]

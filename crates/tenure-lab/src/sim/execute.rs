@@ -94,7 +94,8 @@ impl World {
             self.after(out + second, arrival(payload.clone()));
         }
         if let Some(first) = first {
-            self.after(out + first, arrival(payload));
+            let at = self.network.arrival((from, to), sent + (out + first));
+            self.at(at, arrival(payload));
         }
     }
 

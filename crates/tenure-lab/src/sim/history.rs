@@ -55,6 +55,28 @@ pub enum HistoryEventKind {
     },
     /// The store has granted or renewed a lease that lasts for this duration from this time on.
     LeaseRuns(Epoch, Time, Duration),
+    /// The log has made a take-over by this generation durable.
+    TookOver(u64),
+    /// The server of this generation has loaded the content of the log.
+    Loaded {
+        /// The generation.
+        generation: u64,
+        /// The revision of the last change in the content.
+        revision: u64,
+        /// The number of that change.
+        change: u64,
+    },
+    /// The server of this generation has accepted a request.
+    Accepted(u64),
+    /// A server has acknowledged a change.
+    Acknowledged {
+        /// Its revision.
+        revision: u64,
+        /// Its number.
+        change: u64,
+    },
+    /// A server has undone the change with this number.
+    Undone(u64),
     /// The holder has released the lease, or an operator has broken it.
     LeaseGivenUp(Epoch),
     /// The receiver, which checks epochs, has accepted or refused a write of the task.
@@ -110,6 +132,24 @@ impl fmt::Display for HistoryEvent {
                     "lease of epoch {epoch} runs from {from} for {duration:?}"
                 )
             }
+            HistoryEventKind::TookOver(generation) => {
+                write!(f, "generation {generation} begins")
+            }
+            HistoryEventKind::Loaded {
+                generation,
+                revision,
+                change,
+            } => write!(
+                f,
+                "generation {generation} has loaded revision {revision}, change {change:x}"
+            ),
+            HistoryEventKind::Accepted(generation) => {
+                write!(f, "generation {generation} accepts a request")
+            }
+            HistoryEventKind::Acknowledged { revision, change } => {
+                write!(f, "revision {revision}, change {change:x}, is acknowledged")
+            }
+            HistoryEventKind::Undone(change) => write!(f, "change {change:x} is undone"),
             HistoryEventKind::LeaseGivenUp(epoch) => {
                 write!(f, "lease of epoch {epoch} is released")
             }

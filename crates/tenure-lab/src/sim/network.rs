@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_core::NodeId;
 
-use super::{Rng, Sending};
+use super::{Rng, Sending, Time};
 
 /// The latency of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +89,10 @@ pub struct Network {
     /// The links to and from some hosts.
     hosts: BTreeMap<NodeId, Link>,
     cuts: BTreeSet<(NodeId, NodeId)>,
+    /// Whether messages from one host to another keep their order.
+    pub in_order: bool,
+    /// The last arrival on each link, if messages keep their order.
+    arrivals: BTreeMap<(NodeId, NodeId), Time>,
 }
 
 impl Network {
@@ -141,6 +145,17 @@ impl Network {
         let of_kinds = self.kinds.keys();
         let has_kind = of_kinds.into_iter().any(|key| (key.1, key.2) == (from, to));
         self.is_open(from, to) && !has_kind && *self.link("", from, to) == Link::default()
+    }
+
+    /// Returns the time at which a message arrives that needs until `at`: not before earlier messages
+    /// on the same link, if messages keep their order.
+    pub(super) fn arrival(&mut self, link: (NodeId, NodeId), at: Time) -> Time {
+        if !self.in_order {
+            return at;
+        }
+        let last = self.arrivals.entry(link).or_default();
+        *last = at.max(*last);
+        *last
     }
 
     /// Returns the delays of a message of this kind and of its copy. `None` stands for a lost

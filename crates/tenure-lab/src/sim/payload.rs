@@ -6,7 +6,8 @@ use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::time::millis;
 use tenure_core::{CandidateId, Epoch, Incarnation, bully, detector};
 
-use crate::baseline::{PublishedMessage, classic, ring, textbook};
+use crate::baseline::{PublishedMessage, calls_at_once, garcia_molina, ring, textbook};
+use crate::contestant::{LogAnswer, LogCall};
 use crate::detector::Attendance;
 
 /// A message.
@@ -33,6 +34,25 @@ pub enum Payload {
         /// The request.
         id: RequestId,
     },
+    /// The answer of a server that is not active.
+    NotActive {
+        /// The id of the request.
+        id: RequestId,
+    },
+    /// A call of a server to the log that it shares with others.
+    LogRequest {
+        /// The id of the call.
+        id: RequestId,
+        /// The call.
+        call: Box<LogCall>,
+    },
+    /// The answer of the log.
+    LogReply {
+        /// The id of the call.
+        id: RequestId,
+        /// The answer.
+        answer: Box<LogAnswer>,
+    },
     /// A message of a member about the election.
     Peer(Incarnation, bully::PeerMessage),
     /// A message of a failure detector.
@@ -42,7 +62,9 @@ pub enum Payload {
     /// An attendance list.
     Attendance(Incarnation, Attendance),
     /// A message of Garcia-Molina's algorithm.
-    Classic(classic::ClassicMessage),
+    GarciaMolina(garcia_molina::GarciaMolinaMessage),
+    /// A message of the variant with all calls at once.
+    AtOnce(calls_at_once::AtOnceMessage),
     /// A message of the textbook algorithm.
     Textbook(textbook::TextbookMessage),
     /// A message of the algorithm of Chang and Roberts.
@@ -51,12 +73,12 @@ pub enum Payload {
     Write(Option<Epoch>),
 }
 
-/// The id of a candidate's request.
+/// The id of a request, of a candidate or of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId {
-    /// The incarnation of the candidate.
+    /// The incarnation of the sender.
     pub incarnation: u64,
-    /// The number of the attempt, from the machine.
+    /// The number of the attempt. That of a candidate's request comes from the machine.
     pub attempt: u64,
 }
 
@@ -75,6 +97,12 @@ impl Payload {
             },
             Self::StoreReply { .. } => "answer",
             Self::CloseConnection { .. } => "close",
+            Self::NotActive { .. } => "not-active",
+            Self::LogRequest { call, .. } => match **call {
+                LogCall::Read => "log-read",
+                LogCall::Append(_) => "log-append",
+            },
+            Self::LogReply { .. } => "log-answer",
             Self::Peer(_, message) => match message {
                 PeerMessage::Halt { .. } => "Halt",
                 PeerMessage::Ack { .. } => "Ack",
@@ -105,7 +133,8 @@ impl Payload {
             },
             Self::Attendance(..) => "attendance",
             Self::Published(_, message) => message.kind(),
-            Self::Classic(message) => message.kind(),
+            Self::GarciaMolina(message) => message.kind(),
+            Self::AtOnce(message) => message.kind(),
             Self::Textbook(message) => message.kind(),
             Self::Ring(message) => message.kind(),
             Self::Write(_) => "write",
@@ -171,11 +200,14 @@ impl Payload {
             // The response is a view of the lease, or a problem of about the same size.
             Self::StoreReply { .. } => 300,
             Self::CloseConnection { .. } => 0,
+            Self::NotActive { .. } => 120,
+            Self::LogRequest { .. } | Self::LogReply { .. } => 400,
             Self::Peer(_, message) => size(message),
             Self::Detector(_, message) => size(message),
             Self::Attendance(_, list) => size(list),
             Self::Published(_, message) => size(message),
-            Self::Classic(message) => size(message),
+            Self::GarciaMolina(message) => size(message),
+            Self::AtOnce(message) => size(message),
             Self::Textbook(message) => size(message),
             Self::Ring(message) => size(message),
             Self::Write(epoch) => size(epoch),

@@ -10,7 +10,7 @@ use tenure_core::{Epoch, Instant, NodeId, UnixMillis, bully};
 
 use super::uplink::Uplink;
 use super::{HistoryEventKind, Payload, Rng, Sending, Time};
-use crate::contestant::Algorithm;
+use crate::contestant::{Algorithm, LogState};
 
 /// A process: a state machine of the library with a minimal driver, a store, or a baseline.
 pub trait Process: fmt::Debug {
@@ -91,6 +91,8 @@ pub enum DurableState {
     Lease(Box<Stored>),
     /// The incarnation of a member.
     Starts(u64),
+    /// The log of a store of several servers.
+    Log(Box<LogState>),
 }
 
 /// The environment of a process while it handles an input.
@@ -121,6 +123,19 @@ impl Context<'_> {
     /// Requests this effect.
     pub fn emit(&mut self, effect: ProcessEffect) {
         self.effects.push(effect);
+    }
+
+    /// Returns the effects of a part of the process, which the process executes itself.
+    pub fn collect(&mut self, act: impl FnOnce(&mut Context<'_>)) -> Vec<ProcessEffect> {
+        let mut effects = Vec::new();
+        act(&mut Context {
+            now: self.now,
+            wall: self.wall,
+            rng: self.rng,
+            effects: &mut effects,
+            uplink: self.uplink,
+        });
+        effects
     }
 
     /// Sends this message.

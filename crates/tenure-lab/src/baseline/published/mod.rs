@@ -1,5 +1,6 @@
 //! Bully_FD exactly as it was published, with the detector that its papers describe.
 
+mod down_list;
 mod machine;
 
 #[cfg(test)]
@@ -8,9 +9,10 @@ mod tests;
 pub use machine::{Published, PublishedInput, PublishedMessage, PublishedStatus};
 
 use tenure_core::bully::{Member, Membership};
-use tenure_core::detector::{DetectorInput, DetectorOutput, Verdict};
+use tenure_core::detector::Verdict;
 use tenure_core::{Instant, NodeId};
 
+use self::down_list::DownList;
 use super::Baseline;
 use super::node::BaselineNode;
 use crate::sim::{Context, DurableState, Payload};
@@ -19,6 +21,7 @@ use crate::sim::{Context, DurableState, Payload};
 #[derive(Debug)]
 pub struct PublishedMember {
     node: BaselineNode,
+    detector: DownList,
     machine: Published,
     poll_at: Instant,
 }
@@ -33,35 +36,30 @@ impl PublishedMember {
     pub(super) fn new(node: BaselineNode) -> Self {
         Self {
             machine: Published::recovered(node.me, members(&node), node.incarnation.0),
+            detector: DownList::new(node.incarnation, node.timings.timeout),
             poll_at: Instant::from_nanos(0),
-            node,
+            node: node.without_detector(),
         }
     }
 
-    /// Handles an input, and the reports that the detector returns at once.
-    fn drain(&mut self, context: &mut Context<'_>, input: Option<PublishedInput>) {
+    /// Handles an input. Then asks the detector about all members about which the machine waits for
+    /// an answer. The detector answers at once if a member is listed.
+    fn handle(&mut self, context: &mut Context<'_>, input: Option<PublishedInput>) {
         let mut next = input;
         loop {
             if let Some(input) = next.take() {
-                let incarnation = self.node.incarnation;
                 for (to, message) in self.machine.handle(input) {
-                    let payload = Payload::Published(incarnation, message);
+                    let payload = Payload::Published(self.node.incarnation, message);
                     self.node.send(context, to, payload);
                 }
             }
             self.node.set_leader(context, self.machine.leader());
-            for node in self.machine.asked() {
-                if !self.node.asked.contains(&node) {
-                    self.node.ask(context, node);
-                }
-            }
-            match self.node.poll_detector(context) {
-                Some(DetectorOutput::Answer { node, verdict, .. }) => {
-                    next = Some(PublishedInput::Answer(node, verdict));
-                }
-                Some(_) => {}
-                None => break,
-            }
+            let asked = self.machine.asked().find(|it| !self.detector.is_asked(*it));
+            let Some(asked) = asked else {
+                return;
+            };
+            let verdict = self.detector.ask(context, asked);
+            next = verdict.map(|verdict| PublishedInput::Answer(asked, verdict));
         }
     }
 }
@@ -77,49 +75,53 @@ impl Baseline for PublishedMember {
 
     fn start(&mut self, context: &mut Context<'_>) {
         let starts = self.node.incarnation.0;
+        self.detector.send_notices(context, self.node.others());
         self.node.write(context, DurableState::Starts(starts));
         self.poll_at = self.node.next_poll(context);
-        self.drain(context, None);
+        self.handle(context, None);
     }
 
     fn settle(&mut self, context: &mut Context<'_>, leader: NodeId) {
         self.machine = Published::settled(self.node.me, members(&self.node), leader);
         self.poll_at = self.node.next_poll(context);
-        self.drain(context, None);
+        self.handle(context, None);
     }
 
     fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Payload)>) {
-        let input = match message {
-            Some((from, Payload::Published(incarnation, message))) => {
-                let heard = DetectorInput::Heard { from, incarnation };
-                self.node.detect(context, heard);
-                Some(PublishedInput::Message(from, message))
+        match message {
+            Some((from, Payload::Published(_, message))) => {
+                self.handle(context, Some(PublishedInput::Message(from, message)));
             }
-            _ => None,
-        };
-        self.drain(context, input);
+            Some((from, Payload::Detector(_, message)))
+                if self.detector.handle(context, from, &message) =>
+            {
+                self.handle(context, Some(PublishedInput::Answer(from, Verdict::Up)));
+            }
+            _ => {}
+        }
+        while let Some(silent) = self.detector.next_silent(context.now) {
+            self.handle(context, Some(PublishedInput::Answer(silent, Verdict::Down)));
+        }
         if context.now >= self.poll_at {
             self.poll_at = self.node.next_poll(context);
-            self.drain(context, Some(PublishedInput::Poll));
+            self.handle(context, Some(PublishedInput::Poll));
         }
     }
 
     fn due(&self) -> Option<Instant> {
-        Some(self.poll_at)
+        let question = self.detector.poll_timeout();
+        [question, Some(self.poll_at)].into_iter().flatten().min()
     }
 
     /// Acts as if the member had asked about its leader, and the detector had reported it as down.
     fn elect(&mut self, context: &mut Context<'_>) {
         if let Some(leader) = self.machine.leader() {
             self.machine.handle(PublishedInput::Poll);
-            self.drain(context, Some(PublishedInput::Answer(leader, Verdict::Down)));
+            self.handle(context, Some(PublishedInput::Answer(leader, Verdict::Down)));
         }
     }
 
-    fn ask_about(&mut self, context: &mut Context<'_>, nodes: &[NodeId]) {
-        for &node in nodes {
-            self.node.ask(context, node);
-        }
-        self.drain(context, None);
+    fn list(&mut self, nodes: &[NodeId]) {
+        self.detector.list(nodes);
     }
 }

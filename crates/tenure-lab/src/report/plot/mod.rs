@@ -1,5 +1,7 @@
 //! Plots, drawn by kuva as SVG that takes its colours from the page.
 
+mod churn;
+mod curves;
 mod distribution;
 mod lines;
 mod papers;
@@ -17,6 +19,8 @@ use kuva::render::theme::Theme;
 
 use super::page::escape;
 
+pub use churn::churn;
+pub(super) use curves::curves;
 pub(super) use distribution::distribution;
 pub(super) use lines::{Series, lines};
 pub(super) use papers::papers;
@@ -71,37 +75,44 @@ const SHORTEST_RATIO: f64 = 8.0;
 /// Makes both axes logarithmic, and as short as these points allow. No coordinate may be zero.
 /// Without points the axes stay linear.
 fn by_powers(layout: Layout, points: &[(f64, f64)]) -> Layout {
-    let of_axis = |of: fn(&(f64, f64)) -> f64| {
-        let values = points.iter().map(of);
-        let least = values.clone().reduce(f64::min)?;
-        let (low, high) = (
-            round(least, false),
-            round(values.fold(least, f64::max), true),
-        );
-        // A short axis would have only two or three marks.
-        let (low, high) = match high / low < SHORTEST_RATIO {
-            true => (round(low, false), round(high, true)),
-            false => (low, high),
-        };
-        // On a long axis kuva marks only powers of ten, and both ends should have a mark.
-        let (first, last) = (low.log10().floor(), high.log10().ceil());
-        Some(match last - first > 3.0 {
-            true => (10_f64.powf(first), 10_f64.powf(last)),
-            false => (low, high),
-        })
-    };
+    let of_axis = |of: fn(&(f64, f64)) -> f64| logarithmic(points.iter().map(of));
     let Some(((left, right), (low, high))) = of_axis(|it| it.0).zip(of_axis(|it| it.1)) else {
         return layout;
     };
-    let plain = |it: f64| format!("{}", (it * 1e6).round() / 1e6);
     layout
         .with_log_scale()
-        .with_x_tick_format(TickFormat::Custom(Arc::new(plain)))
-        .with_y_tick_format(TickFormat::Custom(Arc::new(plain)))
+        .with_x_tick_format(plain_numbers())
+        .with_y_tick_format(plain_numbers())
         .with_x_axis_min(left)
         .with_x_axis_max(right)
         .with_y_axis_min(low)
         .with_y_axis_max(high)
+}
+
+/// Returns the ends of a logarithmic axis that is as short as these values allow; `None` without
+/// values.
+fn logarithmic(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
+    let least = values.clone().reduce(f64::min)?;
+    let (low, high) = (
+        round(least, false),
+        round(values.fold(least, f64::max), true),
+    );
+    // A short axis would have only two or three marks.
+    let (low, high) = match high / low < SHORTEST_RATIO {
+        true => (round(low, false), round(high, true)),
+        false => (low, high),
+    };
+    // On a long axis kuva marks only powers of ten, and both ends should have a mark.
+    let (first, last) = (low.log10().floor(), high.log10().ceil());
+    Some(match last - first > 3.0 {
+        true => (10_f64.powf(first), 10_f64.powf(last)),
+        false => (low, high),
+    })
+}
+
+/// Returns the format of marks without exponents.
+fn plain_numbers() -> TickFormat {
+    TickFormat::Custom(Arc::new(|it: f64| format!("{}", (it * 1e6).round() / 1e6)))
 }
 
 /// Returns the nearest number of .., 1, 2, 5, 10, .. above or below this one.

@@ -1,9 +1,11 @@
-//! The Bully algorithm that Garcia-Molina published in 1982. A member that finds the leader down
-//! asks all better members whether they are up, halts all worse ones, announces itself, and ends
-//! the election.
+//! Garcia-Molina's Bully algorithm with all calls of a phase at once. Nobody published this variant.
+//! It shows how much of the gain of Bully_FD comes from asking at once, and how much from the
+//! detector.
 //!
-//! It assumes that a member without an answer in time is down. If that is wrong, there may be two
-//! leaders.
+//! A member that finds the leader down asks all better members at once whether they are up, halts
+//! all worse ones at once, announces itself, and ends the election. It assumes that a member without
+//! an answer in time is down. If that is wrong, there may be two leaders. A leader also elects anew
+//! if a member follows another one, so leaders that meet do not stay apart for ever.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +19,7 @@ use crate::sim::{Context, Payload};
 /// A message between members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ClassicMessage {
+pub enum AtOnceMessage {
     /// The sender asks whether the recipient is up: a better member in an election, or the leader.
     AreYouThere,
     /// The answer to `AreYouThere`.
@@ -38,7 +40,7 @@ pub enum ClassicMessage {
     No,
 }
 
-impl ClassicMessage {
+impl AtOnceMessage {
     pub(crate) const fn kind(self) -> &'static str {
         match self {
             Self::AreYouThere => "AreYouThere",
@@ -56,7 +58,7 @@ impl ClassicMessage {
 
 /// A member.
 #[derive(Debug)]
-pub struct Classic {
+pub struct CallsAtOnce {
     node: BaselineNode,
     state: State,
     /// The end of its timeout, or the time of its next poll.
@@ -81,7 +83,7 @@ enum State {
     Normal { asked: bool },
 }
 
-impl Classic {
+impl CallsAtOnce {
     pub(super) const fn new(node: BaselineNode) -> Self {
         Self {
             node,
@@ -93,10 +95,10 @@ impl Classic {
     fn send(
         context: &mut Context<'_>,
         to: impl IntoIterator<Item = NodeId>,
-        message: ClassicMessage,
+        message: AtOnceMessage,
     ) {
         for node in to {
-            context.send(node, Payload::Classic(message));
+            context.send(node, Payload::AtOnce(message));
         }
     }
 
@@ -111,13 +113,13 @@ impl Classic {
         if better.is_empty() {
             self.halt(context);
         } else {
-            Self::send(context, better, ClassicMessage::AreYouThere);
+            Self::send(context, better, AtOnceMessage::AreYouThere);
             self.wait(context, State::Asking);
         }
     }
 
     fn halt(&mut self, context: &mut Context<'_>) {
-        Self::send(context, self.node.worse(), ClassicMessage::Halt);
+        Self::send(context, self.node.worse(), AtOnceMessage::Halt);
         self.wait(context, State::Halting(BTreeSet::new()));
         self.check_halted(context);
     }
@@ -136,7 +138,7 @@ impl Classic {
             return;
         };
         let up = up.clone();
-        Self::send(context, up.iter().copied(), ClassicMessage::NewCoordinator);
+        Self::send(context, up.iter().copied(), AtOnceMessage::NewCoordinator);
         self.wait(context, State::Announcing(up.clone(), up));
         self.finish(context);
     }
@@ -145,7 +147,7 @@ impl Classic {
         if let State::Announcing(up, left) = &self.state
             && left.is_empty()
         {
-            Self::send(context, up.iter().copied(), ClassicMessage::Ready);
+            Self::send(context, up.iter().copied(), AtOnceMessage::Ready);
             self.follow(context, self.node.me);
         }
     }
@@ -156,10 +158,10 @@ impl Classic {
         self.due = self.node.next_poll(context);
     }
 
-    fn handle_message(&mut self, context: &mut Context<'_>, from: NodeId, message: ClassicMessage) {
+    fn handle_message(&mut self, context: &mut Context<'_>, from: NodeId, message: AtOnceMessage) {
         match message {
-            ClassicMessage::AreYouThere => Self::send(context, [from], ClassicMessage::Yes),
-            ClassicMessage::Yes => match &mut self.state {
+            AtOnceMessage::AreYouThere => Self::send(context, [from], AtOnceMessage::Yes),
+            AtOnceMessage::Yes => match &mut self.state {
                 State::Asking => {
                     self.state = State::Deferring;
                     // The time is longer than an election.
@@ -171,43 +173,43 @@ impl Classic {
                 }
                 _ => {}
             },
-            ClassicMessage::Halt => {
+            AtOnceMessage::Halt => {
                 self.node.set_leader(context, None);
-                Self::send(context, [from], ClassicMessage::Halted);
+                Self::send(context, [from], AtOnceMessage::Halted);
                 self.wait(context, State::Halted(from));
                 // The member waits as long as the organiser waits for the others.
                 self.due = context.now + self.node.timings.timeout * 3;
             }
-            ClassicMessage::Halted => {
+            AtOnceMessage::Halted => {
                 if let State::Halting(up) = &mut self.state {
                     up.insert(from);
                     self.check_halted(context);
                 }
             }
-            ClassicMessage::NewCoordinator => {
+            AtOnceMessage::NewCoordinator => {
                 if self.state == State::Halted(from) {
-                    Self::send(context, [from], ClassicMessage::Accepted);
+                    Self::send(context, [from], AtOnceMessage::Accepted);
                     self.wait(context, State::Reorganizing(from));
                     self.due = context.now + self.node.timings.timeout * 3;
                 }
             }
-            ClassicMessage::Accepted => {
+            AtOnceMessage::Accepted => {
                 if let State::Announcing(_, left) = &mut self.state {
                     left.remove(&from);
                     self.finish(context);
                 }
             }
-            ClassicMessage::Ready => {
+            AtOnceMessage::Ready => {
                 if self.state == State::Reorganizing(from) {
                     self.follow(context, from);
                 }
             }
-            ClassicMessage::AreYouNormal => {
+            AtOnceMessage::AreYouNormal => {
                 if self.node.leader != Some(from) {
-                    Self::send(context, [from], ClassicMessage::No);
+                    Self::send(context, [from], AtOnceMessage::No);
                 }
             }
-            ClassicMessage::No => {
+            AtOnceMessage::No => {
                 if self.node.leads() {
                     self.organise(context);
                 }
@@ -229,11 +231,11 @@ impl Classic {
             State::Normal { asked: true } => self.organise(context),
             State::Normal { asked: false } => {
                 if self.node.leads() {
-                    Self::send(context, self.node.others(), ClassicMessage::AreYouNormal);
+                    Self::send(context, self.node.others(), AtOnceMessage::AreYouNormal);
                     self.due = self.node.next_poll(context);
                 } else if let Some(leader) = self.node.leader {
                     // A leader without an answer within the timeout is down.
-                    Self::send(context, [leader], ClassicMessage::AreYouThere);
+                    Self::send(context, [leader], AtOnceMessage::AreYouThere);
                     self.state = State::Normal { asked: true };
                     self.due = context.now + self.node.timings.timeout;
                 }
@@ -242,7 +244,7 @@ impl Classic {
     }
 }
 
-impl Baseline for Classic {
+impl Baseline for CallsAtOnce {
     fn node(&self) -> &BaselineNode {
         &self.node
     }
@@ -260,7 +262,7 @@ impl Baseline for Classic {
     }
 
     fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Payload)>) {
-        if let Some((from, Payload::Classic(message))) = message {
+        if let Some((from, Payload::AtOnce(message))) = message {
             self.handle_message(context, from, message);
         }
         if context.now >= self.due {

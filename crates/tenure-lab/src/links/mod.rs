@@ -1,0 +1,33 @@
+//! Elections in networks in which only some pairs have a link, and some links are broken.
+//!
+//! The stage runs the machine of [`tenure_core::links`] at each node of a network: links deliver in
+//! order, after random delays, and faulty links deliver nothing. A seed gives the same run on every
+//! machine. Flooding and Bully run on the same networks for comparison.
+
+mod graph;
+mod stage;
+
+mod bits;
+mod flood;
+
+mod elect;
+
+mod bully;
+mod compare;
+mod draw;
+mod growth;
+mod random;
+
+#[cfg(feature = "mutations")]
+mod planted;
+
+pub use bully::{BullyLinks, BullyOutcome, run_bully};
+pub use compare::{LinkComparison, LinkRow, compare_on_links};
+pub use draw::{MOST_DRAWN, draw_link_svg, draw_link_tree};
+pub use elect::{LinkElection, LinkIds, LinkInitiators, LinkOutcome, LinkTraffic};
+pub use graph::{GraphError, GraphShape, LinkNetwork, LinkState, NetworkLink};
+pub use growth::{LinkGrowth, fit_to_bound, measure_link_growth};
+#[cfg(feature = "mutations")]
+pub use planted::{LinkMistake, find_link_mistakes};
+pub use random::RandomElection;
+pub use stage::LinkDelay;

@@ -1,0 +1,185 @@
+//! The claims of the paper of 2008.
+
+use super::super::claim::{Claim, ClaimRow, Paper, Quantity, Starters, Subject, Transmission};
+use super::super::formula::Case;
+use super::super::parameters::Parameters;
+use super::{FIGURE, RESPONSE, TEN, TEXTBOOK, sizes, with_lists};
+use crate::contestant::Algorithm;
+
+pub(super) const FORMULA_3_2: Claim = Claim {
+    paper: &Paper::PARK_2008,
+    name: "formula-3.2",
+    place: "(3.2)",
+    about: "T_e, the time of a question and its answer",
+    rows: &[
+        ClaimRow {
+            name: "arrives",
+            about: "until the answer arrives",
+            described: Some(Subject {
+                sending: Transmission::AtOnceToTheAsker,
+                holds: |it| Some(it.formula_3_2()),
+                ..EXCHANGE
+            }),
+            verdict: "Right by the paper's definition: T_p is the time of the member that answers.",
+            ..ANSWER
+        },
+        ClaimRow {
+            name: "handled",
+            about: "until the asker has handled the answer",
+            described: Some(Subject {
+                holds: |it| Some(it.exchange_with_asker()),
+                ..EXCHANGE
+            }),
+            verdict: "2T_m + 2T_p, if the handling of the answer counts as well. The other times of \
+                      this paper are measured like this.",
+            ..ANSWER
+        },
+    ],
+};
+
+pub(super) const FORMULA_3_3: Claim = Claim {
+    paper: &Paper::PARK_2008,
+    name: "formula-3.3",
+    place: "(3.3)",
+    about: "Garcia-Molina's algorithm, one call after the other",
+    rows: &[
+        ClaimRow {
+            name: "election-point",
+            about: "until the winner knows that it leads",
+            quantity: Quantity::ElectionPoint,
+            described: Some(Subject {
+                holds: |it| Some(it.election_point()),
+                ..CALLS
+            }),
+            verdict: "Right to one T_e: N-N_f counts the winner too, which does not call itself.",
+            ..GARCIA_MOLINA
+        },
+        ClaimRow {
+            name: "all-know",
+            about: "until the last member knows the leader",
+            described: Some(Subject {
+                holds: |it| Some(it.calls()),
+                ..CALLS
+            }),
+            verdict: "The last two rounds are left out: a call of NewCoordinator and of Ready to each \
+                      worse member.",
+            ..GARCIA_MOLINA
+        },
+    ],
+};
+
+pub(super) const FORMULA_3_4: Claim = Claim {
+    paper: &Paper::PARK_2008,
+    name: "formula-3.4",
+    place: "(3.4)",
+    about: "Bully_FD",
+    rows: &[ClaimRow {
+        name: "all-know",
+        about: "until the last member knows the leader",
+        formula: "2N T_s + p N_f T_p + (1-p)N_f T_o + (N-N_f)T_e",
+        printed: Case::formula_3_4,
+        figure: Some(AT_ONCE),
+        verdict: "Too long: the formula adds a T_o for each failed member, although the algorithm asks \
+                  about all of them at once. It leaves out Halt, Ack and Ldr, and counts the winner. \
+                  It takes 2.5 T_e, and T_o once unless all better members are listed.",
+        examples: PROCESSING,
+        sweep: processing,
+        fixed: |it| it,
+        ..RESPONSE
+    }],
+};
+
+pub(super) const FORMULA_3_5: Claim = Claim {
+    paper: &Paper::PARK_2008,
+    name: "formula-3.5",
+    place: "(3.5)",
+    about: "how much faster Bully_FD is",
+    rows: &[
+        ClaimRow {
+            name: "than-garcia-molina",
+            about: "than Garcia-Molina's algorithm",
+            quantity: Quantity::GainOver(Algorithm::GarciaMolina),
+            figure: Some(Subject {
+                holds: |it| Some(it.calls() - it.figure_at_once()?),
+                ..AT_ONCE
+            }),
+            verdict: "The claim is right, and the formula understates it. It gives no gain with an \
+                      empty list, because (3.4) adds the timeouts that the algorithm spends at once. \
+                      Asking at once saves (N_f-1)T_o and most of the calls, also without a list.",
+            ..GAIN
+        },
+        ClaimRow {
+            name: "than-calls-at-once",
+            about: "than Garcia-Molina's algorithm with all calls at once",
+            quantity: Quantity::GainOver(Algorithm::CallsAtOnce),
+            figure: Some(Subject {
+                holds: |it| Some(it.calls_at_once() - it.figure_at_once()?),
+                ..AT_ONCE
+            }),
+            verdict: "The part of the gain that comes from the down list: T_o if all better members \
+                      are listed, else nothing. The rest of the gain comes from asking at once, which \
+                      needs no detector.",
+            ..GAIN
+        },
+    ],
+};
+
+const PROCESSING: &[Parameters] = &[
+    TEN.with_times(10.0, 0.1),
+    TEN.with_listed(3).with_times(10.0, 0.1),
+];
+
+const AT_ONCE: Subject = Subject {
+    holds: Case::figure_at_once,
+    ..FIGURE
+};
+
+const CALLS: Subject = Subject {
+    algorithm: Algorithm::GarciaMolina,
+    ..TEXTBOOK
+};
+
+const EXCHANGE: Subject = Subject {
+    starters: Starters::Last,
+    ..TEXTBOOK
+};
+
+const ANSWER: ClaimRow = ClaimRow {
+    formula: "2T_m + T_p",
+    printed: Case::formula_3_2,
+    examples: &[Parameters::new(2, 0).with_times(10.0, 1.0)],
+    sweep: || {
+        let pair = Parameters::new(2, 0);
+        [0.0, 0.1].map(|t_p| pair.with_times(10.0, t_p)).into()
+    },
+    fixed: |it| Parameters::new(2, 0).with_times(it.t_o.max(3.0 + 2.0 * it.t_p), it.t_p),
+    ..RESPONSE
+};
+
+const GARCIA_MOLINA: ClaimRow = ClaimRow {
+    formula: "N_f T_o + (N-N_f)T_e",
+    printed: Case::formula_3_3,
+    examples: &[TEN.with_times(10.0, 0.1)],
+    sweep: || {
+        let worse = |it: Parameters| [it, it.with_worse(1, 0)];
+        let all = sizes().into_iter().flat_map(worse);
+        all.map(|it| it.with_times(10.0, 0.1)).collect()
+    },
+    fixed: |it| it,
+    ..RESPONSE
+};
+
+const GAIN: ClaimRow = ClaimRow {
+    name: "",
+    formula: "p N_f (T_o-T_p) - 2N T_s",
+    printed: Case::formula_3_5,
+    examples: PROCESSING,
+    sweep: processing,
+    fixed: |it| it,
+    ..RESPONSE
+};
+
+fn processing() -> Vec<Parameters> {
+    let all = with_lists(sizes(), 10.0).into_iter();
+    all.map(|it| it.with_times(it.t_o, 0.1)).collect()
+}

@@ -1,0 +1,293 @@
+//! The measurements of the claims.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::claim::{Claim, ClaimRow, Point, Quantity, Starters, Subject, Transmission, Value};
+use super::formula::Case;
+use super::parameters::Parameters;
+use super::setup::{ElectionOutcome, ElectionSetup};
+use crate::sim::Sending;
+
+/// T_m: the time of a message.
+const MESSAGE: Duration = Duration::from_millis(10);
+
+/// Measures all claims with the parameters of the examples and of the tests.
+#[must_use]
+pub fn measure() -> Vec<Point> {
+    let points = Claim::ALL.iter().flat_map(Claim::points);
+    points.collect()
+}
+
+impl Claim {
+    /// Returns the claim with this name, or whose place in the paper is this one: `3.3` and
+    /// `formula-3.3` are the same.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<&'static Self> {
+        let mut all = Self::ALL.iter();
+        all.find(|it| it.name == name || it.name.strip_prefix("formula-") == Some(name))
+    }
+
+    /// Measures the claim with the parameters of the examples.
+    pub fn examples(&'static self) -> impl Iterator<Item = Point> {
+        let rows = self.rows.iter();
+        rows.flat_map(move |row| row.examples.iter().map(move |it| self.measure(row, *it)))
+    }
+
+    fn points(&'static self) -> impl Iterator<Item = Point> {
+        self.rows.iter().flat_map(move |row| {
+            let all = row.all_parameters().into_iter();
+            all.map(move |it| self.measure(row, it))
+        })
+    }
+
+    /// Measures a row of the claim with these parameters, which must be
+    /// [possible](Parameters::check).
+    #[must_use]
+    pub fn measure(&'static self, row: &'static ClaimRow, parameters: Parameters) -> Point {
+        let it = (row.fixed)(parameters);
+        let case = Case::from(&it);
+        let measured = [&row.described, &row.figure].map(|subject| {
+            let subject = subject.as_ref()?;
+            Some(subject.measure(row.quantity, it))
+        });
+        let [described, figure] = measured;
+        let value = |of: Option<Measured>| of.map(|it| it.value);
+        let holds = |of: Option<Measured>| of.map(|it| it.holds);
+        let named = [described, figure].into_iter().flatten();
+        Point {
+            paper: self.paper.name,
+            claim: self.name,
+            row: row.name,
+            unit: row.quantity.unit(),
+            n: it.n,
+            k: it.winner(),
+            f: it.failed(),
+            f_worse: it.worse_failed,
+            l: it.better_listed,
+            l_worse: it.worse_listed,
+            p: it.listed_share(),
+            t_o: it.t_o,
+            t_p: it.t_p,
+            t_s: 0.0,
+            printed: rounded((row.printed)(&case)),
+            described: value(described),
+            described_holds: holds(described),
+            figure: value(figure),
+            figure_holds: holds(figure),
+            named: named.map(|it| it.named).max().unwrap_or_default(),
+        }
+    }
+}
+
+impl ClaimRow {
+    /// Returns the parameters of the examples, and then those of the tests and the report.
+    #[must_use]
+    pub fn all_parameters(&self) -> Vec<Parameters> {
+        let mut all = self.examples.to_vec();
+        let sweep = (self.sweep)();
+        all.extend(sweep.iter().filter(|it| !self.examples.contains(it)));
+        all
+    }
+}
+
+/// The measurement of one algorithm.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    value: Value,
+    holds: Value,
+    named: u32,
+}
+
+impl Subject {
+    fn measure(&self, quantity: Quantity, parameters: Parameters) -> Measured {
+        let without_list = Parameters {
+            better_listed: 0,
+            worse_listed: 0,
+            ..parameters
+        };
+        let parameters = if self.has_list {
+            parameters
+        } else {
+            without_list
+        };
+        let outcome = self.setup(parameters).run();
+        let in_messages = |time: Duration| time.as_secs_f64() / MESSAGE.as_secs_f64();
+        let response = |it: &ElectionOutcome| it.response.map(in_messages);
+        let value = match quantity {
+            Quantity::Messages => {
+                let sent = outcome.election + outcome.detection;
+                outcome.response.map(|_| sent as f64)
+            }
+            Quantity::Response => response(&outcome),
+            Quantity::ElectionPoint => outcome.won.map(in_messages),
+            Quantity::GainOver(algorithm) => {
+                let other = Self { algorithm, ..*self };
+                let other = other.setup(without_list).run();
+                let times = response(&other).zip(response(&outcome));
+                times.map(|(other, own)| other - own)
+            }
+        };
+        Measured {
+            value: value.map(rounded).into(),
+            holds: (self.holds)(&Case::from(&parameters)).map(rounded).into(),
+            named: outcome.named,
+        }
+    }
+
+    fn setup(&self, parameters: Parameters) -> ElectionSetup {
+        let processing = MESSAGE.mul_f64(parameters.t_p);
+        let (sending, latency) = match self.sending {
+            Transmission::OneByOne => (Sending::OneByOne(MESSAGE), Duration::ZERO),
+            Transmission::Multicast => (Sending::Multicast(MESSAGE), Duration::ZERO),
+            _ => (Sending::AtOnce, MESSAGE),
+        };
+        let answer = match self.sending {
+            Transmission::AtOnceToTheAsker => latency,
+            _ => latency + processing,
+        };
+        let running = parameters.running();
+        ElectionSetup {
+            algorithm: self.algorithm,
+            members: parameters.n,
+            down: parameters.down(),
+            listed: if self.has_list {
+                parameters.listed()
+            } else {
+                BTreeSet::new()
+            },
+            starters: match self.starters {
+                Starters::Best => BTreeSet::from([*running.start()]),
+                Starters::Last => BTreeSet::from([*running.end()]),
+                Starters::All => running.collect(),
+            },
+            sending,
+            latency: latency + processing,
+            answer,
+            timeout: MESSAGE.mul_f64(parameters.t_o),
+            faults: Vec::new(),
+        }
+    }
+}
+
+/// Rounds to a millionth. Times are whole nanoseconds and fractions of T_m need not be.
+fn rounded(number: f64) -> f64 {
+    (number * 1e6).round() / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns whether the timeout is so short that the formula does not apply.
+    fn is_too_short(point: &Point) -> bool {
+        let one_by_one = point.claim == "formula-2" || point.row == "bully-one-by-one";
+        one_by_one && point.t_o < f64::from(2 * point.n)
+    }
+
+    #[test]
+    fn the_measured_values_equal_the_correct_formulas() {
+        for point in measure().iter().filter(|it| !is_too_short(it)) {
+            assert_eq!(point.described, point.described_holds, "{point:?}");
+            assert_eq!(point.figure, point.figure_holds, "{point:?}");
+            assert!(point.named <= 1, "{point:?}");
+        }
+    }
+
+    /// Returns the values of the examples of a row: printed, described, figure.
+    fn examples(claim: &str, row: &str) -> Vec<(f64, Option<f64>, Option<f64>)> {
+        let claim = Claim::of_name(claim).unwrap();
+        let points = claim.examples().filter(|it| it.row == row);
+        let number = |it: Option<Value>| it.and_then(Value::number);
+        let values = points.map(|it| (it.printed, number(it.described), number(it.figure)));
+        values.collect()
+    }
+
+    #[test]
+    fn table_1_comes_out_for_the_textbook_with_a_down_list() {
+        let row = |row| examples("table-1", row);
+        assert_eq!(row("bully-best"), [(9.0, Some(9.0), None)]);
+        assert_eq!(row("bully-worst"), [(70.0, Some(69.0), None)]);
+        assert_eq!(
+            row("detector-best"),
+            [(9.0, Some(9.0), Some(33.0)), (6.0, Some(6.0), Some(30.0))]
+        );
+        assert_eq!(
+            row("detector-worst"),
+            [
+                (63.0, Some(69.0), Some(93.0)),
+                (42.0, Some(48.0), Some(72.0))
+            ]
+        );
+    }
+
+    #[test]
+    fn formula_3_comes_out_for_the_textbook_with_a_down_list() {
+        assert_eq!(
+            examples("3", "detector"),
+            [
+                (216.0, Some(216.0), Some(222.0)),
+                (215.0, Some(215.0), Some(221.0)),
+                // All are listed, so the members don't wait.
+                (213.0, Some(13.0), Some(19.0))
+            ]
+        );
+    }
+
+    #[test]
+    fn table_2_has_four_cells() {
+        let table = Claim::of_name("table-2").unwrap();
+        let values: Vec<_> = table
+            .rows
+            .iter()
+            .map(|row| examples("table-2", row.name))
+            .collect();
+        assert_eq!(
+            values,
+            [
+                [(66.0, Some(66.0), None), (66.0, Some(66.0), None)],
+                [
+                    (66.0, Some(66.0), Some(72.0)),
+                    (63.0, Some(13.0), Some(19.0))
+                ],
+                [(4.0, Some(54.0), None), (4.0, Some(54.0), None)],
+                [(4.0, Some(54.0), Some(56.0)), (4.0, Some(3.0), Some(5.0))],
+            ]
+        );
+    }
+
+    #[test]
+    fn one_call_after_the_other_takes_what_formula_3_3_counts_until_the_election_point() {
+        assert_eq!(
+            examples("3.3", "election-point"),
+            [(44.7, Some(43.2), None)]
+        );
+        assert_eq!(examples("3.3", "all-know"), [(44.7, Some(68.5), None)]);
+    }
+
+    #[test]
+    fn the_algorithm_of_the_figure_is_faster_than_formula_3_5_says() {
+        assert_eq!(
+            examples("3.5", "than-garcia-molina"),
+            [(0.0, None, Some(53.0)), (29.7, None, Some(63.0))]
+        );
+        assert_eq!(
+            examples("3.5", "than-calls-at-once"),
+            [(0.0, None, Some(0.0)), (29.7, None, Some(10.0))]
+        );
+    }
+
+    #[test]
+    fn an_answer_takes_t_p_once_or_twice() {
+        assert_eq!(examples("3.2", "arrives"), [(3.0, Some(3.0), None)]);
+        assert_eq!(examples("3.2", "handled"), [(3.0, Some(4.0), None)]);
+    }
+
+    #[test]
+    fn the_textbook_needs_n_squared_minus_one_messages() {
+        assert_eq!(
+            examples("worst-case", "worst-case"),
+            [(99.0, Some(99.0), None)]
+        );
+    }
+}

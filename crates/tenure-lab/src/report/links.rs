@@ -1,0 +1,114 @@
+//! The page of a comparison on one network.
+
+use crate::links::{
+    LinkComparison, LinkGrowth, LinkNetwork, LinkRow, MOST_DRAWN, draw_link_svg, fit_to_bound,
+};
+
+use super::page::{Provenance, escape, figure, fill, style};
+use super::plot;
+
+const TEMPLATE: &str = include_str!("links.html");
+
+/// The algorithms of the plot over n, and the bound that they are compared with.
+const SERIES: [&str; 4] = ["m + n log² n", "aFLEU", "aFLEA", "flooding"];
+
+/// Returns the page of a comparison on one network as HTML without external references. `growth`
+/// is empty if there is no plot over n.
+#[must_use]
+pub fn links_page(
+    network: &LinkNetwork,
+    about: &str,
+    comparison: &LinkComparison,
+    growth: &[LinkGrowth],
+    made: &Provenance,
+) -> String {
+    fill(
+        TEMPLATE,
+        &[
+            ("style", style().into()),
+            ("about", escape(about)),
+            ("command", escape(&made.by)),
+            ("version", escape(&made.version)),
+            ("machine", escape(&made.on)),
+            ("at", escape(&made.at)),
+            ("advice", escape(comparison.advice())),
+            ("table", table(network, &comparison.rows)),
+            ("drawing", drawing(network, comparison)),
+            ("growth", growth_plot(growth)),
+        ],
+    )
+}
+
+fn table(network: &LinkNetwork, rows: &[LinkRow]) -> String {
+    let or_dash = |number: Option<String>| number.unwrap_or_else(|| "–".into());
+    let rows = rows.iter().map(|row| {
+        let knowing = row.knowing.map(|it| format!("{it} of {}", network.nodes()));
+        let cells = [
+            or_dash(row.messages.map(|it| it.to_string())),
+            or_dash(row.bits.map(|it| it.to_string())),
+            or_dash(row.rounds.map(|it| format!("{it:.1}"))),
+            or_dash(row.leaders.map(|it| it.to_string())),
+            or_dash(knowing),
+            if row.knows_the_end { "yes" } else { "no" }.into(),
+        ];
+        let cells = cells.map(|cell| format!("<td>{cell}</td>")).concat();
+        format!("<tr><th>{}</th>{cells}</tr>\n", row.algorithm)
+    });
+    format!(
+        "<div class=\"table\"><table><tr><th>algorithm</th><th>messages</th><th>bits</th>\
+         <th>rounds</th><th>leaders</th><th>nodes that know</th><th>know that it is over</th></tr>\n\
+         {}</table></div>",
+        rows.collect::<String>()
+    )
+}
+
+fn drawing(network: &LinkNetwork, comparison: &LinkComparison) -> String {
+    if network.nodes() > MOST_DRAWN {
+        return String::new();
+    }
+    let svg = draw_link_svg(network, &comparison.afleu);
+    let caption = "Bold: the way of each node to the leader. Red dots: links that deliver nothing. Red \
+                   dashes: links that deliver in one direction. The leader is filled.";
+    format!("<h2>The tree</h2>\n{}", figure(&svg, "", caption))
+}
+
+fn growth_plot(growth: &[LinkGrowth]) -> String {
+    if growth.is_empty() {
+        return String::new();
+    }
+    let counts: [fn(&LinkGrowth) -> f64; 4] = [
+        |row| row.bound,
+        |row| row.afleu as f64,
+        |row| row.aflea as f64,
+        |row| row.flooding as f64,
+    ];
+    let series = counts.into_iter().enumerate().map(|(place, count)| {
+        let line: Vec<_> = growth
+            .iter()
+            .map(|row| (f64::from(row.nodes), count(row)))
+            .collect();
+        // The bound is a line without dots.
+        let dots = if place == 0 { Vec::new() } else { line.clone() };
+        plot::Series { place, line, dots }
+    });
+    let about = "Messages against the number of nodes";
+    let svg = plot::lines(series.collect(), ("nodes", "messages"), about);
+    let key = plot::key(SERIES.into_iter().enumerate());
+    let [afleu, aflea, flooding] = fits(growth);
+    let caption = format!(
+        "One election for each number of nodes. Fitted to m + n log² n: {afleu:.2} of it for aFLEU, \
+         {aflea:.2} for aFLEA, {flooding:.2} for flooding."
+    );
+    format!(
+        "<h2>Messages against the number of nodes</h2>\n{}",
+        figure(&svg, &key, &caption)
+    )
+}
+
+fn fits(growth: &[LinkGrowth]) -> [f64; 3] {
+    [
+        fit_to_bound(growth, |row| row.afleu),
+        fit_to_bound(growth, |row| row.aflea),
+        fit_to_bound(growth, |row| row.flooding),
+    ]
+}

@@ -1,0 +1,59 @@
+//! A store of three servers over a shared log, under random faults of the servers, the log and the
+//! candidates.
+//!
+//! `cargo test --release -p tenure-lab --test cluster -- --ignored --nocapture` runs 2,000 seeds, or
+//! as many as `TENURE_SEEDS` says.
+
+use tenure_lab::check::{self, CheckCase};
+use tenure_lab::contestant::Contestant;
+
+fn case(nodes: u32) -> CheckCase {
+    CheckCase {
+        nodes,
+        ..CheckCase::new(Contestant::of_name("cluster").unwrap())
+    }
+}
+
+fn keeps_its_promises(nodes: u32, seeds: u64) {
+    let case = case(nodes);
+    let report = check::run_seeds(&case, 0..seeds, false, || {});
+    println!(
+        "{nodes} candidates: {seeds} seeds, {} terms, {} messages, {} violations",
+        report.terms,
+        report.messages,
+        report.findings.len()
+    );
+    assert!(report.terms >= seeds, "{nodes} candidates have terms");
+    if let Some(found) = report.findings.first() {
+        let command = case.command(found.seed);
+        panic!("{nodes} candidates: {}; {command}", found.violation);
+    }
+}
+
+#[test]
+fn a_store_of_several_servers_keeps_its_promises_under_random_faults() {
+    for nodes in [3, 5] {
+        keeps_its_promises(nodes, 30);
+    }
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_store_of_several_servers_keeps_its_promises_for_many_seeds() {
+    let set = std::env::var("TENURE_SEEDS").ok();
+    let seeds = set.map_or(2_000, |set| set.parse().expect("a number"));
+    for nodes in [3, 5] {
+        keeps_its_promises(nodes, seeds);
+    }
+}
+
+/// Prints the events of one run: `TENURE_STORM=n,seed`.
+#[test]
+#[ignore = "prints the run that TENURE_STORM=n,seed names"]
+fn print_one_run() {
+    let run = std::env::var("TENURE_STORM").expect("TENURE_STORM=n,seed");
+    let numbers: Vec<u64> = run.split(',').map(|it| it.parse().unwrap()).collect();
+    let (trace, violation) = check::trace(&case(numbers[0] as u32), numbers[1]);
+    println!("{}", trace.join("\n"));
+    println!("{violation:?}");
+}
