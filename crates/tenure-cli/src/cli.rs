@@ -7,8 +7,9 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    access, audit, backup, break_lease, compare, completions, config, context, dashboard, demo,
-    doctor, handover, history, init, list, man, peers, restore, run, serve, status, token, watch,
+    access, audit, backup, break_lease, cluster, compare, completions, config, context, dashboard,
+    demo, doctor, handover, history, init, list, man, peers, restore, run, serve, status, token,
+    watch,
 };
 use crate::exit;
 use crate::logging::LogFormat;
@@ -51,6 +52,7 @@ pub(crate) enum Command {
     Handover(handover::Handover),
     Dashboard(dashboard::Dashboard),
     Peers(peers::Peers),
+    Cluster(cluster::Cluster),
     Doctor(doctor::Doctor),
     Backup(backup::Backup),
     Restore(restore::Restore),
@@ -113,6 +115,7 @@ impl Command {
             Self::Handover(command) => command.run()?,
             Self::Dashboard(command) => command.run()?,
             Self::Peers(command) => command.run()?,
+            Self::Cluster(command) => command.run()?,
             Self::Doctor(command) => return command.run(),
             Self::Backup(command) => command.run()?,
             Self::Restore(command) => command.run()?,

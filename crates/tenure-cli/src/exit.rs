@@ -10,14 +10,16 @@ use tenure::config::StateError;
 use tenure::store::{Code, StoreError};
 use tenure::{ConfigError, RunError, StartError};
 use tenure_azure::server::AzureError;
-use tenure_server::{BackupError, OpenError, RestoreError};
+use tenure_server::{BackupError, OpenError, RecoverError, RestoreError};
 
 /// Wrong usage or configuration; clap uses the same code for usage.
 pub(crate) const BAD_CONFIGURATION: u8 = 2;
 /// The store refused, or there is no such lease.
 pub(crate) const REFUSED: u8 = 3;
-/// Data on disk are damaged or from a newer version: `EX_DATAERR` of sysexits. A restart does not
-/// help.
+/// `cluster status`: the addresses are of two stores, or two servers are active.
+pub(crate) const TWO_STORES: u8 = 4;
+/// Data on disk, or the log of a cluster, are damaged or from a newer version: `EX_DATAERR` of
+/// sysexits. A restart does not help.
 pub(crate) const BAD_DATA: u8 = 65;
 /// The store can't be reached: `EX_UNAVAILABLE` of sysexits.
 pub(crate) const UNREACHABLE: u8 = 69;
@@ -39,8 +41,11 @@ Exit codes:
   1    error, see stderr (demo: guarantee violated; doctor: a check failed; peers: no agreed
        leader; compare check: invariant violated)
   2    wrong usage or configuration
-  3    refused by the store or the peers, or no such lease
-  65   serve, backup, restore: data directory or backup is damaged or from a newer version;
+  3    refused by the store or the peers, or no such lease; cluster status: no server is active
+  4    cluster status: the addresses are of two stores, or two servers are active
+  65   serve, backup, restore, cluster recover: data directory, backup or log is damaged or from
+       a newer version, or serve: a final backup has moved the store away, or the engine of the
+       log is another one than before;
        run: the same for the state of a member among peers
   69   store not reachable; peers: no member answers
   70   run: the command did not stop in time
@@ -109,6 +114,7 @@ fn known_code(error: &(dyn Error + 'static)) -> Option<u8> {
         .or_else(|| error.downcast_ref().map(of_azure))
         .or_else(|| error.downcast_ref().map(of_backup))
         .or_else(|| error.downcast_ref().map(of_restore))
+        .or_else(|| error.downcast_ref().map(of_recover))
         .or_else(|| error.downcast_ref().map(of_start))
         .or_else(|| error.downcast_ref().map(of_run))
 }
@@ -139,10 +145,14 @@ fn of_store(error: &StoreError) -> u8 {
 
 fn of_open(error: &OpenError) -> u8 {
     match error {
-        OpenError::NotAFolder { .. } | OpenError::Limit(_) => BAD_CONFIGURATION,
-        OpenError::Damaged { .. } | OpenError::Newer { .. } | OpenError::RestoreCutShort { .. } => {
-            BAD_DATA
+        OpenError::NotAFolder { .. } | OpenError::Limit(_) | OpenError::Cluster { .. } => {
+            BAD_CONFIGURATION
         }
+        OpenError::Damaged { .. }
+        | OpenError::Newer { .. }
+        | OpenError::RestoreCutShort { .. }
+        | OpenError::Moved { .. }
+        | OpenError::Log { .. } => BAD_DATA,
         // In use, or not readable or writable: that may be temporary.
         _ => 1,
     }
@@ -159,6 +169,7 @@ fn of_backup(error: &BackupError) -> u8 {
     match error {
         BackupError::Store(error) => of_open(error),
         BackupError::NoStore { .. } | BackupError::InsideStore { .. } => BAD_CONFIGURATION,
+        BackupError::Log { error, .. } => of_recover(error),
         _ => 1,
     }
 }
@@ -167,7 +178,17 @@ fn of_restore(error: &RestoreError) -> u8 {
     match error {
         RestoreError::Backup(error) | RestoreError::Folder(error) => of_open(error),
         RestoreError::Damaged { .. } | RestoreError::EpochsUsedUp { .. } => BAD_DATA,
+        RestoreError::Documents { .. } => BAD_CONFIGURATION,
+        RestoreError::Log { error, .. } => of_recover(error),
         _ => 1,
+    }
+}
+
+fn of_recover(error: &RecoverError) -> u8 {
+    match error {
+        RecoverError::Damaged(_) | RecoverError::EpochsUsedUp { .. } => BAD_DATA,
+        RecoverError::Service(_) => UNREACHABLE,
+        _ => REFUSED,
     }
 }
 

@@ -19,6 +19,7 @@ mod permissions;
 mod processes;
 mod runtime;
 mod secret_file;
+mod servers;
 mod settings;
 mod store;
 mod unknown_env;

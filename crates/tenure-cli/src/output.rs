@@ -42,6 +42,38 @@ pub(crate) fn print_table(table: &Table) -> anyhow::Result<()> {
     Ok(line(lines.collect::<Vec<_>>().join("\n"))?)
 }
 
+/// The width at which sentences wrap, and which tables do not exceed without `--wide`.
+const WIDTH: usize = 100;
+
+/// Wraps a text at the words. The first line has the first indentation, and the others the second
+/// one.
+pub(crate) fn wrapped(text: &str, first: &str, others: &str) -> String {
+    let mut wrapped = first.to_owned();
+    let mut length = first.len();
+    let mut is_begin = true;
+    for word in text.split(' ') {
+        let more = word.chars().count();
+        if !is_begin && length + 1 + more > WIDTH {
+            wrapped.push('\n');
+            wrapped.push_str(others);
+            length = others.len();
+        } else if !is_begin {
+            wrapped.push(' ');
+            length += 1;
+        }
+        wrapped.push_str(word);
+        length += more;
+        is_begin = false;
+    }
+    wrapped
+}
+
+/// Wraps each line of a text.
+pub(crate) fn wrapped_lines(text: &str) -> String {
+    let lines = text.lines().map(|line| wrapped(line, "", ""));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// Prints one JSON document over several lines.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(line(serde_json::to_string_pretty(value)?)?)
@@ -131,6 +163,23 @@ fn csv_cell(row: &Value, column: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_sentence_wraps_and_keeps_all_its_words() {
+        let sentence = "a bc def ".repeat(40);
+        let text = wrapped(sentence.trim(), "    ", "  ");
+        assert!(text.starts_with("    a") && text.contains("\n  "), "{text}");
+        assert!(
+            text.lines().count() > 3 && text.lines().all(|line| line.len() <= WIDTH),
+            "{text}"
+        );
+        let words = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(words(&text), words(&sentence));
+    }
 
     #[test]
     fn a_cell_is_a_field_or_a_field_of_a_field() {

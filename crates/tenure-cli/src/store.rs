@@ -11,10 +11,19 @@ use crate::settings::ClientArgs;
 /// Returns a client of the store that the flags name, or else the environment, or else the file.
 pub(crate) fn client(arguments: &ClientArgs) -> anyhow::Result<StoreClient> {
     let settings = arguments.settings()?;
-    if uses_blob(arguments, &settings) {
-        let reason = "this command needs a lease store, and the lease of a blob is not in one: use tenure \
-                      status to see it, Azure's tools to end a term (az storage blob lease break), or name a store \
-                      with --server";
+    let reason = match other_service(arguments, &settings) {
+        Some("azure-blob") => Some(
+            "this command needs a lease store, and the lease of a blob is not in one: use tenure \
+             status to see it, Azure's tools to end a term (az storage blob lease break), or name a store \
+             with --server",
+        ),
+        Some(_) => Some(
+            "this command needs a lease store, and a Lease object of Kubernetes is not in one: use tenure \
+             status or kubectl get lease to see it, or name a store with --server",
+        ),
+        None => None,
+    };
+    if let Some(reason) = reason {
         return Err(settings.invalid("strategy", reason.into()).into());
     }
     require_store(&settings)?;
@@ -24,9 +33,16 @@ pub(crate) fn client(arguments: &ClientArgs) -> anyhow::Result<StoreClient> {
     Ok(client.with_credentials(tenure::__cli::credentials_of(&settings)?)?)
 }
 
-/// Whether candidates are elected by the lease of a blob, and no flag names a store instead.
-pub(crate) fn uses_blob(arguments: &ClientArgs, settings: &Settings) -> bool {
-    arguments.store.server.is_empty() && settings.list("strategy") == ["azure-blob"]
+/// The strategy, if candidates are elected by a lease that is not in a store, and no flag names a
+/// store instead.
+pub(crate) fn other_service(arguments: &ClientArgs, settings: &Settings) -> Option<&'static str> {
+    if !arguments.store.server.is_empty() {
+        return None;
+    }
+    let strategy = settings.list("strategy");
+    ["azure-blob", "kubernetes"]
+        .into_iter()
+        .find(|it| strategy == [*it])
 }
 
 /// Fails if there is no store, because candidates are elected among peers.

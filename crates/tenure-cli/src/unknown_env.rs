@@ -18,6 +18,8 @@ const OTHERS: &[&str] = &[
     "TENURE_AZURITE",
     "TENURE_AZURE_NODE",
     "TENURE_AZURE_PYTHON",
+    "TENURE_TEST_BINARY",
+    "TENURE_KUBERNETES_PYTHON",
 ];
 
 /// Warns about unknown variables: a misspelt one would silently have no effect. It is not an error,

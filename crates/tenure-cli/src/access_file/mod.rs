@@ -94,6 +94,10 @@ impl AccessFileEdit {
         check(&self.document.to_string(), &self.path)
     }
 
+    pub(crate) fn has_principal(&mut self, name: &str) -> bool {
+        self.principal(name).is_ok()
+    }
+
     /// Adds a principal with a first token.
     pub(crate) fn add_principal(
         &mut self,
@@ -102,7 +106,7 @@ impl AccessFileEdit {
         secret: &Secret,
         expires: Option<SystemTime>,
     ) -> anyhow::Result<()> {
-        if self.principal(name).is_ok() {
+        if self.has_principal(name) {
             let text = format!(
                 "{name:?} exists already; tenure token rotate {name} gives it a second token"
             );

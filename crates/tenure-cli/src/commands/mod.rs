@@ -13,10 +13,12 @@ pub(crate) mod watch;
 pub(crate) mod break_lease;
 pub(crate) mod handover;
 
+pub(crate) mod cluster;
 pub(crate) mod peers;
 
 pub(crate) mod backup;
 pub(crate) mod restore;
+mod store_place;
 
 pub(crate) mod access;
 pub(crate) mod audit;

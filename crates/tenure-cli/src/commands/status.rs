@@ -25,7 +25,7 @@ pub(crate) struct Status {
 impl Status {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let LeaseArgs { name, store, json } = &self.lease;
-        let view = match self.blob_service()? {
+        let view = match self.other_service()? {
             Some(service) => block_on(service.lease())?,
             None => match block_on(store::client(store)?.lease(name)) {
                 Err(error) if is_unreachable(&error) => return self.without_store(error),
@@ -77,18 +77,20 @@ impl Status {
         Ok(Some((asked, group)))
     }
 
-    /// The service that has the blob, if candidates are elected by the lease of a blob.
-    fn blob_service(&self) -> anyhow::Result<Option<LeaseService>> {
+    /// The service that has the lease, if it is not a store.
+    fn other_service(&self) -> anyhow::Result<Option<LeaseService>> {
         let LeaseArgs { name, store, .. } = &self.lease;
         let mut settings = store.settings()?;
-        if !store::uses_blob(store, &settings) {
-            return Ok(None);
-        }
+        let key = match store::other_service(store, &settings) {
+            Some("azure-blob") => "azure_blob.blob",
+            Some(_) => "kubernetes.lease",
+            None => return Ok(None),
+        };
         let election = settings.parse::<ElectionName>("election")?;
         let is_another = election.is_some_and(|election| election != *name);
-        if is_another && settings.origin("azure_blob.blob").is_some() {
-            let reason = format!("this is the blob of another election than {name}");
-            return Err(settings.invalid("azure_blob.blob", reason).into());
+        if is_another && settings.origin(key).is_some() {
+            let reason = format!("this is the lease of another election than {name}");
+            return Err(settings.invalid(key, reason).into());
         }
         settings.set("election", [name.to_string()], Origin::Flag("NAME".into()));
         let config = tenure::__cli::from_settings(&settings)?;

@@ -49,9 +49,9 @@ pub(crate) struct CandidateArgs {
     /// Time between SIGTERM and SIGKILL [default: 4/15 of the lease duration, 4s]
     #[arg(long, value_name = "DURATION")]
     stop_grace: Option<String>,
-    /// Election strategy: "lease" (in a store), "azure-blob" (by the lease of a blob), "bully"
-    /// (among peers), "both" (to migrate from a store to peers, or back), or "static" (no other
-    /// candidates) [default: lease]
+    /// Election strategy: "lease" (in a store), "azure-blob" (by the lease of a blob), "kubernetes"
+    /// (by a Lease object of a Kubernetes cluster), "bully" (among peers), "both" (to migrate from
+    /// a store to peers, or back), or "static" (no other candidates) [default: lease]
     #[arg(long, value_parser = Strategy::NAMES, hide_possible_values = true)]
     strategy: Option<String>,
     /// Peers: node id of this member

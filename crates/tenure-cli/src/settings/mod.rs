@@ -6,6 +6,7 @@ mod flags;
 pub(crate) mod access;
 pub(crate) mod audit;
 pub(crate) mod azure;
+pub(crate) mod cluster;
 pub(crate) mod contexts;
 pub(crate) mod limits;
 pub(crate) mod metrics;

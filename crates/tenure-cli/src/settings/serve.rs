@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use tenure::__cli::Settings;
 use tenure::config::ConfigError;
-use tenure_server::Limits;
+use tenure_server::{ClusterConfig, Limits};
 
-use super::limits;
+use super::{cluster, limits};
 
 /// The names of the engines.
-pub(crate) const ENGINES: [&str; 2] = [EMBEDDED, MEMORY];
+pub(crate) const ENGINES: [&str; 4] = [EMBEDDED, MEMORY, cluster::ETCD, cluster::POSTGRES];
 pub(crate) const EMBEDDED: &str = "embedded";
 pub(crate) const MEMORY: &str = "memory";
 const DEFAULT_LISTEN: &str = "127.0.0.1:7400";
@@ -20,22 +20,40 @@ const DEFAULT_DATA_DIR: &str = "tenure-data";
 #[derive(Debug)]
 pub(crate) struct StoreSettings {
     pub(crate) listen: SocketAddr,
-    /// `None` for a store in memory.
+    /// `None` for a store in memory, and for a server of a cluster.
     pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) cluster: Option<ClusterConfig>,
     pub(crate) limits: Limits,
 }
 
 impl StoreSettings {
     pub(crate) fn new(settings: &Settings) -> Result<Self, ConfigError> {
         let listen = settings.with("serve.listen", |text| resolve(text, DEFAULT_LISTEN))?;
+        let listen =
+            listen.unwrap_or_else(|| DEFAULT_LISTEN.parse().expect("the default is an address"));
         let mut limits = Limits::default();
         limits::read(settings, "serve", limits.settings())?;
+        let engine = settings.with("serve.engine", |text| {
+            let known = ENGINES.into_iter().find(|known| *known == text);
+            known.ok_or_else(|| format!("must be one of {}", ENGINES.join(", ")))
+        })?;
+        let engine = engine.unwrap_or(EMBEDDED);
+        let data_dir = data_dir(settings)?;
         Ok(Self {
-            listen: listen
-                .unwrap_or_else(|| DEFAULT_LISTEN.parse().expect("the default is an address")),
-            data_dir: data_dir(settings)?,
+            listen,
+            data_dir: (engine == EMBEDDED).then_some(data_dir),
+            cluster: cluster::config(settings, engine, listen)?,
             limits,
         })
+    }
+
+    /// The name of the engine.
+    pub(crate) fn engine(&self) -> &'static str {
+        match (&self.cluster, &self.data_dir) {
+            (Some(cluster), _) => cluster.engine.name(),
+            (None, Some(_)) => EMBEDDED,
+            (None, None) => MEMORY,
+        }
     }
 }
 
@@ -47,17 +65,11 @@ pub(super) fn resolve(text: &str, example: &str) -> Result<SocketAddr, String> {
         .map_err(|error| format!("{error}; write an address and a port, such as {example}"))
 }
 
-fn data_dir(settings: &Settings) -> Result<Option<PathBuf>, ConfigError> {
+fn data_dir(settings: &Settings) -> Result<PathBuf, ConfigError> {
     let data_dir = settings.with("serve.data_dir", |text| match text {
         "" => Err("must not be empty".into()),
         text if text.contains(char::REPLACEMENT_CHARACTER) => Err("must be UTF-8".into()),
         text => Ok(text.into()),
     })?;
-    let data_dir: PathBuf = data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into());
-    let engine = settings.with("serve.engine", |text| match text {
-        EMBEDDED => Ok(Some(data_dir.clone())),
-        MEMORY => Ok(None),
-        _ => Err(format!("must be {EMBEDDED:?} or {MEMORY:?}")),
-    })?;
-    Ok(engine.unwrap_or(Some(data_dir)))
+    Ok(data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()))
 }

@@ -27,8 +27,9 @@ pub(super) struct Check {
     /// Number of members, or of candidates of a store
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=100))]
     members: u32,
-    /// Run this fault script, varied by the seed, instead of random faults; "all" runs each
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["contestant", "members"])]
+    /// Run this fault script, varied by the seed, instead of random faults; "all" runs each. Without
+    /// --contestant with the strategy for which it was written
+    #[arg(long, value_name = "NAME", conflicts_with = "members")]
     script: Option<String>,
     /// Random faults of the store and of the members, with times in which nothing changes: a
     /// connected quorum must then elect a leader within the bound that the library prints
@@ -68,13 +69,8 @@ impl Check {
     }
 
     fn cases(&self) -> anyhow::Result<Vec<CheckCase>> {
-        match self.script.as_deref() {
-            Some("all") => return Ok(FaultScript::ALL.iter().map(CheckCase::on).collect()),
-            Some(name) => {
-                let script = FaultScript::of_name(name).map_err(bad_configuration)?;
-                return Ok(vec![CheckCase::on(script)]);
-            }
-            None => {}
+        if let Some(name) = &self.script {
+            return self.on_script(name);
         }
         let contestants = names::contestants(&names::or_default(&self.contestant, false, DEFAULT))?;
         names::check_members(&contestants, self.members)?;
@@ -82,6 +78,22 @@ impl Check {
             nodes: self.members,
             storm: self.storm,
             ..CheckCase::new(contestant)
+        });
+        Ok(cases.collect())
+    }
+
+    fn on_script(&self, name: &str) -> anyhow::Result<Vec<CheckCase>> {
+        let scripts = match name {
+            "all" => FaultScript::ALL.iter().collect(),
+            name => vec![FaultScript::of_name(name).map_err(bad_configuration)?],
+        };
+        if self.contestant.is_empty() {
+            return Ok(scripts.into_iter().map(CheckCase::on).collect());
+        }
+        let contestants = names::contestants(&self.contestant)?;
+        let cases = scripts.into_iter().flat_map(|script| {
+            let all = contestants.iter().cloned();
+            all.map(move |contestant| CheckCase::on_another(script, contestant))
         });
         Ok(cases.collect())
     }

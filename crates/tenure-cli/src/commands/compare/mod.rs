@@ -1,8 +1,11 @@
 //! `tenure compare`: compares election strategies, in simulated time or as real processes.
 
 mod check;
+mod churn;
+mod links;
 mod live;
 mod papers;
+mod timing;
 
 mod settings;
 mod summary;
@@ -15,6 +18,7 @@ mod names;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tenure_lab::contestant::Algorithm;
@@ -51,6 +55,10 @@ pub(crate) struct Compare {
     /// Seeds; each seed is one run of each strategy in each scenario
     #[arg(long, value_name = "FROM..TO", default_value = "0..20", value_parser = names::parse_seeds)]
     seeds: Range<u64>,
+    /// Give each named strategy this detection time, and its other timings in proportion [default:
+    /// the library's defaults, which differ]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "live", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    detection_time: Option<u64>,
     /// Print all columns of the tables
     #[arg(long)]
     wide: bool,
@@ -81,7 +89,10 @@ pub(crate) struct Compare {
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(check::Check),
+    Churn(churn::Churn),
+    Links(Box<links::Links>),
     Papers(papers::Papers),
+    Timing(timing::Timing),
 }
 
 /// The default strategies of a simulated comparison.
@@ -99,7 +110,10 @@ impl Compare {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         match &self.command {
             Some(Command::Check(command)) => return command.run(),
+            Some(Command::Churn(command)) => command.run()?,
+            Some(Command::Links(command)) => command.run()?,
             Some(Command::Papers(command)) => command.run()?,
+            Some(Command::Timing(command)) => command.run()?,
             None if self.list => list()?,
             None if self.live => self.run_live()?,
             None => self.simulate()?,
@@ -110,6 +124,11 @@ impl Compare {
     fn simulate(&self) -> anyhow::Result<()> {
         let names = names::or_default(&self.contestant, !self.config.is_empty(), DEFAULT);
         let mut contestants = names::contestants(&names)?;
+        if let Some(secs) = self.detection_time {
+            let time = Duration::from_secs(secs);
+            let timed = contestants.into_iter();
+            contestants = timed.map(|it| it.with_detection_time(time)).collect();
+        }
         let (of_files, summaries): (Vec<_>, Vec<Summary>) =
             settings::contestants(&self.config)?.into_iter().unzip();
         contestants.extend(of_files);
@@ -136,7 +155,7 @@ impl Compare {
         }
         let legend = format!(
             "{NODES} members, or candidates and a store; seeds {}..{}, 3 virtual minutes each unless the scenario is \
-             longer.\n{}",
+             longer. --detection-time gives all the same one, and \"tenure compare timing\" several.\n{}",
             self.seeds.start,
             self.seeds.end,
             table::legend(self.wide),
@@ -176,9 +195,16 @@ impl Compare {
             return output::csv(table::CSV_COLUMNS, rows);
         }
         table::print(rows, scenarios, self.wide)?;
-        output::line(legend)?;
-        if let Some(gain) = measure::gain_of_fallback(rows) {
-            output::line(gain)?;
+        output::line(output::wrapped_lines(legend))?;
+        output::line("\nIn one sentence each:")?;
+        for verdict in measure::verdicts(rows) {
+            output::line(output::wrapped(&verdict, "", "  "))?;
+        }
+        for gain in measure::gain_of_fallback(rows)
+            .iter()
+            .flat_map(|it| it.lines())
+        {
+            output::line(output::wrapped(gain, "", "  "))?;
         }
         Ok(summary::print(summaries, rows, candidates)?)
     }
@@ -204,6 +230,7 @@ fn about(way: Algorithm) -> String {
     let with = |quorum| if quorum { "with" } else { "without" };
     match way {
         Algorithm::Lease => "a lease in a store".into(),
+        Algorithm::Cluster => "a lease in a store of three servers over a shared log".into(),
         Algorithm::Bully { detector, quorum } => {
             format!(
                 "peers {} a quorum, failure detector: {detector}",
@@ -225,7 +252,10 @@ fn about(way: Algorithm) -> String {
             format!("the lease of a store and {k} members, {rule}")
         }
         Algorithm::Published => "Bully_FD as published".into(),
-        Algorithm::Classic => "the Bully algorithm of Garcia-Molina".into(),
+        Algorithm::GarciaMolina => {
+            "the Bully algorithm of Garcia-Molina: one call after the other".into()
+        }
+        Algorithm::CallsAtOnce => "the same with all calls of a phase at once".into(),
         Algorithm::Textbook => "the Bully algorithm of textbooks".into(),
         Algorithm::Ring => "the ring of Chang and Roberts".into(),
     }

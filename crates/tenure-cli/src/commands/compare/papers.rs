@@ -1,79 +1,266 @@
 //! `tenure compare papers`: the claims of the papers beside measurements.
 
-use clap::Args;
-use tenure_lab::paper::{self, Claim, Point};
+use std::io;
 
+use anyhow::anyhow;
+use clap::Args;
+use tenure_lab::paper::{Claim, ClaimRow, CounterExample, Paper, Parameters, Point, Value};
+
+use crate::exit;
 use crate::output::{self, or_dash};
 
 /// Measure the claims of the papers on Bully and Bully_FD: messages and response times
 ///
-/// Prints each formula beside a measurement of the algorithm under the paper's own assumptions.
-/// Times are in T_m, the time of one message.
+/// Prints each table and formula of each paper, as printed, beside a measurement of the algorithm
+/// that the paper describes and of the algorithm in its figure, under the paper's own assumptions,
+/// and says who is right. Without parameters it uses those of the examples in the documentation.
 #[derive(Debug, Args)]
 pub(super) struct Papers {
+    /// Print only the claims of this paper: 2004, 2008, bully or ring
+    #[arg(long, value_name = "NAME")]
+    paper: Option<String>,
+    /// Print only this claim: "3.3", "table-1" or another name of the JSON output
+    #[arg(long, value_name = "NAME")]
+    claim: Option<String>,
+    /// n: number of members, 2 to 200
+    #[arg(long, value_name = "N")]
+    n: Option<u32>,
+    /// f: number of failed members that are better than the winner
+    #[arg(long, value_name = "F")]
+    failed: Option<u32>,
+    /// l: how many of these are on every down list
+    #[arg(long, value_name = "L")]
+    listed: Option<u32>,
+    /// Number of failed members that are worse than the winner
+    #[arg(long, value_name = "F")]
+    failed_worse: Option<u32>,
+    /// How many of these are on every down list
+    #[arg(long, value_name = "L")]
+    listed_worse: Option<u32>,
+    /// T_o: the timeout, in T_m
+    #[arg(long, value_name = "T_M")]
+    t_o: Option<f64>,
+    /// T_p: the processing time, in T_m
+    #[arg(long, value_name = "T_M")]
+    t_p: Option<f64>,
+    /// Print all points that the tests check, and not only the examples
+    #[arg(long, conflicts_with_all = ["n", "failed", "listed", "failed_worse", "listed_worse", "t_o", "t_p"])]
+    all: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
     /// Print comma-separated values
     #[arg(long, conflicts_with = "json")]
     csv: bool,
+    /// Print a counter-example to Figure 1 as a sequence chart, from the published machine: "hang"
+    /// (2 members, 1 crash) or "part" (3 members, 1 crash and 1 restart)
+    #[arg(long, value_name = "NAME", value_parser = parse_show, exclusive = true)]
+    show: Option<CounterExample>,
 }
 
-const CSV_COLUMNS: &str =
-    "claim,unit,n,k,f,l,p,t_o,t_p,t_s,formula,measured,deviation_percent,holds,named";
+const CSV_COLUMNS: &str = "paper,claim,row,unit,n,k,f,f_worse,l,l_worse,p,t_o,t_p,t_s,printed,described,\
+                           described_holds,figure,figure_holds,named";
 
 const LEGEND: &str = "\
-n members; k is the best member that is up; f members are down, l of the members better than k are
-on the down lists (p = l/f). Times are in T_m. HOLDS is the correct value of the claim if T_o is long
-enough for all responses; NAMED is the number of members that declared themselves the leader.";
+PRINTED: the value of the formula. DESCRIBED: the algorithm that the paper describes there, measured. FIGURE: \
+the algorithm of Figure 1 (2004) and Figure 3.1 (2008), measured. n members, of which f failed: those better \
+than the winner, or also worse ones; l of the failed ones are on every down list. Times are in T_m, the time \
+of one message. T_o is the timeout, T_p the time that a member takes to handle a message.\n";
+
+/// The reason why an election of the figure does not end.
+const NEVER: &str =
+    "      never: in the figure only an Ack makes the winner test whether it is done";
+
+/// The width of the text before the columns.
+const TEXT: usize = 70;
 
 impl Papers {
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let points = paper::measure();
-        if self.json {
-            output::json(&points)?;
-        } else if self.csv {
-            output::csv(CSV_COLUMNS, &points)?;
-        } else {
-            print(&points)?;
+        if let Some(example) = self.show {
+            return Ok(output::line(example.chart().trim_end())?);
         }
-        Ok(())
+        let claims = self.claims()?;
+        let mut points = Vec::new();
+        for &claim in &claims {
+            for row in claim.rows {
+                for parameters in self.parameters(claim, row)? {
+                    points.push(claim.measure(row, parameters));
+                }
+            }
+        }
+        if self.json {
+            return output::json(&points);
+        }
+        if self.csv {
+            return output::csv(CSV_COLUMNS, &points);
+        }
+        Ok(print(&claims, &points)?)
+    }
+
+    /// The claims that were named, or all.
+    fn claims(&self) -> anyhow::Result<Vec<&'static Claim>> {
+        let unknown = |what: &str, name: &str, all: &[&str]| {
+            let all = all.join(", ");
+            exit::bad_configuration(format!("there is no {what} {name:?}; choose one of {all}"))
+        };
+        let papers: Vec<&str> = Paper::ALL.iter().map(|it| it.name).collect();
+        if let Some(name) = self.paper.as_deref()
+            && !papers.contains(&name)
+        {
+            return Err(unknown("paper", name, &papers));
+        }
+        let of_paper = |it: &&Claim| {
+            self.paper
+                .as_deref()
+                .is_none_or(|name| it.paper.name == name)
+        };
+        let claims = Claim::ALL.iter().filter(of_paper);
+        let Some(name) = self.claim.as_deref() else {
+            return Ok(claims.collect());
+        };
+        let claims: Vec<&'static Claim> = claims.collect();
+        let named = Claim::of_name(name);
+        let named = named.filter(|named| claims.iter().any(|it| it.name == named.name));
+        let names: Vec<&str> = claims.iter().map(|it| it.name).collect();
+        named
+            .map(|it| vec![it])
+            .ok_or_else(|| unknown("claim", name, &names))
+    }
+
+    /// The parameters of a row: those of the command line with the first example's for the others,
+    /// or those of the examples, or all.
+    fn parameters(&self, claim: &Claim, row: &ClaimRow) -> anyhow::Result<Vec<Parameters>> {
+        if self.all {
+            return Ok(row.all_parameters());
+        }
+        let example = row.examples.first().copied();
+        let example = example.unwrap_or(Parameters::new(10, 3));
+        // Other sizes than that of the example have other numbers of failed members.
+        let failed = example
+            .better_failed
+            .min(self.n.map_or(u32::MAX, |n| n.saturating_sub(1)));
+        let better_failed = self.failed.unwrap_or(failed);
+        let own = Parameters {
+            n: self.n.unwrap_or(example.n),
+            better_failed,
+            worse_failed: self.failed_worse.unwrap_or(example.worse_failed),
+            better_listed: self
+                .listed
+                .unwrap_or_else(|| example.better_listed.min(better_failed)),
+            worse_listed: self.listed_worse.unwrap_or(example.worse_listed),
+            t_o: self.t_o.unwrap_or(example.t_o),
+            t_p: self.t_p.unwrap_or(example.t_p),
+        };
+        if own == example && !self.has_parameters() {
+            return Ok(row.examples.to_vec());
+        }
+        own.check().map_err(|error| {
+            let place = format!("{}, {}", claim.paper.name, claim.place);
+            let hint = "change --n, --failed, --listed, --t-o or --t-p";
+            let error = anyhow!(error).context(format!("{place}: {hint}"));
+            exit::error(exit::BAD_CONFIGURATION, error)
+        })?;
+        Ok(vec![own])
+    }
+
+    const fn has_parameters(&self) -> bool {
+        let members = self.n.is_some() || self.failed.is_some() || self.listed.is_some();
+        let worse = self.failed_worse.is_some() || self.listed_worse.is_some();
+        members || worse || self.t_o.is_some() || self.t_p.is_some()
     }
 }
 
-fn print(points: &[Point]) -> anyhow::Result<()> {
-    let header = "n k f l p T_o T_p FORMULA MEASURED DEVIATION HOLDS NAMED";
-    let header: Vec<&str> = header.split(' ').collect();
-    let or_never = |number: Option<f64>| number.map_or_else(|| "never".into(), short);
-    for claim in Claim::ALL {
-        let mut table = output::table(&header);
-        for point in points.iter().filter(|point| point.claim.name == claim.name) {
-            let deviation = point.deviation_percent.map(|it| format!("{it:+.1} %"));
-            table.add_row([
-                point.n.to_string(),
-                point.k.to_string(),
-                point.f.to_string(),
-                point.l.to_string(),
-                short(point.p),
-                short(point.t_o),
-                short(point.t_p),
-                short(point.formula),
-                or_never(point.measured),
-                or_dash(deviation),
-                or_never(point.holds),
-                point.named.to_string(),
-            ]);
+fn parse_show(name: &str) -> Result<CounterExample, String> {
+    let mut all = CounterExample::ALL.iter();
+    let known = all.find(|(it, _)| *it == name).map(|(_, example)| *example);
+    known.ok_or_else(|| format!("write hang or part, not {name:?}"))
+}
+
+fn print(claims: &[&'static Claim], points: &[Point]) -> io::Result<()> {
+    output::line(output::wrapped_lines(LEGEND))?;
+    output::line("")?;
+    for paper in Paper::ALL {
+        let of_paper: Vec<_> = claims
+            .iter()
+            .filter(|it| it.paper.name == paper.name)
+            .collect();
+        if of_paper.is_empty() {
+            continue;
         }
-        output::line(claim.about)?;
-        output::print_table(&table)?;
+        let (authors, title, year) = (paper.authors, paper.title, paper.year);
+        output::line(output::wrapped(
+            &format!("{authors}, {title} ({year})"),
+            "",
+            "  ",
+        ))?;
+        for claim in of_paper {
+            print_claim(claim, points)?;
+        }
         output::line("")?;
     }
-    Ok(output::line(LEGEND)?)
+    Ok(())
+}
+
+fn print_claim(claim: &Claim, points: &[Point]) -> io::Result<()> {
+    let of_claim: Vec<&Point> = points.iter().filter(|it| it.claim == claim.name).collect();
+    let unit = match of_claim.first() {
+        Some(point) if point.unit != "messages" => format!(", in {}", point.unit),
+        _ => String::new(),
+    };
+    let head = format!("  {}: {}{unit}", claim.place, claim.about);
+    output::line("")?;
+    let heads = ["PRINTED", "DESCRIBED", "FIGURE"].map(String::from);
+    if head.chars().count() < TEXT {
+        output::line(columns(&head, heads))?;
+    } else {
+        output::line(head)?;
+        output::line(columns("", heads))?;
+    }
+    for row in claim.rows {
+        output::line(output::wrapped(
+            &format!("{}: {}", row.about, row.formula),
+            "    ",
+            "      ",
+        ))?;
+        for point in of_claim.iter().filter(|it| it.row == row.name) {
+            let values = [
+                short(point.printed),
+                or_dash(point.described.map(value)),
+                or_dash(point.figure.map(value)),
+            ];
+            output::line(columns(&format!("      {}", point.parameters()), values))?;
+            if point.figure == Some(Value::Never) {
+                output::line(NEVER)?;
+            }
+            if point.named > 1 {
+                let named = point.named;
+                output::line(format!(
+                    "      {named} members announced themselves: T_o is too short"
+                ))?;
+            }
+        }
+        output::line(output::wrapped(row.verdict, "      ", "      "))?;
+    }
+    Ok(())
+}
+
+/// A line with three values in columns, if its text leaves room for them.
+fn columns(text: &str, [printed, described, figure]: [String; 3]) -> String {
+    format!("{text:<TEXT$}{printed:>9}{described:>12}{figure:>9}")
+        .trim_end()
+        .to_owned()
+}
+
+fn value(of: Value) -> String {
+    of.number().map_or_else(|| "never".into(), short)
 }
 
 /// A number with two decimal places at most.
 fn short(number: f64) -> String {
     let text = format!("{number:.2}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    text.to_owned()
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
 }

@@ -42,16 +42,22 @@ impl<'a> Page<'a> {
         comparison: &Comparison,
         rows: &[Measurement],
     ) -> anyhow::Result<()> {
-        let bar = output::progress_bar(Report::runs(comparison), "runs for the report");
-        let report = Report::new(comparison, rows.to_vec(), || bar.inc(1));
+        let timing = Report::timing_comparison(comparison);
+        let runs = Report::runs(comparison) + timing.points();
+        let bar = output::progress_bar(runs, "runs for the report");
+        let mut report = Report::new(comparison, rows.to_vec(), || bar.inc(1));
+        report.timing = timing.measure(|| bar.inc(1));
         bar.finish_and_clear();
         self.write(&report)
     }
 
     pub(super) fn write(&self, report: &Report) -> anyhow::Result<()> {
-        let html = report.html(&made());
+        self.write_html(&report.html(&made()))
+    }
+
+    pub(super) fn write_html(&self, html: &str) -> anyhow::Result<()> {
         let file = self.0.display();
-        fs::write(self.0, &html)
+        fs::write(self.0, html)
             .with_context(|| format!("--report {file}: can't write the file"))?;
         // If stderr is closed, the file is still there.
         let _ = writeln!(
@@ -63,7 +69,7 @@ impl<'a> Page<'a> {
     }
 }
 
-fn made() -> Provenance {
+pub(super) fn made() -> Provenance {
     Provenance {
         by: command(),
         version: env!("CARGO_PKG_VERSION").into(),

@@ -22,7 +22,8 @@ pub(super) fn contestants(files: &[PathBuf]) -> anyhow::Result<Vec<(Contestant, 
     files.iter().map(read).collect()
 }
 
-fn of_config(file: &Path, config: &Config) -> anyhow::Result<Contestant> {
+/// The strategy of this configuration, which was read from the file.
+pub(super) fn of_config(file: &Path, config: &Config) -> anyhow::Result<Contestant> {
     let (name, term) = (file.display().to_string(), *config.timings());
     match &config.strategy {
         Strategy::Lease if config.fallback().is_none() => {
@@ -37,7 +38,7 @@ fn of_config(file: &Path, config: &Config) -> anyhow::Result<Contestant> {
         other => {
             let why = match other {
                 Strategy::Static => "it has no election",
-                Strategy::AzureBlob(_) => {
+                Strategy::AzureBlob(_) | Strategy::Kubernetes(_) => {
                     "the simulated store is a lease store; compare \"lease\" with these timings"
                 }
                 _ => "the simulation does not have it",

@@ -6,7 +6,7 @@ use tenure_lab::scenario::Scenario;
 use crate::output::{self, or_dash};
 
 pub(super) const CSV_COLUMNS: &str = "\
-contestant,scenario,seeds,never_led,first_leader_median_s,first_leader_p99_s,first_leader_max_s,\
+contestant,scenario,detection_time_s,promises_one_leader,seeds,never_led,first_leader_median_s,first_leader_p99_s,first_leader_max_s,\
 without_leader_median_s,without_leader_p99_s,without_leader_max_s,overlap_median_s,overlap_p99_s,\
 overlap_max_s,runs_with_overlap,terms,flaps,writes_taken,writes_refused,election_messages_per_minute,\
 detection_messages_per_minute,bytes_per_minute,messages_per_election,bytes_per_election,\
@@ -19,17 +19,18 @@ fn cells(row: &Measurement) -> Vec<(&'static str, bool, String)> {
         let led = row.never_led < row.seeds;
         if led { text } else { "never".into() }
     };
-    let gap = |secs: f64| led(row.gap_text(secs, " s"));
+    let gap = |secs: f64| led(row.gap_text(secs, ""));
     let gaps = &row.without_leader;
     let (per_election, at_rest) = (row.bytes_per_election, row.bytes_at_rest);
     let mut cells = vec![
         ("CONTESTANT", false, row.contestant.clone()),
-        ("FIRST LEADER", false, led(secs(row.first_leader.median))),
+        ("DETECTION", false, or_dash(row.detection_time)),
+        ("FIRST LEADER", true, led(secs(row.first_leader.median))),
         ("NO LEADER: MEDIAN", false, gap(gaps.median)),
         ("P99", true, gap(gaps.p99)),
         ("MAX", false, gap(gaps.max)),
-        ("OVERLAP: RUNS", false, row.runs_with_overlap.to_string()),
-        ("MAX", true, secs(row.overlap.max)),
+        ("OVERLAP: RUNS", true, row.runs_with_overlap.to_string()),
+        ("LONGEST OVERLAP", false, overlap(row)),
         ("STALE WRITES", true, row.writes_refused.to_string()),
         ("FLAPS", true, tenths(row.flaps)),
         (
@@ -71,6 +72,12 @@ fn cells(row: &Measurement) -> Vec<(&'static str, bool, String)> {
     cells
 }
 
+/// The longest overlap, with a mark if the receiver refuses the writes of the earlier leader.
+fn overlap(row: &Measurement) -> String {
+    let is_refused = row.promises_one_leader && row.runs_with_overlap > 0;
+    secs(row.overlap.max) + if is_refused { "*" } else { "" }
+}
+
 /// Prints a table for each scenario, with the most useful columns, or all.
 pub(super) fn print(
     rows: &[Measurement],
@@ -101,28 +108,31 @@ fn visible(row: &Measurement, wide: bool) -> impl Iterator<Item = (&'static str,
     cells.filter(move |(_, is_wide, _)| wide || !is_wide)
 }
 
-/// The meaning of the columns.
+/// The meaning of the columns, in one line.
 pub(super) const fn legend(wide: bool) -> &'static str {
     if wide {
-        "\
-NO LEADER: longest time without a leader in a run. OVERLAP: runs in which two leaders acted at once, and the
-longest overlap. STALE WRITES: refused writes; without epochs no write is stale. FLAPS: changes of leadership
-per run. ELECTION: messages about the leader from the loss of one leader to the next; SYNCS: the durable
-writes of the store and of members in that time, SYNCS/MIN: in the whole run. MESSAGES/MIN, KB/MIN: all
-messages at rest, before the first fault. FLOODS: runs that were ended because messages only caused more
-messages; they count as runs without a leader at the end. \"flood 5/20\": that was in 5 of 20 runs. Such a run
-ranks after all others, and its other figures count until then. P99 needs 100 runs."
+        "Times in seconds. DETECTION: how long it takes at most, by the settings, until another host may lead \
+         after the leader has died. NO LEADER: longest time without a leader in a run. OVERLAP: runs in which \
+         two tasks acted at once, and the longest such time; *: an earlier leader's task that ran on for a \
+         moment, and whose writes the receiver refuses by their epoch. STALE WRITES: refused writes; without \
+         epochs no write is stale. FLAPS: changes of leadership per run. ELECTION: messages about the leader \
+         from the loss of one leader to the next; SYNCS: the durable writes of the store and of members in \
+         that time, SYNCS/MIN: in the whole run. MESSAGES/MIN, KB/MIN: all messages at rest, before the first \
+         fault. FLOODS: runs that were ended because messages only caused more messages; they count as runs \
+         without a leader at the end. \"flood 5/20\": that was in 5 of 20 runs. Such a run ranks after all \
+         others, and its other figures count until then. P99 needs 100 runs."
     } else {
-        "\
-NO LEADER: longest time without a leader in a run. OVERLAP: runs in which two leaders acted at once.
-MESSAGES/MIN: all messages at rest, before the first fault. --wide prints all columns.
-\"flood 5/20\": 5 of 20 runs were ended because messages only caused more messages. Such a run
-ranks after all others, and its other figures count until then."
+        "Times in seconds. DETECTION: how long it takes at most, by the settings, until another host may lead \
+         after the leader has died. NO LEADER: longest time without a leader in a run. OVERLAP: two tasks that \
+         acted at once; *: an earlier leader's task that ran on for a moment, and whose writes the receiver \
+         refuses by their epoch. MESSAGES/MIN: all messages at rest, before the first fault. --wide prints all \
+         columns. \"flood 5/20\": 5 of 20 runs were ended because messages only caused more messages. Such a \
+         run ranks after all others, and its other figures count until then."
     }
 }
 
 fn secs(secs: f64) -> String {
-    format!("{secs:.2} s")
+    format!("{secs:.2}")
 }
 
 fn tenths(number: f64) -> String {

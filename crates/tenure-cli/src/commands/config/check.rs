@@ -28,6 +28,15 @@ pub(super) struct Check {
 /// The key that an error names if there is no credential of the storage account.
 const CREDENTIAL: &str = "azure_blob.key";
 
+/// The keys without which a configuration is incomplete outside of a pod, each with a placeholder.
+const OF_POD: [(&str, &str); 2] = [
+    ("kubernetes.url", "https://kubernetes.default.svc"),
+    ("kubernetes.namespace", "default"),
+];
+
+/// The key that an error names if there is no connection string of a database.
+const URL_FILE: &str = "postgres.url_file";
+
 impl Check {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let (path, file) = (&self.file, self.file.display());
@@ -45,6 +54,17 @@ impl Check {
             }
             config = read(&settings);
         }
+        let is_of_pod = |key: &str| OF_POD.iter().any(|(of_pod, _)| *of_pod == key);
+        let is_outside_of_pod =
+            matches!(&config, Err(ConfigError::Missing { key, .. }) if is_of_pod(key));
+        if is_outside_of_pod {
+            for (key, value) in OF_POD {
+                if settings.origin(key).is_none() {
+                    settings.set(key, [value], Origin::Flag("(pod)".into()));
+                }
+            }
+            config = read(&settings);
+        }
         let config = config?;
         let (timings, strategy) = (config.timings(), &config.strategy);
         // Each program may set its election by itself.
@@ -56,16 +76,33 @@ impl Check {
             Strategy::AzureBlob(blob) => Some(blob),
             _ => None,
         };
+        let object = match strategy {
+            Strategy::Kubernetes(lease) if is_outside_of_pod => Some(format!(
+                "{}; what is not set here, a candidate takes from its pod",
+                lease.name()
+            )),
+            Strategy::Kubernetes(lease) => Some(lease.to_string()),
+            _ => None,
+        };
         // Only with a lease does the time without a leader follow from the timings alone.
         let has_lease = !matches!(strategy, Strategy::Bully(_) | Strategy::Static)
             && config.fallback().is_none();
-        let store = Settings::of_file(Scope::Store, path)?;
+        let mut store = Settings::of_file(Scope::Store, path)?;
+        // The connection string of a database may be in the environment of the store.
+        let missing_url = matches!(StoreSettings::new(&store), Err(ConfigError::Missing { key, .. }) if key == URL_FILE);
+        if missing_url {
+            let origin = Origin::Flag("(environment)".into());
+            store.set("postgres.url", ["host=some"], origin);
+        }
         let warnings = StoreSettings::new(&store)?.limits.warnings();
         let rows = effective::store(&store)?;
         check_azure(&store)?;
-        let rows = rows
-            .iter()
-            .filter_map(|row| Some((row.key.strip_prefix("serve.")?, row)));
+        let has_cluster = StoreSettings::new(&store)?.cluster.is_some();
+        let rows = rows.iter().filter_map(|row| {
+            let of_cluster = has_cluster && row.key.starts_with("cluster.");
+            let name = row.key.strip_prefix("serve.");
+            Some((name.or_else(|| of_cluster.then_some(&*row.key))?, row))
+        });
         if self.json {
             let mut timings = output::timings(timings);
             if let (false, Some(timings)) = (has_lease, timings.as_object_mut()) {
@@ -77,6 +114,7 @@ impl Check {
                 "timings": timings,
                 "peers": plan.as_ref().map(plan_json),
                 "blob": blob.filter(|_| !missing).map(|blob| blob.url()),
+                "object": object,
                 "serve": rows.map(|(key, row)| (key, row.value.clone())).collect::<Value>(),
                 "warnings": warnings,
             }));
@@ -102,6 +140,7 @@ impl Check {
                     .map(|warning| ("warning", warning.to_string())),
             );
         }
+        facts.extend(object.map(|object| ("object", object)));
         let rows = rows.filter(|(_, row)| !row.value.is_null() && row.is_notable());
         let rows = rows.map(|(key, row)| format!("{key} {}", effective::text(&row.value)));
         facts.push(("store", rows.collect::<Vec<_>>().join(", ")));

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use tenure::__cli::{Settings, is_secret};
 use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::ServedAccount;
+use tenure_server::{ClusterConfig, Failover, SharedEngine};
 
 use crate::settings::access::AccessSettings;
 use crate::settings::metrics::MetricsSettings;
-use crate::settings::serve::{self, StoreSettings};
-use crate::settings::{audit, azure, limits, status, tls, with_any_election};
+use crate::settings::serve::StoreSettings;
+use crate::settings::{audit, azure, cluster, limits, status, tls, with_any_election};
 
 /// A key with its value.
 #[derive(Clone, Debug)]
@@ -100,8 +101,8 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
     let access = AccessSettings::new(settings)?;
     let metrics = MetricsSettings::new(settings)?;
     let mut azure = azure::config(settings)?;
+    let engine = serve.engine();
     let data_dir = serve.data_dir.as_ref().map(|path| path.to_string_lossy());
-    let engine = data_dir.as_ref().map_or(serve::MEMORY, |_| serve::EMBEDDED);
     let accounts: Vec<&str> = azure.accounts.iter().map(ServedAccount::name).collect();
     let values = [
         ("serve.listen", serve.listen.to_string().into()),
@@ -139,9 +140,46 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
         let text = settings.text(key)?.filter(|text| !text.is_empty());
         values.insert(key.into(), text.into());
     }
+    if let Some(config) = &serve.cluster {
+        values.extend(of_cluster(config));
+    }
     values.extend(limits::values("serve", serve.limits.settings()));
     values.extend(limits::values("azure", azure.limits()));
     Ok(rows(settings, values))
+}
+
+/// The keys of a cluster. The others show what was set.
+fn of_cluster(config: &ClusterConfig) -> Vec<(String, Value)> {
+    let mut values = vec![
+        ("cluster.name", config.name.clone().into()),
+        ("cluster.server", config.server.clone().into()),
+        ("cluster.advertise", config.advertise.clone().into()),
+        ("cluster.ownership", duration(config.ownership)),
+        ("cluster.confirm", config.confirm.into()),
+    ];
+    match &config.engine {
+        SharedEngine::Etcd(etcd) => values.extend([
+            ("etcd.endpoints", etcd.endpoints.clone().into()),
+            ("etcd.prefix", etcd.prefix.clone().into()),
+            (
+                "etcd.compact",
+                cluster::compaction_text(etcd.compact).into(),
+            ),
+        ]),
+        SharedEngine::Postgres(postgres) => {
+            let failover = match postgres.failover {
+                Failover::None => "none",
+                Failover::Lossless => "lossless",
+            };
+            values.extend([
+                ("postgres.schema", postgres.schema.clone().into()),
+                ("postgres.failover", failover.into()),
+            ]);
+        }
+        _ => {}
+    }
+    let of_text = |(key, value): (&str, Value)| (key.to_owned(), value);
+    values.into_iter().map(of_text).collect()
 }
 
 /// The keys of these settings with their values. `values` has the values in effect. A key without
@@ -167,6 +205,7 @@ fn default_origin(key: &str) -> &'static str {
         "election" => "not set",
         "candidate" => "default, new at each start",
         "ca_file" => "default, the system's",
+        "cluster.server" => "default, the host name",
         "renew_interval" | "renew_deadline" | "stop_grace" => "follows from the others",
         "on_overrun" => "default (exit for tenure run)",
         _ => DEFAULT,

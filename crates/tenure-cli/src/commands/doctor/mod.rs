@@ -1,7 +1,9 @@
 //! `tenure doctor`: checks the clock, the store and the timings that leadership on this machine
 //! depends on.
 
+mod cluster;
 mod members;
+mod probe;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -16,7 +18,7 @@ use serde_json::Value;
 use tenure::__cli::Settings;
 use tenure::backend::{BackendError, LeaseService};
 use tenure::config::Strategy;
-use tenure::store::{Endpoint, Pong, StoreClient, StoreError};
+use tenure::store::{ClusterView, Code, Endpoint, Pong, StoreClient, StoreError};
 use tenure::{Config, ElectionName, StartError, Timings};
 
 use crate::exit::{self, UNREACHABLE};
@@ -41,6 +43,10 @@ pub(crate) struct Doctor {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Only ask the store of this machine or container whether it is ready, for health checks: at
+    /// the address in its own settings [--config, or else /etc/tenure/tenure.toml if it exists]
+    #[arg(long, conflicts_with_all = ["server", "context", "json", "verbose"])]
+    probe: bool,
 }
 
 /// The number of measured round trips, after the first one, which connects.
@@ -93,6 +99,9 @@ struct StoreReport {
     wall_clock_ahead_s: Option<i64>,
     /// The caller according to the store: its principal, its grants, and the end of its token.
     caller: Option<Value>,
+    /// The state of the server in its cluster, if it is in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<ClusterView>,
     /// The limits that the store reports, if it does.
     limits: Option<BTreeMap<String, u64>>,
     error: Option<String>,
@@ -107,6 +116,9 @@ struct RoundTrip {
 
 impl Doctor {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        if self.probe {
+            return probe::run(self.store.store.config.as_deref());
+        }
         let settings = self.store.settings()?;
         store::require_store(&settings)?;
         let config = tenure::__cli::from_settings(&with_any_election(&settings))?;
@@ -152,6 +164,8 @@ async fn examine(
             ids.join(", ")
         ));
     }
+    let servers: Vec<_> = stores.iter().filter_map(|it| it.cluster.as_ref()).collect();
+    findings.extend(cluster::findings(&servers, config.timings()));
     let members = members::examine(settings).await?;
     let ids: Vec<&str> = ids.into_iter().collect();
     findings.extend(members::findings(&members, &ids));
@@ -262,8 +276,15 @@ impl StoreReport {
         });
         if let Service::Store(_, client) = service {
             // Other servers may have the path of the ping; only a store answers for a lease.
-            client.lease(election).await?;
-            self.reachable = true;
+            let answered = client.lease(election).await;
+            self.reachable = matches!(&answered, Ok(_) | Err(StoreError::Problem(_)));
+            let mut servers = client.cluster().await;
+            self.cluster = servers.pop().and_then(|(_, view)| view.ok());
+            match answered {
+                // The server is a standby, which answers for no lease.
+                Err(StoreError::Problem(problem)) if problem.code == Code::NotActive => {}
+                answered => drop(answered?),
+            }
             self.limits = client.limits().await.ok();
             self.caller = client.whoami().await.ok();
             client.ready().await?;
@@ -369,6 +390,9 @@ impl StoreReport {
         }
         if let Some(id) = &self.id {
             row("  id", id)?;
+        }
+        if let Some(view) = &self.cluster {
+            cluster::print(view)?;
         }
         if let Some(caller) = &self.caller {
             row("  let in as", caller_text(caller))?;

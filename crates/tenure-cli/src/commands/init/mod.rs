@@ -54,6 +54,10 @@ pub(crate) struct Init {
     /// command line, so repeat every --name; the store reloads it
     #[arg(long)]
     renew: bool,
+    /// Succeed without a change if all files of the store exist already; for commands that run at
+    /// each start of a container
+    #[arg(long, conflicts_with = "renew")]
+    if_missing: bool,
 }
 
 /// The files that the command makes.
@@ -72,6 +76,12 @@ impl Init {
         let files = Files::new(&self.dir);
         if self.renew {
             return self.renew(&files);
+        }
+        if self.if_missing && files.are_present() {
+            return Ok(output::line(format_args!(
+                "{} and the other files of the store exist already; nothing was changed",
+                files.config.display()
+            ))?);
         }
         let person = Person::find();
         let context_file = self.context_file.clone().or_else(|| person.context_file());
@@ -240,8 +250,8 @@ impl Files {
         }
     }
 
-    /// Returns an error if one of the files exists. It is called before any file is written.
-    fn check_none(&self, context_file: &Path) -> anyhow::Result<()> {
+    /// All files but the administrator's context.
+    fn of_store(&self) -> impl Iterator<Item = &Path> {
         let files = [
             &self.config,
             &self.ca,
@@ -250,10 +260,16 @@ impl Files {
             &self.key,
             &self.access,
         ];
-        let files = files
-            .into_iter()
-            .map(PathBuf::as_path)
-            .chain([context_file]);
+        files.into_iter().map(PathBuf::as_path)
+    }
+
+    fn are_present(&self) -> bool {
+        self.of_store().all(Path::exists)
+    }
+
+    /// Returns an error if one of the files exists. It is called before any file is written.
+    fn check_none(&self, context_file: &Path) -> anyhow::Result<()> {
+        let files = self.of_store().chain([context_file]);
         let mut present = files.filter(|path| path.symlink_metadata().is_ok());
         match present.next() {
             None => Ok(()),

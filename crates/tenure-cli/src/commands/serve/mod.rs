@@ -3,6 +3,7 @@
 mod keys;
 mod open_files;
 mod start_rules;
+mod supervisor;
 
 use std::borrow::Cow;
 use std::io;
@@ -18,7 +19,9 @@ use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::{Azure, AzureConfig, ServedAccount};
 use tenure_server::access::{Access, AccessError, mark_guarded};
 use tenure_server::audit::{Audit, AuditEntry, AuditKind};
-use tenure_server::{Server, Store, StoreConfig, Tls, forget_restore, restore_note};
+use tenure_server::{
+    ClusterAccess, ClusterMember, Server, Store, StoreConfig, Tls, forget_restore, restore_note,
+};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{debug, error, info, warn};
 
@@ -26,13 +29,14 @@ use self::keys::KeyFetcher;
 use crate::settings::access::AccessSettings;
 use crate::settings::metrics::MetricsSettings;
 use crate::settings::serve::{self, StoreSettings};
-use crate::settings::{audit, azure, tls};
+use crate::settings::{audit, azure, cluster, tls};
 use crate::{output, parent, permissions, runtime};
 
 /// Serve a lease store
 ///
 /// Settings can also be in the table "serve" of the configuration file, or in TENURE_LISTEN,
-/// TENURE_DATA_DIR and TENURE_ENGINE. When the store is ready it prints one line on stdout.
+/// TENURE_DATA_DIR and TENURE_ENGINE. When the store is ready it prints one line on stdout. Under
+/// systemd it reports its readiness, and takes the socket of a socket unit.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Address to listen on; port 0 takes a free port [default: 127.0.0.1:7400]
@@ -41,7 +45,8 @@ pub(crate) struct Serve {
     /// Data directory of the embedded engine [default: tenure-data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Storage of leases: on disk, or in memory (lost at exit, for development) [default: embedded]
+    /// Storage of leases: on disk (embedded), in memory (lost at exit, for development), or in etcd
+    /// or PostgreSQL, which several servers share [default: embedded]
     #[arg(long, value_parser = serve::ENGINES)]
     engine: Option<String>,
     /// Configuration file (TOML)
@@ -82,17 +87,32 @@ const ACCESS_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// How often to check for a new certificate.
 const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
+/// What is served.
+enum Served {
+    Store(Store),
+    Cluster(ClusterMember),
+}
+
 impl Serve {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         if let Some(parent) = self.parent {
             parent::end_with(parent)?;
         }
         let settings = self.settings()?;
+        let inherited = supervisor::inherited_listener()?;
         let StoreSettings {
-            listen,
+            listen: configured,
             data_dir,
+            mut cluster,
             limits,
         } = StoreSettings::new(&settings)?;
+        // The rules for the start depend on the address that clients reach.
+        let listen = match &inherited {
+            Some(listener) => listener
+                .local_addr()
+                .context("can't read the address of the socket")?,
+            None => configured,
+        };
         for warning in limits.warnings() {
             warn!("{warning}");
         }
@@ -100,11 +120,25 @@ impl Serve {
         if let Some(key) = tls::file(&settings, "tls.key")? {
             permissions::check_key(key.as_ref());
         }
-        let azure = self.azure(&settings, listen, tls.is_some())?;
+        for file in cluster.iter().flat_map(cluster::secret_files) {
+            permissions::check_key(&file);
+        }
+        if let Some(Origin::File { path, .. }) = settings.origin("postgres.url") {
+            permissions::check_key(path);
+        }
+        let azure = self.azure(&settings, listen, tls.is_some(), cluster.is_some())?;
         let access_settings = self.access(&settings)?;
         let proxies = access_settings.trusted_proxies.clone();
+        let allow_anonymous = access_settings.allow_anonymous;
         let access =
             start_rules::open_access(access_settings, listen, tls.is_some(), data_dir.as_deref())?;
+        if let Some(cluster) = &mut cluster {
+            cluster.access = match access.is_guarded() {
+                true => ClusterAccess::Guarded,
+                false if allow_anonymous => ClusterAccess::AnonymousAllowed,
+                false => ClusterAccess::Anonymous,
+            };
+        }
         if access.asks_for_certificates() && tls.is_none() {
             warn!(
                 "the access file has [certificates], and without TLS no client has a certificate"
@@ -121,21 +155,32 @@ impl Serve {
             permissions::check_folder(data_dir);
         }
         let limits = open_files::raise_limit(limits);
-        let store = Store::open(StoreConfig {
-            data_dir: data_dir.clone(),
-            limits,
-        })?;
+        let served = match cluster {
+            Some(cluster) => Served::Cluster(ClusterMember::start(&cluster, limits)?),
+            None => Served::Store(Store::open(StoreConfig {
+                data_dir: data_dir.clone(),
+                limits,
+            })?),
+        };
         if let (true, Some(data_dir)) = (access.is_guarded(), &data_dir) {
             mark_guarded(data_dir)
                 .with_context(|| format!("can't write into {}", data_dir.display()))?;
         }
-        let azure = azure
-            .map(|config| Azure::open(&store, config))
-            .transpose()?;
+        let azure = match (&served, azure) {
+            (Served::Store(store), Some(config)) => Some(Azure::open(store, config)?),
+            _ => None,
+        };
         runtime::multi_thread()?.block_on(async {
             let stopped = runtime::stop_signal()?;
-            let mut server =
-                Server::bind(store, listen).with_context(|| format!("can't listen on {listen}"))?;
+            let server = match (served, inherited) {
+                (Served::Store(store), None) => Server::bind(store, listen),
+                (Served::Store(store), Some(listener)) => Server::with_listener(store, listener),
+                (Served::Cluster(cluster), None) => Server::bind_cluster(cluster, listen),
+                (Served::Cluster(cluster), Some(listener)) => {
+                    Server::cluster_with_listener(cluster, listener)
+                }
+            };
+            let mut server = server.with_context(|| format!("can't listen on {listen}"))?;
             server = server
                 .with_access(access.clone())
                 .with_audit(audit.clone())
@@ -166,9 +211,13 @@ impl Serve {
             }
             let address = server.local_addr()?;
             // A store serves without a reader of stdout.
-            let _ = output::line(format_args!("listening on {scheme}://{address}"));
+            let url = format!("{scheme}://{address}");
+            let _ = output::line(format_args!("listening on {url}"));
+            supervisor::start_watchdog();
+            supervisor::ready(&url);
             let shutdown = async move {
                 let signal = stopped.await;
+                supervisor::stopping();
                 info!(signal, "stopping");
             };
             if let Some(data_dir) = &data_dir {
@@ -211,6 +260,7 @@ impl Serve {
         settings: &Settings,
         listen: SocketAddr,
         over_tls: bool,
+        is_cluster: bool,
     ) -> Result<Option<AzureConfig>, ConfigError> {
         if self.azure_dev && !listen.ip().is_loopback() {
             return Err(ConfigError::Invalid {
@@ -223,6 +273,15 @@ impl Serve {
         }
         if !(self.azure || self.azure_dev || settings.has_table("azure")) {
             return Ok(None);
+        }
+        if is_cluster {
+            return Err(ConfigError::Invalid {
+                origin: Origin::Flag("--azure".into()),
+                key: "azure".into(),
+                value: "true".into(),
+                reason: "a server of a cluster has no disk for blobs: leave it out, or set engine = \"embedded\""
+                    .into(),
+            });
         }
         let mut config = azure::config(settings)?;
         config.over_tls = over_tls;
@@ -257,11 +316,14 @@ fn reload_files(access: Access, tls: Option<Tls>, audit: Audit) -> io::Result<()
     tokio::spawn(async move {
         let mut is_certificate_wrong = false;
         loop {
-            let checks_certificate = tokio::select! {
-                Some(()) = hangup.recv() => true,
-                _ = access_interval.tick() => false,
-                _ = certificate_interval.tick() => true,
+            let (is_asked, checks_certificate) = tokio::select! {
+                Some(()) = hangup.recv() => (true, true),
+                _ = access_interval.tick() => (false, false),
+                _ = certificate_interval.tick() => (false, true),
             };
+            if is_asked {
+                supervisor::reloading();
+            }
             let (access, tls, audit) = (access.clone(), tls.clone(), audit.clone());
             let was_wrong = is_certificate_wrong;
             let reload = move || {
@@ -274,6 +336,9 @@ fn reload_files(access: Access, tls: Option<Tls>, audit: Audit) -> io::Result<()
             // If the TLS library has panicked, the next reload can still succeed.
             let reloaded = tokio::task::spawn_blocking(reload).await;
             is_certificate_wrong = reloaded.unwrap_or(true);
+            if is_asked {
+                supervisor::reloaded();
+            }
         }
     });
     Ok(())

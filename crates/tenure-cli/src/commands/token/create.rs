@@ -27,10 +27,24 @@ pub(super) struct Create {
     output: OutputArgs,
     #[command(flatten)]
     file: FileArgs,
+    /// Succeed without a change if the principal and the file for its token exist already; for
+    /// commands that run at each start of a container
+    #[arg(long)]
+    if_missing: bool,
 }
 
 impl Create {
     pub(super) fn run(&self) -> anyhow::Result<()> {
+        if self.if_missing
+            && let Some(path) = self.output.existing_file(&self.name)
+            && AccessFileEdit::open(&self.file.file)?.has_principal(&self.name)
+        {
+            return Ok(crate::output::line(format_args!(
+                "{}: the token of {} exists already; nothing was changed",
+                path.display(),
+                self.name
+            ))?);
+        }
         let output = self.output.open(&self.name)?;
         let mut edit = AccessFileEdit::open(&self.file.file)?;
         let grant = GrantText {

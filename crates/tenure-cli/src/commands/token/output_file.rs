@@ -42,35 +42,46 @@ pub(super) enum OutputFile {
 }
 
 impl OutputArgs {
+    /// Returns the file for the token of this principal; `None` if the token is printed.
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        match (&self.bundle, &self.output) {
+            (Some(path), _) => Some(path.clone()),
+            (None, Some(path)) => (path.as_os_str() != "-").then(|| path.clone()),
+            (None, None) => Some(format!("{}.token", name.replace('/', "_")).into()),
+        }
+    }
+
+    /// Returns the file for the token of this principal, if it exists.
+    pub(super) fn existing_file(&self, name: &str) -> Option<PathBuf> {
+        self.path(name)
+            .filter(|path| path.symlink_metadata().is_ok())
+    }
+
     /// Checks and returns the destination, before the access file changes: a token that is in no
     /// file is lost.
     pub(super) fn open(&self, name: &str) -> anyhow::Result<OutputFile> {
-        let file = match (&self.bundle, &self.output) {
-            (Some(path), _) => {
-                let read = |path: &PathBuf| {
-                    fs::read_to_string(path)
-                        .with_context(|| format!("can't read {}", path.display()))
-                };
-                OutputFile::Bundle {
-                    path: path.clone(),
-                    servers: self.server.iter().map(ToString::to_string).collect(),
-                    ca: self.ca_file.as_ref().map(read).transpose()?,
-                }
-            }
-            (None, Some(path)) if path.as_os_str() == "-" => OutputFile::Stdout,
-            (None, Some(path)) => OutputFile::Token(path.clone()),
-            (None, None) => OutputFile::Token(format!("{}.token", name.replace('/', "_")).into()),
-        };
-        if let OutputFile::Token(path) | OutputFile::Bundle { path, .. } = &file
-            && path.symlink_metadata().is_ok()
-        {
+        if let Some(path) = self.existing_file(name) {
             let text = format!(
                 "{} exists already; name another file with --output or --bundle",
                 path.display()
             );
             return Err(exit::bad_configuration(text));
         }
-        Ok(file)
+        Ok(match self.path(name) {
+            None => OutputFile::Stdout,
+            Some(path) if self.bundle.is_some() => {
+                let read = |path: &PathBuf| {
+                    fs::read_to_string(path)
+                        .with_context(|| format!("can't read {}", path.display()))
+                };
+                OutputFile::Bundle {
+                    path,
+                    servers: self.server.iter().map(ToString::to_string).collect(),
+                    ca: self.ca_file.as_ref().map(read).transpose()?,
+                }
+            }
+            Some(path) => OutputFile::Token(path),
+        })
     }
 }
 

@@ -14,6 +14,7 @@ use tenure_lab::contestant::{Algorithm, Contestant, DetectorKind};
 use toml::{Table, Value};
 
 use super::super::names;
+use super::super::settings::of_config;
 use super::super::summary::Summary;
 use crate::exit::{self, BAD_CONFIGURATION};
 use crate::processes::{self, Network, STORE};
@@ -40,6 +41,8 @@ pub(in super::super) struct LiveContestant {
     pub(super) lease_duration: Duration,
     /// The longest time without a leader after a leader that could not release its lease.
     pub(super) worst_without_leader: Duration,
+    /// The same strategy for a simulation, which has its promise and its detection time.
+    pub(super) simulated: Contestant,
     /// The summary of a user's own file.
     pub(super) summary: Option<Summary>,
     /// The table of the members, and the name of their list; `None` for a lease alone.
@@ -168,6 +171,7 @@ impl LiveContestant {
             "tls",
             "azure",
             "azure_blob",
+            "kubernetes",
         ] {
             settings.remove(key);
         }
@@ -187,6 +191,7 @@ impl LiveContestant {
             needs_store: strategy != "bully",
             lease_duration: Duration::ZERO,
             worst_without_leader: Duration::ZERO,
+            simulated: Contestant::new(Algorithm::Lease),
             summary: None,
             group: match &strategy[..] {
                 "bully" | "both" => Some(("bully", "peers")),
@@ -199,7 +204,9 @@ impl LiveContestant {
         // The configuration of the first of three candidates.
         let folder = tempfile::tempdir()?;
         let network = Network::start(&[STORE, 1, 2, 3])?;
-        let config = Config::load(contestant.write(folder.path(), 1, &network)?)?;
+        let file = contestant.write(folder.path(), 1, &network)?;
+        let config = Config::load(&file)?;
+        contestant.simulated = of_config(&file, &config)?;
         contestant.lease_duration = config.timings().lease_duration();
         contestant.worst_without_leader = processes::worst_without_leader(&config)?;
         Ok((contestant, config))

@@ -124,9 +124,9 @@ impl LiveComparison {
     pub(super) fn legend(&self, wide: bool) -> String {
         let mut text = format!(
             "{} candidates as real processes, {} run(s) each.\n{}\nProxies between the processes cut links, and \
-             count requests and responses, and bytes with headers. Figures at rest are of 3 seconds \
-             without faults.\nCPU AT REST: all processes without the leader's task, in percent of one \
-             processor. Times of scenarios are\nin proportion to the lease:",
+             count requests and responses, and bytes with headers. Figures at rest are of 3 seconds without \
+             faults. CPU AT REST: all processes without the leader's task, in percent of one processor. Times \
+             of scenarios are in proportion to the lease:",
             self.candidates,
             self.runs,
             table::legend(wide),
@@ -173,6 +173,7 @@ fn row(contestant: &LiveContestant, scenario: &Scenario, runs: &[LiveRun]) -> Me
     let ran: Vec<RunResult> = runs.iter().map(|it| it.ran.clone()).collect();
     let cpu: Option<f64> = runs.iter().map(|it| it.at_rest.cpu_percent).sum();
     let mean = |of: fn(&LiveRun) -> f64| runs.iter().map(of).sum::<f64>() / count;
+    let row = Measurement::of(&contestant.name, scenario.name, minutes, &ran);
     Measurement {
         live: true,
         messages_at_rest: mean(|it| it.at_rest.messages_per_minute),
@@ -180,6 +181,6 @@ fn row(contestant: &LiveContestant, scenario: &Scenario, runs: &[LiveRun]) -> Me
         cpu_at_rest: cpu.map(|sum| sum / count),
         durable_writes_per_election: None,
         durable_writes_per_minute: None,
-        ..Measurement::of(&contestant.name, scenario.name, minutes, &ran)
+        ..row.with_settings(&contestant.simulated)
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn scale(lease_duration: Duration) -> f64 {
 
 /// Whether real processes can have all faults of a scenario.
 pub(in super::super) fn is_live(scenario: &Scenario) -> bool {
-    faults(scenario, 1.0).is_some() && scenario.lasts <= LONGEST
+    !scenario.churns && faults(scenario, 1.0).is_some() && scenario.lasts <= LONGEST
 }
 
 /// Whether the scenario is about the best candidate, which must be the leader then.
@@ -95,7 +95,8 @@ mod tests {
                 "suspend-leader",
                 "clock-slow",
                 "store-slow-disk",
-                "store-down-day"
+                "store-down-day",
+                "churn"
             ]
         );
         assert!(is_about_the_best(&of("restart-loop")) && !is_about_the_best(&of("kill-leader")));

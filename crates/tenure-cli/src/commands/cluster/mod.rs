@@ -1,0 +1,33 @@
+//! `tenure cluster`: the servers of a store that has several.
+
+mod engine;
+mod hand_over;
+mod status;
+
+use clap::{Args, Subcommand};
+
+/// Show the servers of a cluster, change which one is active, or begin or recover its log
+#[derive(Debug, Args)]
+pub(crate) struct Cluster {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Status(status::Status),
+    HandOver(hand_over::HandOver),
+    Init(engine::Init),
+    Recover(engine::Recover),
+}
+
+impl Cluster {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        match &self.command {
+            Command::Status(command) => command.run(),
+            Command::HandOver(command) => command.run(),
+            Command::Init(command) => command.run(),
+            Command::Recover(command) => command.run(),
+        }
+    }
+}

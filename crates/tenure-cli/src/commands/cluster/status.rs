@@ -1,0 +1,193 @@
+//! `tenure cluster status`.
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use comfy_table::Table;
+use serde_json::json;
+use tenure::store::ClusterView;
+
+use crate::exit::{self, REFUSED, TWO_STORES, UNREACHABLE};
+use crate::output::{self, escape, or_dash};
+use crate::runtime::block_on;
+use crate::servers::{self, ServerReport, Verdict};
+use crate::settings::ClientArgs;
+use crate::store;
+
+/// Show each server of a cluster: its role, its store, and how far it is behind
+///
+/// Asks all addresses at once. Exits with 0 if one server is active, 3 if none is, 4 if the addresses
+/// are of two stores or two servers are active, 69 if no address answers.
+#[derive(Debug, Args)]
+pub(super) struct Status {
+    #[command(flatten)]
+    store: ClientArgs,
+    /// Print JSON with the field names of the HTTP API
+    #[arg(long)]
+    json: bool,
+}
+
+impl Status {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let client = store::client(&self.store)?;
+        let servers = block_on(async { anyhow::Ok(servers::ask(&client).await) })?;
+        let verdict = servers::verdict(servers::views(&servers));
+        if self.json {
+            let active = match &verdict {
+                Verdict::Active(name) => Some(name),
+                _ => None,
+            };
+            output::json(&json!({ "active": active, "servers": servers }))?;
+        } else {
+            output::print_table(&table(&servers))?;
+            for server in &servers {
+                if let Some(note) = note(server) {
+                    output::line(format_args!("{}: {}", server.address, escape(&note)))?;
+                }
+            }
+        }
+        outcome(verdict, &servers)
+    }
+}
+
+/// The error if not exactly one server of one store is active.
+fn outcome(verdict: Verdict, servers: &[ServerReport]) -> anyhow::Result<()> {
+    let text = match verdict {
+        Verdict::Active(_) => return Ok(()),
+        Verdict::NoneActive => return Err(no_server(servers)),
+        Verdict::SeveralActive(names) => {
+            format!("{} are active at the same time", names.join(" and "))
+        }
+        Verdict::SeveralStores(ids) => format!(
+            "the addresses are of several stores, with the ids {}: each of them grants the lease to another \
+             candidate. Give all servers the same engine, prefix or schema, and cluster name",
+            ids.join(", ")
+        ),
+    };
+    Err(exit::error(TWO_STORES, anyhow!(text)))
+}
+
+/// The error if no server is active.
+fn no_server(servers: &[ServerReport]) -> anyhow::Error {
+    if servers.iter().any(|server| server.view.is_some()) {
+        return exit::error(REFUSED, anyhow!("no server is active"));
+    }
+    if servers.iter().any(|server| server.is_alone) {
+        let text =
+            "the store is not a cluster: one server has all of its leases (engine = \"embedded\")";
+        return exit::error(REFUSED, anyhow!(text));
+    }
+    exit::error(UNREACHABLE, anyhow!("no server tells its state"))
+}
+
+fn table(servers: &[ServerReport]) -> Table {
+    let mut table = output::table(&[
+        "ADDRESS",
+        "SERVER",
+        "ROLE",
+        "GENERATION",
+        "SEQUENCE",
+        "BEHIND",
+        "LEFT",
+        "STORE",
+        "ENGINE",
+    ]);
+    for server in servers {
+        let view = server.view.as_ref();
+        let of = |read: fn(&ClusterView) -> String| or_dash(view.map(read));
+        table.add_row([
+            server.address.clone(),
+            of(|view| escape(&view.server)),
+            of(|view| view.role.as_str().into()),
+            of(|view| view.generation.to_string()),
+            of(|view| view.sequence.to_string()),
+            of(|view| view.behind.to_string()),
+            of(|view| or_dash(view.serving_ms_left.map(seconds))),
+            of(|view| or_dash(view.store.as_deref().map(escape))),
+            of(|view| match &view.engine_version {
+                Some(version) => escape(&format!("{} {version}", view.engine)),
+                None => escape(&view.engine),
+            }),
+        ]);
+    }
+    table
+}
+
+/// The reason why a server tells no state, or does not serve or follow.
+fn note(server: &ServerReport) -> Option<String> {
+    let reason = server.view.as_ref().and_then(|view| view.reason.clone());
+    server.error.clone().or(reason)
+}
+
+fn seconds(millis: u64) -> String {
+    format!("{:.1} s", Duration::from_millis(millis).as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure::store::ServerRole;
+
+    use super::*;
+
+    fn server(name: &str, role: ServerRole, store: &str) -> ServerReport {
+        let mut view = ClusterView::new("default", name, role, "etcd");
+        view.store = Some(store.into());
+        ServerReport {
+            address: format!("http://{name}:7400/"),
+            view: Some(view),
+            error: None,
+            is_alone: false,
+        }
+    }
+
+    fn silent(is_alone: bool) -> ServerReport {
+        ServerReport {
+            address: "http://c:7400/".into(),
+            view: None,
+            error: Some("no".into()),
+            is_alone,
+        }
+    }
+
+    #[test]
+    fn the_exit_code_tells_how_many_servers_and_stores_there_are() {
+        let code = |servers: &[ServerReport]| {
+            let verdict = servers::verdict(servers::views(servers));
+            let outcome = outcome(verdict, servers);
+            outcome.map_or_else(|error| exit::code_of(&error), |()| 0)
+        };
+        let active = || server("a", ServerRole::Active, "1");
+        let standby = |store| server("b", ServerRole::Following, store);
+        assert_eq!(code(&[active(), standby("1")]), 0);
+        assert_eq!(code(&[active(), silent(false)]), 0);
+        assert_eq!(code(&[standby("1"), silent(false)]), 3);
+        assert_eq!(code(&[active(), standby("2")]), 4);
+        assert_eq!(code(&[active(), server("b", ServerRole::Active, "1")]), 4);
+        assert_eq!(code(&[silent(false)]), 69);
+        assert_eq!(code(&[silent(true)]), 3, "a store that is no cluster");
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_address() {
+        let table = table(&[active_with_version(), silent(false)]).to_string();
+        for part in [
+            "store-1",
+            "active",
+            "1.5 s",
+            "etcd 3.5.30",
+            "http://c:7400/",
+        ] {
+            assert!(table.contains(part), "{table}");
+        }
+    }
+
+    fn active_with_version() -> ServerReport {
+        let mut report = server("store-1", ServerRole::Active, "1");
+        if let Some(view) = &mut report.view {
+            view.serving_ms_left = Some(1500);
+            view.engine_version = Some("3.5.30".into());
+        }
+        report
+    }
+}

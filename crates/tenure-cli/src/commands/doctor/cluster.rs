@@ -1,0 +1,198 @@
+//! The servers of a cluster, as `tenure doctor` checks them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tenure::Timings;
+use tenure::store::{ClusterView, ServerRole};
+
+use super::row;
+use crate::output::escape;
+use crate::servers::{Verdict, verdict};
+
+/// The share of the engine's space from which on it should be made larger, in per cent.
+const FULL_PERCENT: u64 = 80;
+
+/// Returns what is wrong with the servers that told these states, for candidates with these
+/// timings. That the addresses are of several stores is found elsewhere.
+pub(super) fn findings(views: &[&ClusterView], timings: &Timings) -> Vec<String> {
+    let mut findings = Vec::new();
+    if views.is_empty() {
+        return findings;
+    }
+    match verdict(views.iter().copied()) {
+        Verdict::Active(_) | Verdict::SeveralStores(_) => {}
+        Verdict::NoneActive => findings.push("no server of the cluster is active".into()),
+        Verdict::SeveralActive(names) => findings.push(format!(
+            "{} are active at the same time: see tenure cluster status",
+            names.join(" and ")
+        )),
+    }
+    for view in views {
+        let name = escape(&view.server);
+        if let (ServerRole::Lapsed | ServerRole::Refusing, Some(reason)) = (view.role, &view.reason)
+        {
+            let role = view.role.as_str();
+            findings.push(format!("{name} is {role}: {}", escape(reason)));
+        }
+        if let (Some(bytes), Some(quota)) = (view.engine_bytes, view.engine_quota_bytes)
+            && bytes.saturating_mul(100) >= quota.saturating_mul(FULL_PERCENT)
+        {
+            findings.push(format!(
+                "{name}: {} has used {} of {}: compact and defragment it, or raise its quota; when it is \
+                 full, no server can be active",
+                view.engine,
+                mebibytes(bytes),
+                mebibytes(quota)
+            ));
+        }
+    }
+    findings.extend(views.iter().filter_map(|view| slow_engine(view)));
+    let durations: BTreeSet<u64> = views.iter().map(|view| view.ownership_ms).collect();
+    if durations.len() > 1 {
+        let durations: Vec<String> = durations.iter().map(|ms| format!("{ms} ms")).collect();
+        findings.push(format!(
+            "the servers have different ownership durations ({}): give all of them the same",
+            durations.join(" and ")
+        ));
+    }
+    findings.extend(durations.last().and_then(|&ms| too_slow(ms, timings)));
+    findings
+}
+
+/// Returns the finding if the engine needs more than half of the time that an append may take.
+fn slow_engine(view: &ClusterView) -> Option<String> {
+    let latency = Duration::from_micros(view.engine_latency_us?);
+    // After this time a server gives an attempt up and asks again.
+    let attempt = Duration::from_millis(view.ownership_ms) / 6;
+    (latency > attempt / 2).then(|| {
+        format!(
+            "{}: {} answers in {latency:.1?} on average, and an append that takes {attempt:.1?} is given \
+             up: give it faster disks or a nearer place, or choose a longer ownership",
+            escape(&view.server),
+            view.engine
+        )
+    })
+}
+
+/// Returns the finding if a leader could lose its term while another server takes over.
+fn too_slow(ownership_ms: u64, timings: &Timings) -> Option<String> {
+    let ownership = Duration::from_millis(ownership_ms);
+    // A standby waits for the ownership duration, and looks for the head at intervals.
+    let needed = ownership * 5 / 4;
+    let room = timings.renew_deadline() - timings.renew_interval();
+    (room < needed).then(|| {
+        format!(
+            "another server takes over up to {needed:.1?} after a crash, and a leader has {room:.1?} between \
+             renew interval and renew deadline: choose a lease_duration of at least {:?}, or a shorter \
+             ownership",
+            Duration::from_secs((needed * 3).as_secs() + 1)
+        )
+    })
+}
+
+/// Prints the state of a server.
+pub(super) fn print(view: &ClusterView) -> anyhow::Result<()> {
+    let role = view.role.as_str();
+    row(
+        "  cluster",
+        format_args!(
+            "{}: {} is {role}, generation {}, {} behind",
+            escape(&view.name),
+            escape(&view.server),
+            view.generation,
+            view.behind
+        ),
+    )?;
+    let mut facts = vec![match &view.engine_version {
+        Some(version) => escape(&format!("{} {version}", view.engine)),
+        None => escape(&view.engine),
+    }];
+    if let Some(micros) = view.engine_latency_us {
+        facts.push(format!("answers in {:.1?}", Duration::from_micros(micros)));
+    }
+    if let Some(bytes) = view.engine_bytes {
+        let of = |quota| format!(" of {}", mebibytes(quota));
+        let quota = view.engine_quota_bytes.map(of).unwrap_or_default();
+        facts.push(format!("{}{quota}", mebibytes(bytes)));
+    }
+    if let Some(identity) = &view.engine_identity {
+        facts.push(format!("identity {}", escape(identity)));
+    }
+    row("  engine", facts.join(", "))
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(name: &str, role: ServerRole) -> ClusterView {
+        let mut view = ClusterView::new("default", name, role, "etcd");
+        view.ownership_ms = 3000;
+        view
+    }
+
+    fn found(servers: &[ClusterView]) -> Vec<String> {
+        findings(&servers.iter().collect::<Vec<_>>(), &Timings::default())
+    }
+
+    #[test]
+    fn a_cluster_with_an_active_server_and_standbys_has_no_findings() {
+        let servers = [
+            server("a", ServerRole::Active),
+            server("b", ServerRole::Following),
+        ];
+        let [mut quick, standby] = servers;
+        quick.engine_latency_us = Some(250_000);
+        let servers = [quick, standby];
+        assert_eq!(found(&servers), <[String; 0]>::default());
+        assert!(found(&[]).is_empty());
+    }
+
+    #[test]
+    fn each_fault_of_a_cluster_is_found() {
+        let active = || server("a", ServerRole::Active);
+        let mut refusing = server("b", ServerRole::Refusing);
+        refusing.reason = Some("the engine lost what it acknowledged".into());
+        let mut full = active();
+        (full.engine_bytes, full.engine_quota_bytes) = (Some(80 << 20), Some(100 << 20));
+        let mut other = server("b", ServerRole::Following);
+        other.ownership_ms = 3500;
+        let mut slow = active();
+        slow.ownership_ms = 5000;
+        let mut slow_engine = active();
+        slow_engine.engine_latency_us = Some(250_001);
+        for (servers, parts) in [
+            (
+                vec![server("a", ServerRole::Following)],
+                ["no server", "is active"],
+            ),
+            (
+                vec![active(), server("b", ServerRole::Active)],
+                ["a and b", "at the same time"],
+            ),
+            (
+                vec![active(), refusing],
+                ["b is refusing", "lost what it acknowledged"],
+            ),
+            (vec![full], ["80 MiB of 100 MiB", "defragment"]),
+            (vec![active(), other], ["3000 ms and 3500 ms", "the same"]),
+            (vec![slow], ["another server takes over", "at least 19s"]),
+            (
+                vec![slow_engine],
+                ["a: etcd answers in 250.0ms", "500.0ms is given up"],
+            ),
+        ] {
+            let found = found(&servers);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(
+                parts.iter().all(|part| found[0].contains(part)),
+                "{found:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The place of a store's leases, for commands that read or write them without a server.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tenure::__cli::{Scope, Settings};
+use tenure::config::ConfigError;
+use tenure_server::ClusterConfig;
+
+use crate::settings::serve::StoreSettings;
+
+/// The flags that name the place.
+#[derive(Debug, Args)]
+pub(super) struct PlaceArgs {
+    /// Data directory of the store, if its engine is the embedded one
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Configuration file (TOML) of the store, or of a server of the cluster: it names the engine
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// The place of a store's leases.
+#[derive(Debug)]
+pub(super) enum Place {
+    Folder(PathBuf),
+    Cluster(Box<ClusterConfig>),
+}
+
+impl PlaceArgs {
+    /// The place that these flags, the configuration file and the environment name.
+    pub(super) fn place(&self) -> Result<Place, ConfigError> {
+        if let (Some(data_dir), None) = (&self.data_dir, &self.config) {
+            return Ok(Place::Folder(data_dir.clone()));
+        }
+        let mut settings = Settings::load(Scope::Store, self.config.as_deref())?;
+        let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);
+        settings.set_flag("serve.data_dir", &data_dir.map(Cow::into_owned));
+        let settings = without_server(settings)?;
+        match (settings.cluster, settings.data_dir) {
+            (Some(cluster), _) => Ok(Place::Cluster(cluster.into())),
+            (None, Some(data_dir)) => Ok(Place::Folder(data_dir)),
+            (None, None) => {
+                let reason = "\"memory\" keeps nothing that could be in a backup: set it to \
+                              \"embedded\", \"etcd\" or \"postgres\"";
+                Err(ConfigError::missing("serve.engine", reason))
+            }
+        }
+    }
+
+    /// The same for a command that creates the place: it has no default.
+    pub(super) fn new_place(&self) -> Result<Place, ConfigError> {
+        if self.data_dir.is_none() && self.config.is_none() {
+            let settings = Settings::load(Scope::Store, None)?;
+            let is_named = |key: &&str| settings.origin(key).is_some();
+            if !["serve.data_dir", "serve.engine"].iter().any(is_named) {
+                let reason = "name the place of the new store: --data-dir DIR, or --config FILE";
+                return Err(ConfigError::missing("serve.data_dir", reason));
+            }
+        }
+        self.place()
+    }
+}
+
+/// The settings of a store for a command that serves nothing, so the address of the server does not
+/// matter.
+pub(super) fn without_server(mut settings: Settings) -> Result<StoreSettings, ConfigError> {
+    settings.unset("cluster.advertise");
+    settings.unset("serve.listen");
+    StoreSettings::new(&settings)
+}
