@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Makes the book of docs/, as HTML: packaging/book.sh [FOLDER], by default dist/book.
+#
+# It ends with an error if a page is missing from docs/SUMMARY.md, or if a link has no target.
+set -euo pipefail
+out=$(realpath -m "${1:-dist/book}")
+cd "$(dirname "$0")/.."
+
+if ! command -v mdbook > /dev/null; then
+  "${TENURE_CARGO:-cargo}" install --locked mdbook --no-default-features --features search
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 packaging/book.py stage "$work/src"
+cp packaging/book.toml "$work/book.toml"
+mdbook build --dest-dir "$work/html" "$work" > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+if grep -E 'WARN|ERROR' "$work/log"; then exit 1; fi
+python3 packaging/book.py check "$work/html"
+rm -rf "$out"
+mkdir -p "$(dirname "$out")"
+cp -r "$work/html" "$out"

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Checks the workflows: packaging/workflows.sh [PYTHON]
+#
+# PYTHON has the packages of packaging/requirements.txt. Each command of a workflow is a script of
+# this repository, each action is pinned by its hash, and zizmor finds nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${1:-python3}
+
+zizmor=$(dirname "$("$python" -c 'import sys; print(sys.executable)')")/zizmor
+"$zizmor" --offline --no-progress --quiet .github/workflows
+"$python" - << 'END'
+import glob, os, re, sys, yaml
+
+problems = []
+for path in sorted(glob.glob(".github/workflows/*.yml")):
+    workflow = yaml.safe_load(open(path))
+    for name, job in workflow["jobs"].items():
+        for step in job["steps"]:
+            if "uses" in step and not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"]):
+                problems.append(f"{path}: {name}: {step['uses']} is not pinned by a hash")
+            # Of the commands, only scripts of the repository, builds by cargo, and what makes files
+            # of root readable.
+            for line in filter(None, map(str.strip, step.get("run", "").splitlines())):
+                line = re.sub(r'^sudo (--preserve-env env ("\w+=\$\w+" )*)?', "", line)
+                scripts = re.fullmatch(r"((\.ci|packaging)/[\w./-]+)( .*)?", line)
+                if scripts and not os.access(scripts[1], os.X_OK):
+                    problems.append(f"{path}: {name}: {scripts[1]} is no program")
+                elif not scripts and not re.match(r"(chown -R|test ! -d|cargo build|target/release/)", line):
+                    problems.append(f"{path}: {name}: {line} is no script of the repository")
+if problems:
+    sys.exit("\n".join(problems))
+print("   each step of the workflows is a script of the repository")
+END
