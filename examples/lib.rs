@@ -9,10 +9,13 @@
 //! | `fenced_receiver` | a web service that refuses writes of a stale leader |
 //! | `graceful_handover` | a leader that finishes its current work before the next one starts |
 //! | `cron` | a program that the leader runs once per period |
+//! | `work_rows` | a leader that hands out work in a table, and instances that take rows of it |
 //! | `backup.sh` | a shell script under `tenure run` that checks its epoch |
 //! | `azure_leader.py` | the leader election pattern with an Azure SDK, against a store or Azure |
 
-/// The programs in the README compile with the doc tests.
+/// The programs in the README and in the guides compile with the doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/tutorial.md")]
+#[doc = include_str!("../docs/migrate-etcd.md")]
 struct Readme;

@@ -1,7 +1,9 @@
 //! `tenure compare`: in simulated time and with real processes.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -51,6 +53,7 @@ fn wait_for_frozen(folder: &TempDir) {
 
 /// The names of the figures of a run: fields, columns of the wide table, columns of the page.
 const FIGURES: &[(&str, &str, &str)] = &[
+    ("detection_time", "DETECTION", "detection time, s"),
     ("first_leader", "FIRST LEADER", "first leader, s"),
     (
         "without_leader",
@@ -60,6 +63,7 @@ const FIGURES: &[(&str, &str, &str)] = &[
     ("without_leader", "P99", "no leader: p99"),
     ("without_leader", "MAX", "no leader: max"),
     ("overlap", "OVERLAP: RUNS", "overlap: max, s"),
+    ("overlap", "LONGEST OVERLAP", "overlap: max, s"),
     ("writes_refused", "STALE WRITES", "stale, refused"),
     ("flaps", "FLAPS", "flaps"),
     (
@@ -339,7 +343,7 @@ fn every_figure_is_in_every_form_of_output() {
     };
     let table = out(&["--wide", "--report", page]);
     let narrow = out(&[]);
-    assert!(narrow.lines().all(|line| line.len() <= 110), "{narrow}");
+    assert!(narrow.lines().all(|line| line.len() <= 100), "{narrow}");
     let rows: Vec<Value> = serde_json::from_str(&out(&["--json"])).unwrap();
     let csv = out(&["--csv"]);
     let head = csv.lines().next().unwrap();
@@ -363,6 +367,142 @@ fn every_figure_is_in_every_form_of_output() {
     }
 }
 
+/// The cells of the row of a contestant in the first table of the command.
+fn cells_of<'a>(said: &'a str, contestant: &str) -> Vec<&'a str> {
+    let row = said.lines().find(|line| line.starts_with(contestant));
+    let row = row.unwrap_or_else(|| panic!("no row of {contestant}: {said}"));
+    row.split("  ")
+        .map(str::trim)
+        .filter(|it| !it.is_empty())
+        .collect()
+}
+
+#[test]
+fn the_narrow_table_has_the_columns_that_decide_and_ends_with_a_sentence_for_each_contestant() {
+    let out = |more: &[&str]| {
+        let freeze = ["compare", "--seeds", "0..3", "--scenario", "freeze-leader"];
+        let output = run(&[&freeze[..], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{more:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = out(&[]);
+    assert!(said.lines().all(|line| line.len() <= 100), "{said}");
+    let head = said.lines().nth(1).unwrap();
+    let columns = [
+        "CONTESTANT",
+        "DETECTION",
+        "NO LEADER: MEDIAN",
+        "MAX",
+        "LONGEST OVERLAP",
+        "MESSAGES/MIN",
+    ];
+    assert_eq!(cells_of(head, "CONTESTANT"), columns);
+    // The task of a frozen leader runs on for a moment, and receivers refuse its writes.
+    let lease = cells_of(&said, "lease");
+    assert_eq!((lease[1], lease[4]), ("15", "0.10*"), "{said}");
+    let older = cells_of(&said, "published");
+    assert_eq!(older[1], "1.5", "{said}");
+    assert!(
+        !older[4].ends_with('*') && older[4].parse::<f64>().unwrap() > 10.0,
+        "{said}"
+    );
+    let (_, sentences) = said.split_once("In one sentence each:\n").unwrap();
+    for name in ["lease", "bully", "bully-no-quorum", "published", "textbook"] {
+        let sentence = sentences
+            .lines()
+            .filter(|it| it.starts_with(&format!("{name}: ")));
+        assert_eq!(sentence.count(), 1, "{name}: {sentences}");
+    }
+    let words: Vec<&str> = sentences.split_whitespace().collect();
+    let refused = "the receiver refuses its writes by their epoch";
+    assert!(words.join(" ").contains(refused), "{sentences}");
+    // With equal settings the times without a leader are alike.
+    let equal = out(&["--detection-time", "3"]);
+    for name in ["lease", "bully", "bully-no-quorum", "published"] {
+        let cells = cells_of(&equal, name);
+        assert_eq!(cells[1], "3", "{name}: {equal}");
+        let median: f64 = cells[2].parse().unwrap();
+        assert!((1.0..6.0).contains(&median), "{name}: {equal}");
+    }
+}
+
+#[test]
+fn progress_is_shown_on_a_terminal_and_nowhere_else() {
+    let arguments = ["compare", "--seeds", "0..3", "--scenario", "kill-leader"];
+    let terminal = nix::pty::openpty(None, None).unwrap();
+    let mut on_terminal = command(&arguments);
+    on_terminal.stdout(Stdio::null()).stderr(terminal.slave);
+    let mut started = on_terminal.spawn().unwrap();
+    // This process must not keep the terminal open.
+    drop(on_terminal);
+    let mut shown = Vec::new();
+    // The end of a terminal is an error.
+    let _ = fs::File::from(terminal.master).read_to_end(&mut shown);
+    assert!(started.wait().unwrap().success());
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(shown.contains("/21 runs"), "{shown}");
+    let elsewhere = run(&arguments);
+    assert!(elsewhere.stderr.is_empty(), "{:?}", elsewhere.stderr);
+}
+
+#[test]
+fn strategies_are_compared_at_the_same_detection_times() {
+    let out = |more: &[&str]| {
+        let few = [
+            "compare",
+            "timing",
+            "--seeds",
+            "0..3",
+            "--contestant",
+            "lease",
+        ];
+        let output = run(&[&few[..], &["--contestant", "bully-no-quorum"], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{more:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let table = out(&[]);
+    assert!(table.lines().all(|line| line.len() <= 100), "{table}");
+    for part in [
+        "all with a detection time of 5 s\n",
+        "lease over its detection time\n",
+        "bully-no-quorum over its detection time\n",
+        "lease: with detection times of 1 to 60 s no leader for ",
+    ] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    let points: Vec<Value> = serde_json::from_str(&out(&["--json"])).unwrap();
+    assert_eq!(points.len(), 2 * 8);
+    let short = [
+        "--json",
+        "--detection-time",
+        "2",
+        "--pause",
+        "1500ms",
+        "--loss",
+        "90s",
+    ];
+    let points: Vec<Value> = serde_json::from_str(&out(&short)).unwrap();
+    for point in &points {
+        assert_eq!(number(&point["detection_time"]), 2.0);
+        assert_eq!(
+            (number(&point["pause"]), number(&point["loss"])),
+            (1.5, 90.0)
+        );
+        assert_eq!(
+            number(&point["false_elections_loss_percent"]),
+            100.0,
+            "{point}"
+        );
+    }
+    let csv = out(&["--csv", "--detection-time", "2"]);
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    for row in lines {
+        assert_eq!(row.len(), head.len(), "{csv}");
+        assert!(row.iter().all(|cell| !cell.is_empty()), "{csv}");
+    }
+}
+
 #[test]
 fn runs_that_flood_are_marked_in_every_form_of_output() {
     let out = |more: &[&str]| {
@@ -374,7 +514,7 @@ fn runs_that_flood_are_marked_in_every_form_of_output() {
     let table = out(&[]);
     let row = table.lines().find(|line| line.starts_with("textbook"));
     assert_eq!(row.unwrap().matches("flood 2/2").count(), 2, "{table}");
-    assert!(table.lines().all(|line| line.len() <= 110), "{table}");
+    assert!(table.lines().all(|line| line.len() <= 100), "{table}");
     let rows: Vec<Value> = serde_json::from_str(&out(&["--json"])).unwrap();
     assert_eq!(rows[0]["floods"], 2, "{}", rows[0]);
     assert_eq!(rows[0]["without_leader_at_end"], 2, "{}", rows[0]);
@@ -386,35 +526,168 @@ fn runs_that_flood_are_marked_in_every_form_of_output() {
     assert_eq!((cell("floods"), cell("without_leader_max_s")), ("2", ""));
 }
 
+/// Runs `tenure compare papers` with these arguments.
+fn papers(more: &[&str]) -> String {
+    let output = run(&[&["compare", "papers"], more].concat());
+    assert_eq!(output.status.code(), Some(0), "{more:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 #[test]
-fn the_claims_of_the_papers_are_printed_in_every_form() {
-    let out = |more: &[&str]| {
-        let output = run(&[&["compare", "papers"], more].concat());
-        assert_eq!(output.status.code(), Some(0), "{more:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let points: Vec<Value> = serde_json::from_str(&out(&["--json"])).unwrap();
-    assert!(points.len() > 50, "{}", points.len());
-    let csv = out(&["--csv"]);
+fn the_claims_of_the_papers_are_printed_by_paper_in_every_form() {
+    let points: Vec<Value> = serde_json::from_str(&papers(&["--json"])).unwrap();
+    let all: Vec<Value> = serde_json::from_str(&papers(&["--json", "--all"])).unwrap();
+    assert!(all.len() > 50 && points.len() < all.len(), "{}", all.len());
+    assert!(points.iter().all(|point| all.contains(point)));
+    let csv = papers(&["--csv"]);
     let (head, lines) = csv.split_once('\n').unwrap();
     assert!(
-        head.contains("formula,measured,deviation_percent"),
+        head.contains("printed,described,described_holds,figure"),
         "{head}"
     );
     assert_eq!(lines.lines().count(), points.len());
-    let table = out(&[]);
-    for point in &points {
-        let claim = point["claim"].as_str().unwrap();
-        assert!(lines.contains(claim), "{claim}");
-    }
-    for word in [
-        "FORMULA",
-        "MEASURED",
-        "DEVIATION",
-        "2004, Table 1: Bully",
-        "(3.5)",
+    let table = papers(&[]);
+    assert!(
+        table.lines().all(|line| line.chars().count() <= 100),
+        "{table}"
+    );
+    for (place, value) in [
+        (
+            "S.-H. Park, An Efficient Coordinator Election Algorithm",
+            "",
+        ),
+        (
+            "  Table 1: messages in one election",
+            "PRINTED   DESCRIBED   FIGURE",
+        ),
+        ("      n=10 f=3 l=0", "63          69       93"),
+        ("  (3.5): how much faster Bully_FD is, in T_m", "FIGURE"),
+        ("      Right to one T_e:", ""),
     ] {
-        assert!(table.contains(word), "{word}: {table}");
+        let found = |line: &str| line.starts_with(place) && line.ends_with(value);
+        assert!(table.lines().any(found), "{place} {value}: {table}");
+    }
+}
+
+#[test]
+fn the_claims_of_the_papers_can_be_selected_and_have_parameters() {
+    let of = |more: &[&str]| -> Vec<Value> {
+        serde_json::from_str(&papers(&[&["--json"], more].concat())).unwrap()
+    };
+    let claims = |points: &[Value]| {
+        let names = points
+            .iter()
+            .map(|it| it["claim"].as_str().unwrap().to_owned());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    let of_2008 = claims(&of(&["--paper", "2008"]));
+    assert_eq!(of_2008.len(), 4, "{of_2008:?}");
+    assert!(of_2008.iter().all(|name| name.starts_with("formula-3.")));
+    let own = of(&[
+        "--claim", "3.3", "--n", "20", "--failed", "5", "--t-o", "30",
+    ]);
+    assert_eq!(own.len(), 2, "{own:?}");
+    for point in &own {
+        assert_eq!(
+            (&point["n"], &point["f"]),
+            (&20.into(), &5.into()),
+            "{point}"
+        );
+        // N_f T_o + (N-N_f) T_e, with T_e = 2 + 0.1.
+        let formula = 5.0 * 30.0 + 15.0 * 2.1;
+        assert!(
+            (number(&point["printed"]) - formula).abs() < 1e-6,
+            "{point}"
+        );
+        assert_eq!(point["described"], point["described_holds"], "{point}");
+    }
+    let listed = of(&["--claim", "table-1", "--failed", "4", "--listed", "4"]);
+    let row = |name| listed.iter().find(|it| it["row"] == name).unwrap();
+    let best = row("detector-best");
+    assert_eq!(
+        (number(&best["printed"]), number(&best["described"])),
+        (5.0, 5.0),
+        "{best}"
+    );
+    // 5(n-k) + (k-1-l)
+    assert_eq!(number(&best["figure"]), 25.0, "{best}");
+    for (arguments, said) in [
+        (&["--claim", "3.9"][..], "there is no claim \"3.9\""),
+        (
+            &["--paper", "1999"],
+            "choose one of 2004, 2008, bully, ring",
+        ),
+        (&["--paper", "2004", "--claim", "3.3"], "table-1"),
+        (&["--n", "1000"], "from 2 to 200"),
+        (&["--failed", "3", "--listed", "4"], "4 members are listed"),
+        (&["--all", "--n", "5"], "--all"),
+    ] {
+        let output = run(&[&["compare", "papers"], arguments].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(said), "{arguments:?}: {error}");
+    }
+}
+
+/// The rows of the tables of claims on a page: claim, row, parameters, printed, described, figure.
+fn claims_on(page: &str) -> Vec<Vec<String>> {
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.map(|line| {
+        let cells = line.trim_matches('|').split('|');
+        cells
+            .map(|cell| cell.trim().replace('`', ""))
+            .collect::<Vec<_>>()
+    });
+    cells
+        .filter(|cells| cells.len() == 6 && cells[2].starts_with("n="))
+        .collect()
+}
+
+#[test]
+fn the_numbers_of_the_claims_in_the_documents_are_those_that_the_command_prints() {
+    let points: Vec<Value> = serde_json::from_str(&papers(&["--json"])).unwrap();
+    let number = |value: &Value| match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        value => format!("{}", (value.as_f64().unwrap() * 100.0).round() / 100.0),
+    };
+    let parameters = |point: &Value| {
+        let mut text = format!("n={} f={} l={}", point["n"], point["f"], point["l"]);
+        if point["unit"] != "messages" {
+            text += &format!(" T_o={}", number(&point["t_o"]));
+        }
+        if point["t_p"].as_f64() > Some(0.0) {
+            text += &format!(" T_p={}", number(&point["t_p"]));
+        }
+        text
+    };
+    let mut printed: Vec<Vec<String>> = points
+        .iter()
+        .map(|point| {
+            let name = |key: &str| point[key].as_str().unwrap().to_owned();
+            let values = ["printed", "described", "figure"].map(|key| number(&point[key]));
+            [
+                vec![name("claim"), name("row"), parameters(point)],
+                values.to_vec(),
+            ]
+            .concat()
+        })
+        .collect();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/papers");
+    let pages = fs::read_dir(folder).unwrap();
+    let mut documented: Vec<Vec<String>> = pages
+        .flat_map(|page| claims_on(&fs::read_to_string(page.unwrap().path()).unwrap()))
+        .collect();
+    printed.sort();
+    documented.sort();
+    for row in &documented {
+        assert!(
+            printed.contains(row),
+            "docs/papers has {row:?}, and the command prints {printed:#?}"
+        );
+    }
+    for row in &printed {
+        assert!(documented.contains(row), "docs/papers lacks {row:?}");
     }
 }
 
@@ -440,6 +713,12 @@ fn a_name_that_can_not_be_compared_is_refused_with_the_nearest_one() {
         (&["--scenaro", "start"], "'--scenario'"),
         (&["--seeds", "3..3"], "FROM must be below TO"),
         (&["--runs", "2"], "--live"),
+        (&["--detection-time", "0"], "1..=3600"),
+        (&["--live", "--detection-time", "3"], "--live"),
+        (
+            &["timing", "--contestant", "leese"],
+            "did you mean \"lease\"?",
+        ),
         (
             &["check", "--contestant", "leese"],
             "did you mean \"lease\"?",
@@ -487,4 +766,44 @@ fn a_name_that_can_not_be_compared_is_refused_with_the_nearest_one() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(named), "{arguments:?}: {said}");
     }
+}
+
+#[test]
+fn the_counter_examples_are_printed_as_sequence_charts() {
+    let show = |name| run(&["compare", "papers", "--show", name]);
+    let part = show("part");
+    assert_eq!(part.status.code(), Some(0), "{part:?}");
+    let part = String::from_utf8(part.stdout).unwrap();
+    for text in ["restarts", "Halt", "Norm 1 <1,1,0>", "Norm 2 <2,0,0>"] {
+        assert!(part.contains(text), "{text}: {part}");
+    }
+    let hang = String::from_utf8(show("hang").stdout).unwrap();
+    assert!(hang.contains("Elec2 <2,0,0>"), "{hang}");
+    let wrong = show("hung");
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+}
+
+#[test]
+fn churn_has_a_row_for_each_algorithm_and_size_and_a_plot() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("churn.svg");
+    let flags = ["compare", "churn", "--members", "3,5", "--seeds", "0..1"];
+    let more = ["--contestant", "bully", "--contestant", "published"];
+    let file = ["--json", "--plot", plot.to_str().unwrap()];
+    let output = run(&[&flags[..], &more, &file].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows.len(), 4);
+    for row in &rows {
+        let share = |name: &str| row[name].as_f64().unwrap();
+        assert!(
+            share("agreed_percent") <= share("led_percent") + 1e-9,
+            "{row}"
+        );
+        assert!(
+            row["contestant"] != "bully" || share("overlap_percent") == 0.0,
+            "{row}"
+        );
+    }
+    assert!(fs::read_to_string(plot).unwrap().starts_with("<svg"));
 }

@@ -1,7 +1,14 @@
-//! Checks the documents: the tests that they name exist, and their links have targets.
+//! Checks the documents: the tests that they name exist, their links have targets, the book has all
+//! pages, and the commands of the guides work.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::tempdir;
+use tenure_tests::process::{output, tenure};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -133,11 +140,131 @@ fn anchors(text: &str) -> impl Iterator<Item = String> {
 }
 
 #[test]
+fn every_item_of_the_papers_has_a_mark() {
+    let pages = files(&Path::new(ROOT).join("docs/papers"), ".md");
+    let rows: Vec<&str> = pages.iter().flat_map(|(_, text)| text.lines()).collect();
+    let mut counts = BTreeMap::new();
+    for (letter, items) in [("A", 29), ("B", 10), ("C", 10), ("D", 18), ("E", 28)] {
+        for number in 1..=items {
+            let item = format!("{letter}{number}");
+            let begin = format!("| {item} | ");
+            let of: Vec<_> = rows.iter().filter(|row| row.starts_with(&begin)).collect();
+            assert_eq!(of.len(), 1, "one row of docs/papers is about {item}");
+            let mark = of[0].split(" | ").nth(2).expect("a mark");
+            assert!(["yes", "partly", "no"].contains(&mark), "{item}: {mark:?}");
+            *counts.entry(mark).or_insert(0) += 1;
+        }
+    }
+    let of = |mark| counts.get(mark).copied().unwrap_or(0);
+    let sum = format!(
+        "Of 95 items {} are here, {} partly, and {} not.",
+        of("yes"),
+        of("partly"),
+        of("no")
+    );
+    assert!(
+        rows.contains(&&sum[..]),
+        "docs/papers/README.md must say: {sum}"
+    );
+}
+
+#[test]
 fn an_anchor_is_made_from_its_heading() {
     let mut found = anchors("text\n## The strategy `azure-blob`\n");
     assert_eq!(found.next().as_deref(), Some("the-strategy-azure-blob"));
     let text = "[a](b.md#c), [d](https://example.org) and [e](#f)";
     assert_eq!(links(text).collect::<Vec<_>>(), ["b.md#c", "#f"]);
+}
+
+#[test]
+fn the_book_has_every_page() {
+    let summary = fs::read_to_string(format!("{ROOT}/docs/SUMMARY.md")).expect("the summary");
+    let named: Vec<&str> = links(&summary).collect();
+    let entries = fs::read_dir(format!("{ROOT}/docs")).expect("the pages");
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    let names = names.map(|name| name.to_string_lossy().into_owned());
+    let pages: Vec<_> = names
+        .filter(|name| name.ends_with(".md") && name != "SUMMARY.md")
+        .collect();
+    assert!(pages.len() > 20, "{pages:?}");
+    for page in &pages {
+        assert!(
+            named.contains(&page.as_str()),
+            "docs/SUMMARY.md does not name {page}"
+        );
+    }
+}
+
+/// The code blocks of a page with this language, one after the other.
+fn blocks(page: &str, language: &str) -> String {
+    let fence = format!("```{language}");
+    let (mut text, mut is_inside) = (String::new(), false);
+    for line in page.lines() {
+        if line.starts_with("```") {
+            is_inside = !is_inside && line == fence;
+        } else if is_inside {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// Runs the shell commands of a page, as a reader types them one after the other, in an empty folder
+/// and against a store at a free port. Returns their output.
+fn run_commands(page: &str, before: &str) -> String {
+    let text = fs::read_to_string(format!("{ROOT}/docs/{page}")).expect("a page");
+    let commands = blocks(&text, "sh");
+    assert!(!commands.is_empty(), "docs/{page} has commands");
+    // Another process may take the port before the store does; that is rare.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let commands = commands.replace("7400", &address.port().to_string());
+    let script =
+        format!("set -euo pipefail\ntrap 'kill $(jobs -p) || true' EXIT\n{before}\n{commands}");
+    let folder = tempdir().expect("a folder");
+    let binaries = tenure();
+    let binaries = binaries.parent().expect("a folder").display();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script])
+        .current_dir(folder.path())
+        .env("PATH", format!("{binaries}:{path}"))
+        .env("XDG_CONFIG_HOME", folder.path().join("home"));
+    // The pages without `tenure init` use the default address.
+    if !commands.contains("tenure init") {
+        bash.env("TENURE_LISTEN", address.to_string())
+            .env("TENURE_SERVERS", format!("http://{address}"));
+    }
+    let output = output(&mut bash);
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "docs/{page}: {stdout}\n{stderr}");
+    stdout
+}
+
+#[test]
+fn the_commands_of_the_first_minute_and_of_the_tutorial_work() {
+    let printed = run_commands("first-minute.md", "");
+    assert!(printed.contains("leading with epoch "), "{printed}");
+    let printed = run_commands("tutorial.md", "");
+    assert!(printed.contains("a report under epoch "), "{printed}");
+}
+
+#[test]
+fn the_commands_of_the_pages_for_those_who_come_from_elsewhere_work() {
+    for from in ["redis", "consul", "client-go", "zookeeper"] {
+        let store = "tenure serve --engine memory > /dev/null &";
+        let printed = run_commands(&format!("migrate-{from}.md"), store);
+        assert!(printed.contains("work under epoch "), "{from}: {printed}");
+    }
+}
+
+#[test]
+fn the_blocks_of_a_language_are_found() {
+    let page = "a\n```sh\nb\n```\nc\n```text\nd\n```\n```sh\ne\n```\n";
+    assert_eq!(blocks(page, "sh"), "b\ne\n");
 }
 
 /// All Rust sources below a folder.
@@ -157,7 +284,8 @@ fn files(folder: &Path, ending: &str) -> Vec<(PathBuf, String)> {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        if path.is_dir() && name != "target" && !name.starts_with('.') {
+        let is_result = ["target", "dist"].contains(&name.as_str()) || name.starts_with('.');
+        if path.is_dir() && !is_result {
             files.extend(self::files(&path, ending));
         } else if name.ends_with(ending) {
             let text = fs::read_to_string(&path).expect("a text file");

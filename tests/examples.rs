@@ -261,15 +261,17 @@ async fn every_example_stops_in_order_on_each_stop_signal() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str| path(&folder.path().join(name)).to_owned();
     let (database, ledger) = (file("runs.db"), file("ledger"));
+    let rows = file("work.db");
     let (logs, summary) = (path(folder.path()), file("summary.db"));
     // The examples with a text lead in this store, and print the text when they lead. The others
     // use the default address, where there may be no store.
-    let examples: [(&str, &[&str], Option<&str>); 5] = [
+    let examples: [(&str, &[&str], Option<&str>); 6] = [
         ("axum_worker", &[], Some("tickets are handed out here")),
         ("cron", &[LONG, &database, "true"], Some("tick 0: ")),
         ("fenced_receiver", &[&ledger], None),
         ("log_rollup", &[logs, &summary], None),
         ("smallest", &[], None),
+        ("work_rows", &[&rows], Some("planned rows ")),
     ];
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         for (name, arguments, leads) in examples {
@@ -290,6 +292,50 @@ async fn every_example_stops_in_order_on_each_stop_signal() {
             }
         }
     }
+}
+
+/// The numbers of the rows that this process has done.
+fn rows_done(process: &Process) -> Vec<i64> {
+    let text = process.stdout();
+    let rows = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("done row "));
+    rows.map(|row| row.parse().expect("a number")).collect()
+}
+
+#[test]
+fn work_rows_are_planned_by_the_leader_and_done_by_all_instances_also_without_a_leader() {
+    let store = LocalStore::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = folder.path().join("work.db");
+    let start = |candidate| quick("work_rows", &store, candidate, &[path(&database)]);
+    let mut first = start("worker-1");
+    let planned = line(&first, "planned rows 1 to 10 under epoch ");
+    let epoch: u64 = planned.parse().expect("an epoch");
+    let second = start("worker-2");
+    line(&second, "done row ");
+    assert!(!second.stdout().contains("planned"), "{}", second.stdout());
+    first.signal(Signal::SIGKILL);
+    let _ = first.wait();
+    let before = rows_done(&second).len();
+    // The lease of the dead leader lasts for up to 2 s more.
+    wait_for("a row that is done without a leader", || {
+        let more = rows_done(&second).len() > before;
+        let text = second.stdout();
+        assert!(more || !text.contains("planned"), "{text}");
+        more.then_some(())
+    });
+    let next = line(&second, "planned rows ");
+    let (_, next) = next.split_once("under epoch ").expect("an epoch");
+    assert!(next.parse::<u64>().expect("an epoch") > epoch);
+    wait_for("rows that the next leader has planned", || {
+        (rows_done(&second).len() > 15).then_some(())
+    });
+    let mut all = [rows_done(&first), rows_done(&second)].concat();
+    all.sort_unstable();
+    let count = all.len();
+    all.dedup();
+    assert_eq!(all.len(), count, "a row was done twice");
 }
 
 /// A period that does not end during a test.

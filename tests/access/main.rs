@@ -1,6 +1,7 @@
 //! Tests of access control with real processes: starts that a store refuses, the first minute,
 //! tokens that are rotated and revoked during a term, files that change while the store runs,
-//! secrets that must not appear, metrics, keys of peers, and candidates that the store never accepts.
+//! secrets that must not appear, metrics, keys of peers, stores under a supervisor, and candidates
+//! that the store never accepts.
 
 mod certificates;
 mod commands;
@@ -14,6 +15,7 @@ mod reloads;
 mod rotation;
 mod secrets;
 mod starts;
+mod supervised;
 mod tokens;
 mod transport;
 

@@ -31,6 +31,12 @@ const BARS: &str = r"
 const MARKS: &str = r"
     window.marked = new Set();
     window.marks?.disconnect();
+    // The marks of an earlier outage stay until the next one ends.
+    for (const row of document.querySelectorAll('#rows tr[data-changed]'))
+        row.removeAttribute('data-changed');
+    // The marks of an earlier outage stay until the next one ends.
+    for (const row of document.querySelectorAll('#rows tr[data-changed]'))
+        row.removeAttribute('data-changed');
     window.marks = new MutationObserver(() => {
         for (const row of document.querySelectorAll('#rows tr[data-changed]'))
             window.marked.add(row.dataset.election);

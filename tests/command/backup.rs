@@ -181,3 +181,52 @@ fn an_impossible_backup_or_restore_has_an_exit_code() {
     ];
     refused(&run(&listen), 65, &["leases.db.restoring", "repeat it"]);
 }
+
+#[test]
+fn a_final_backup_ends_the_store_and_a_restore_goes_on_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let file = folder.path().join("leases.backup");
+    let mut store = StoreProcess::start(&data);
+    let before = acquire(store.address(), "tests/job", "leader");
+    let early = backup(&data, &file, &["--final"]);
+    assert_eq!(early.status.code(), Some(1));
+    assert!(stderr(&early).contains("stop it"), "{}", stderr(&early));
+    store.process.signal(Signal::SIGTERM);
+    assert!(store.process.wait().success());
+    // The place of the store comes from its configuration.
+    let config = folder.path().join("tenure.toml");
+    fs::write(&config, format!("[serve]\ndata_dir = {data:?}\n")).unwrap();
+    let ended = run(&["backup", path(&file), "--final", "--config", path(&config)]);
+    assert_eq!(ended.status.code(), Some(0), "{}", stderr(&ended));
+    assert!(
+        stdout(&ended).contains("the store has ended"),
+        "{}",
+        stdout(&ended)
+    );
+    let refused = run(&["serve", "--config", path(&config)]);
+    assert_eq!(refused.status.code(), Some(65));
+    assert!(
+        stderr(&refused).contains("tenure restore"),
+        "{}",
+        stderr(&refused)
+    );
+
+    let elsewhere = folder.path().join("elsewhere");
+    let restored = stdout(&restore(&file, &elsewhere, &[]));
+    assert!(restored.contains("start this store at once"), "{restored}");
+    let store = StoreProcess::start(&elsewhere);
+    release(&store, "tests/leases/job", &before);
+    let (last, next) = (
+        &before["epoch"],
+        acquire(store.address(), "tests/job", "next"),
+    );
+    let day = last.as_u64().map(|last| last + 80_000_000);
+    assert!(next["epoch"].as_u64() > last.as_u64(), "{next}");
+    assert!(next["epoch"].as_u64() < day, "{next}");
+
+    fs::write(&config, "[serve]\nengine = \"memory\"\n").unwrap();
+    let nothing = run(&["backup", path(&file), "--config", path(&config)]);
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(stderr(&nothing).contains("memory"), "{}", stderr(&nothing));
+}

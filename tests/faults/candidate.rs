@@ -1,10 +1,11 @@
 //! A candidate process for the tests of faults. While it leads it acts at the receiver, and it
 //! reports the end of each term.
 //!
-//! Arguments: receiver, store, election, candidate, timings in milliseconds (the lease duration,
-//! optionally with renew interval, renew deadline and stop grace), and a file: if that exists, the
-//! process removes it and freezes between its check and its action. If the environment names a
-//! strategy, the environment is the configuration, and the arguments override it.
+//! Arguments: receiver, stores (separated by commas), election, candidate, timings in milliseconds
+//! (the lease duration, optionally with renew interval, renew deadline and stop grace), and a file:
+//! if that exists, the process removes it and freezes between its check and its action. If the
+//! environment names a strategy, the environment is the configuration, and the arguments override
+//! it.
 
 use std::fs;
 use std::io::Read;
@@ -23,7 +24,7 @@ const PACE: Duration = Duration::from_millis(10);
 #[tokio::main]
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [receiver, store, election, id, timings, freeze] = &arguments[..] else {
+    let [receiver, stores, election, id, timings, freeze] = &arguments[..] else {
         panic!("six arguments");
     };
     let receiver = receiver.parse().expect("an address");
@@ -44,7 +45,7 @@ async fn main() {
     };
     let config = config
         .with_candidate(id.parse().expect("a candidate id"))
-        .with_servers([store.parse().expect("a URL")])
+        .with_servers(stores.split(',').map(|url| url.parse().expect("a URL")))
         .with_timings(Timings::new(&options).expect("valid timings"));
     let candidate = Candidate::start(config).await.expect("a candidate");
     let mut terminate = signal(SignalKind::terminate()).expect("a signal handler");

@@ -103,8 +103,8 @@ async fn remember(client: &Client, run: u64) {
     let forgotten = acquire("forgotten", json!({"min_epoch": FAR + run})).await;
     expect_ok(client.release(&forgotten, 100).await);
     let deleted = client.ask(Method::DELETE, &forgotten, "", None).await;
-    // There is no body.
-    assert_eq!(deleted, None);
+    let status = deleted.map(|(status, _)| status);
+    assert_eq!(status, Some(204), "an answer without a body");
 }
 
 fn expect_ok(answer: Answer) {
@@ -148,20 +148,20 @@ async fn assert_remembered(client: &Client, damage: &Damage) {
 
 /// All answers of the store, without the values that change with time.
 async fn read_all(client: &Client) -> BTreeMap<String, Value> {
-    let store = client.store;
-    let url = format!("http://{store}/v1/namespaces/tests/leases?limit=1000");
-    let answer = client.http.get(url).send().await.unwrap();
-    assert_eq!(answer.status(), 200);
-    let list: Value = answer.json().await.unwrap();
+    let get = async |path: String| {
+        let answer = client.request(Method::GET, &path, None).await;
+        let (status, body) = answer.unwrap();
+        assert_eq!(status, 200, "{body}");
+        body
+    };
+    let list = get("/v1/namespaces/tests/leases?limit=1000".into()).await;
     let mut leases = BTreeMap::new();
     for view in list["leases"].as_array().unwrap() {
         let mut view = view.clone();
         view["remaining_ms"] = Value::Null;
         let lease = view["lease"].as_str().unwrap().to_owned();
-        let url = format!("http://{store}/v1/namespaces/tests/leases/{lease}/history");
-        let answer = client.http.get(url).send().await.unwrap();
-        assert_eq!(answer.status(), 200);
-        view["history"] = answer.json().await.unwrap();
+        let history = format!("/v1/namespaces/tests/leases/{lease}/history");
+        view["history"] = get(history).await;
         leases.insert(lease, view);
     }
     leases

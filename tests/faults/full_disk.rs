@@ -218,13 +218,10 @@ async fn reads_answer(bench: &Bench, brief: &Value) {
     };
     assert_eq!((&term["epoch"], &term["end"]), (epoch, &Value::Null));
     assert_eq!(term["ended_at"], Value::Null, "{term}");
-    let url = format!(
-        "http://{}/v1/namespaces/tests/leases",
-        bench.store.address()
-    );
-    let list = client.http.get(url).send().await.unwrap();
-    assert_eq!(list.status(), 200);
-    let list: Value = list.json().await.unwrap();
+    let path = "/v1/namespaces/tests/leases";
+    let list = client.request(Method::GET, path, None).await;
+    let (status, list) = list.unwrap();
+    assert_eq!(status, 200, "{list}");
     let mut leases = list["leases"].as_array().unwrap().iter();
     let listed = leases.find(|view| view["lease"] == "brief").unwrap();
     assert_eq!(listed["state"], "expired");

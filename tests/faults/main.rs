@@ -17,9 +17,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
+use tenure_tests::client::{Answer, Client, id};
 use tenure_tests::process::{Process, StoreProcess};
 use tenure_tests::receiver::Receiver;
 use tenure_tests::tap::Tap;
@@ -126,71 +126,4 @@ impl Bench {
         self.receiver.assert_one_at_a_time();
         self.tap.assert_possible();
     }
-}
-
-/// A client without retries, redirects and checks.
-#[derive(Clone)]
-struct Client {
-    http: reqwest::Client,
-    store: SocketAddr,
-}
-
-/// An answer's status and body; `None` without an answer.
-type Answer = Option<(u16, Value)>;
-
-impl Client {
-    fn new(store: SocketAddr) -> Self {
-        let http = reqwest::Client::builder()
-            .pool_max_idle_per_host(0)
-            .no_proxy()
-            .timeout(tenure_tests::PATIENCE)
-            .build()
-            .unwrap();
-        Self { http, store }
-    }
-
-    /// Sends `verb` for the lease `name`, which starts with its namespace.
-    async fn ask(&self, method: Method, name: &str, verb: &str, body: Option<Value>) -> Answer {
-        let (namespace, lease) = name.split_once('/').unwrap();
-        let store = self.store;
-        let url = format!("http://{store}/v1/namespaces/{namespace}/leases/{lease}{verb}");
-        let mut request = self.http.request(method, url);
-        if let Some(body) = body {
-            request = request.json(&body);
-        }
-        let answer = request.send().await.ok()?;
-        let status = answer.status().as_u16();
-        Some((status, answer.json().await.ok()?))
-    }
-
-    async fn view(&self, name: &str) -> Answer {
-        self.ask(Method::GET, name, "", None).await
-    }
-
-    async fn post(&self, name: &str, verb: &str, body: Value) -> Answer {
-        let verb = format!("/{verb}");
-        self.ask(Method::POST, name, &verb, Some(body)).await
-    }
-
-    /// Acquires for a minute, without waiting.
-    async fn acquire(&self, name: &str, number: u64) -> Answer {
-        let holder = format!("c{number}");
-        let body = json!({"lease_id": id(number), "holder": holder, "duration_ms": 60_000});
-        self.post(name, "acquire", body).await
-    }
-
-    async fn renew(&self, name: &str, number: u64) -> Answer {
-        let body = json!({"lease_id": id(number)});
-        self.post(name, "renew", body).await
-    }
-
-    async fn release(&self, name: &str, number: u64) -> Answer {
-        let body = json!({"lease_id": id(number)});
-        self.post(name, "release", body).await
-    }
-}
-
-/// The lease id with this number.
-fn id(number: u64) -> String {
-    format!("00000000-0000-4000-8000-{number:012x}")
 }

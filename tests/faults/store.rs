@@ -9,42 +9,14 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use tenure_core::Instant;
+use tenure_tests::client::compete;
 use tenure_tests::history::{Answer, What};
 use tenure_tests::process::Process;
 use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::receiver::{Link, now};
 use tenure_tests::wait_for;
 
-use super::{Bench, Client, ELECTION, LEASE, id};
-
-/// A client that acquires, holds for a while, releases, and repeats this under a new id, under all
-/// faults of the store.
-async fn compete(client: Client, name: String, number: u64, stop: Arc<AtomicBool>) {
-    for turn in 0.. {
-        let own = number * 1_000 + turn;
-        let ask = json!({"lease_id": id(own), "holder": format!("c{number}"),
-            "duration_ms": 1_000, "wait_ms": 300});
-        while !stop.load(Ordering::SeqCst) {
-            let granted = client.post(&name, "acquire", ask.clone()).await;
-            if granted.is_some_and(|(status, _)| status == 200) {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        for _ in 0..3 {
-            tokio::time::sleep(Duration::from_millis(40)).await;
-            // The history check decides whether a refusal is correct.
-            client.renew(&name, own).await;
-        }
-        // Every third lease is left to expire.
-        if turn % 3 != 2 {
-            client.release(&name, own).await;
-        }
-        if stop.load(Ordering::SeqCst) {
-            return;
-        }
-    }
-}
+use super::{Bench, ELECTION, LEASE, id};
 
 #[test]
 fn a_store_that_is_killed_under_twenty_candidates_keeps_its_promises() {

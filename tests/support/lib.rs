@@ -3,12 +3,18 @@
 //! condition with a limit.
 
 pub mod azurite;
+pub mod cluster;
+pub mod engine;
+pub mod etcd;
 pub mod group;
 pub mod needs;
+pub mod postgres;
 pub mod process;
 pub mod promtool;
 pub mod store;
 
+pub mod chain;
+pub mod client;
 pub mod history;
 pub mod receiver;
 pub mod tap;

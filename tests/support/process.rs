@@ -16,13 +16,17 @@ use serde_json::Value;
 
 use crate::wait_for;
 
-/// The command that belongs to the running tests.
+/// The command that belongs to the running tests, or the one that `TENURE_TEST_BINARY` names: the
+/// checks of a release run the tests with the file that users get.
 ///
 /// # Panics
 ///
 /// If it was not built: `cargo test --workspace` builds it.
 #[must_use]
 pub fn tenure() -> PathBuf {
+    if let Some(path) = std::env::var_os("TENURE_TEST_BINARY") {
+        return path.into();
+    }
     let test = std::env::current_exe().expect("a test has a path");
     let mut folder = test.parent().expect("a test is in a folder");
     // Tests are in target/PROFILE/deps, binaries in target/PROFILE.

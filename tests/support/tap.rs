@@ -42,9 +42,22 @@ impl Tap {
     ///
     /// If there is no free port.
     pub async fn start(target: SocketAddr) -> Self {
+        Self::record(target, Arc::default()).await
+    }
+
+    /// Starts a proxy in front of another server of the same store. All requests to both are one
+    /// history.
+    ///
+    /// # Panics
+    ///
+    /// If there is no free port.
+    pub async fn beside(&self, target: SocketAddr) -> Self {
+        Self::record(target, self.calls.clone()).await
+    }
+
+    async fn record(target: SocketAddr, calls: Arc<Mutex<Vec<Call>>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let calls = Arc::<Mutex<Vec<Call>>>::default();
         // A kept connection would break with a killed store, and fail a request that would succeed
         // over a new connection.
         let http = reqwest::Client::builder()

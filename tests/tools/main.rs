@@ -1,10 +1,12 @@
 //! The commands of operators, as processes.
 
 mod addresses;
+mod cluster;
 mod configuration;
 mod doctor;
 mod health;
 mod leases;
+mod links;
 mod pages;
 mod watch;
 

@@ -21,7 +21,10 @@ fn completions_have_no_hidden_commands() {
         }
     }
     let bash = stdout(&run(&["completions", "bash"]));
-    for values in ["embedded memory", "lease azure-blob bully both static"] {
+    for values in [
+        "embedded memory etcd postgres",
+        "lease azure-blob kubernetes bully both static",
+    ] {
         assert!(bash.contains(&format!("-W \"{values}\"")), "{values}");
     }
     let path = folder.path().join("tenure.bash");

@@ -78,7 +78,7 @@ impl Connection {
     ) -> io::Result<Response<Incoming>> {
         let lease = lease.map_or(String::new(), |lease| format!("{lease}/"));
         let uri = format!("/v1/namespaces/{NAMESPACE}/leases/{lease}events?renewed={renewed}");
-        let mut request = Request::get(uri).header("host", "tenure");
+        let mut request = Request::get(uri).header("host", "localhost");
         request = request.header("accept", "text/event-stream");
         if let Some(after) = after {
             request = request.header("last-event-id", after);
@@ -150,7 +150,7 @@ fn request(lease: &str, holder: Option<&str>, ask: &Ask) -> Request<Full<Bytes>>
     };
     let uri = format!("/v1/namespaces/{NAMESPACE}/leases{path}");
     let mut request = Request::builder().method(method).uri(uri);
-    request = request.header("host", "tenure");
+    request = request.header("host", "localhost");
     let body = match body {
         Some(body) => {
             request = request.header("content-type", "application/json");

@@ -1,0 +1,52 @@
+//! The active server is killed under load.
+
+use std::time::Duration;
+
+use tenure_tests::cluster::Settings;
+use tenure_tests::receiver::now;
+
+use super::{Bench, DEFAULT, SHORT, part_of, pass, renewed_since, report, rounds};
+
+/// Kills the active server this number of times. Returns the times from each kill to the first
+/// renewal at the successor.
+pub(super) fn kill(test: &str, settings: Settings, count: usize) -> Option<Vec<Duration>> {
+    let ownership = settings.ownership;
+    let mut bench = Bench::start(test, settings)?;
+    let mut times = Vec::new();
+    for _ in 0..count {
+        pass(part_of(ownership));
+        bench.load.wait_until_steady(&bench.cluster);
+        let active = bench.cluster.active();
+        bench.cluster.servers[active].kill();
+        let killed = now();
+        times.push(renewed_since(&bench.load.probe, killed));
+        bench.restart(active);
+        bench.load.assert_terms_last();
+    }
+    let audited = bench.verify();
+    assert!(audited.last >= audited.first + count as u64, "{audited:?}");
+    report(
+        "from a kill to the first renewal at the successor",
+        ownership,
+        &mut times,
+    );
+    Some(times)
+}
+
+#[test]
+fn a_killed_active_server_has_a_successor_and_nothing_acknowledged_is_lost() {
+    let test = "a_killed_active_server_has_a_successor_and_nothing_acknowledged_is_lost";
+    kill(test, Settings::short(SHORT), 4);
+}
+
+#[test]
+#[ignore = "about 20 minutes: 200 kills with the default ownership duration, over three members of etcd"]
+fn an_active_server_that_is_killed_many_times_has_a_successor_in_time() {
+    let test = "an_active_server_that_is_killed_many_times_has_a_successor_in_time";
+    let settings = Settings::long(DEFAULT);
+    if let Some(mut times) = kill(test, settings, rounds(200)) {
+        times.sort();
+        let p99 = times[(times.len() * 99).div_ceil(100) - 1];
+        assert!(p99 <= DEFAULT + Duration::from_secs(1), "{p99:?}");
+    }
+}

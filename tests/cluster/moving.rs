@@ -1,0 +1,248 @@
+//! A store moves between all engines while its leaders lead.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use reqwest::Method;
+use tempfile::TempDir;
+use tenure_tests::client::Client;
+use tenure_tests::cluster::{TIMEOUT, free_address};
+use tenure_tests::etcd::Etcd;
+use tenure_tests::postgres::Postgres;
+use tenure_tests::process::{Process, json_of, run, stderr};
+use tenure_tests::receiver::now;
+use tenure_tests::tap::Tap;
+use tenure_tests::wait_for;
+use tokio::runtime::Runtime;
+
+use super::load::Leader;
+use super::pass;
+
+/// The lease duration of the default timings.
+const DEFAULT_LEASE: Duration = Duration::from_secs(15);
+
+/// The number of elections. Each has two candidates with the default timings.
+const LEADERS: usize = 12;
+
+/// A move that takes longer than this may end terms: leaders with the default timings ride out 5 s.
+const SLACK: Duration = Duration::from_secs(4);
+
+/// A leader with the default timings renews within this time.
+const RENEWAL: Duration = Duration::from_secs(6);
+
+/// A store that moves, and its clients.
+struct Moving {
+    runtime: Runtime,
+    folder: TempDir,
+    /// All servers listen here, one after the other.
+    address: SocketAddr,
+    tap: Tap,
+    client: Client,
+    server: Process,
+    /// The configuration of the place where the store is.
+    place: PathBuf,
+    /// The epochs that one lease was granted, in order.
+    epochs: Vec<u64>,
+    /// The longest time without an answer.
+    longest: Duration,
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+fn serve(config: &Path, listen: SocketAddr) -> Process {
+    let listen = listen.to_string();
+    Process::start(&["serve", "--config", text(config), "--listen", &listen])
+}
+
+impl Moving {
+    fn start(folder: TempDir, place: PathBuf) -> Self {
+        let runtime = Runtime::new().expect("a runtime");
+        let address = free_address();
+        let tap = runtime.block_on(Tap::start(address));
+        let moving = Self {
+            client: Client::of(&[tap.address()], TIMEOUT),
+            server: serve(&place, address),
+            runtime,
+            folder,
+            address,
+            tap,
+            place,
+            epochs: Vec::new(),
+            longest: Duration::ZERO,
+        };
+        moving.acquire("tests/held", 1);
+        moving
+    }
+
+    /// Acquires until it is granted. Returns the epoch.
+    fn acquire(&self, lease: &str, number: u64) -> u64 {
+        wait_for("a grant", || {
+            let answer = self.runtime.block_on(self.client.acquire(lease, number));
+            let (status, view) = answer?;
+            (status == 200).then(|| view["epoch"].as_u64().expect("an epoch"))
+        })
+    }
+
+    /// Some terms of a lease. Their epochs grow, and the history has all of them.
+    fn use_lease(&mut self) {
+        for _ in 0..3 {
+            let number = 100 + self.epochs.len() as u64;
+            let epoch = self.acquire("tests/used", number);
+            assert!(self.epochs.last() < Some(&epoch), "{:?}", self.epochs);
+            self.epochs.push(epoch);
+            let release = self.client.release("tests/used", number);
+            let (status, view) = self.runtime.block_on(release).expect("an answer");
+            assert_eq!(status, 200, "{view}");
+        }
+        let history = wait_for("a history", || {
+            // A read that the engine answers too late is refused, and may be repeated.
+            let history = self.client.ask(Method::GET, "tests/used", "/history", None);
+            let (status, history) = self.runtime.block_on(history)?;
+            (status == 200).then_some(history)
+        });
+        let terms = history["terms"].as_array().expect("terms").iter();
+        let found: Vec<_> = terms.rev().map(|term| term["epoch"].as_u64()).collect();
+        let granted: Vec<_> = self.epochs.iter().copied().map(Some).collect();
+        assert_eq!(found, granted, "{history}");
+    }
+
+    /// Moves the store to this place. Its server runs until the final backup, or ends before.
+    fn move_to(&mut self, place: &Path, runs: bool) {
+        self.use_lease();
+        let file = self.folder.path().join("final.backup");
+        let since = now();
+        if !runs {
+            self.stop();
+        }
+        let last = *self.epochs.last().expect("an epoch");
+        let backup = ["backup", text(&file), "--config", text(&self.place)];
+        let made = run(&[&backup[..], &["--final", "--json", "--force"]].concat());
+        assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
+        assert_eq!(json_of(&made)["final"], true);
+        if runs {
+            self.server.signal(Signal::SIGTERM);
+            let _ = self.server.wait();
+            let log = self.server.stderr();
+            assert!(log.contains("final backup"), "{log}");
+        }
+        let restored = restore(&file, place);
+        assert_eq!(restored.status.code(), Some(0), "{}", stderr(&restored));
+        let restored = json_of(&restored);
+        // Epochs are milliseconds, and a restore of another backup skips a day.
+        let above = restored["epochs_above"].as_u64().expect("a number");
+        assert!((last..last + 3_600_000).contains(&above), "{restored}");
+        assert_eq!(restored["revisions_above"], restored["revision"]);
+        self.server = serve(place, self.address);
+        let _ = wait_for("a renewal", || {
+            let renewed = self.runtime.block_on(self.client.renew("tests/held", 1));
+            renewed.filter(|(status, _)| *status == 200)
+        });
+        let took = now() - since;
+        eprintln!("MEASURED from the end of the old store to the first renewal: {took:.2?}");
+        self.longest = self.longest.max(took);
+        self.use_lease();
+        self.check_old(&file);
+        self.place = place.to_owned();
+        pass(RENEWAL);
+    }
+
+    fn stop(&mut self) {
+        self.server.signal(Signal::SIGTERM);
+        let status = self.server.wait();
+        assert!(status.success(), "{status}: {}", self.server.stderr());
+    }
+
+    /// Nothing is restored to the old place, and no store starts from it.
+    fn check_old(&self, file: &Path) {
+        let again = restore(file, &self.place);
+        assert_ne!(again.status.code(), Some(0));
+        let said = stderr(&again);
+        let reasons = ["overwrites nothing", "never overwrites a store"];
+        assert!(reasons.iter().any(|reason| said.contains(reason)), "{said}");
+        let address = free_address();
+        let mut old = serve(&self.place, address);
+        assert_eq!(old.wait().code(), Some(65), "{}", old.stderr());
+        let said = old.stderr();
+        assert!(said.contains("final backup"), "{said}");
+    }
+}
+
+fn restore(file: &Path, place: &Path) -> Output {
+    run(&["restore", text(file), "--config", text(place), "--json"])
+}
+
+#[test]
+fn a_store_moves_between_all_engines_and_back_and_no_leader_loses_its_term() {
+    let test = "a_store_moves_between_all_engines_and_back_and_no_leader_loses_its_term";
+    let (Some(etcd), Some(postgres)) = (Etcd::start(test, 1), Postgres::start(test, "")) else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = folder.path().join("url");
+    fs::write(&url, postgres.url("postgres", "")).expect("a file");
+    let place = |name: &str, lines: &str| {
+        let file = folder.path().join(name);
+        fs::write(&file, lines).expect("a file");
+        file
+    };
+    let data_dir = |name: &str| format!("data_dir = {:?}\n", folder.path().join(name));
+    let cluster = |server: &str| {
+        format!(
+            "[cluster]\nserver = {server:?}\nownership = \"1s\"\nadvertise = \"http://127.0.0.1:9\"\n"
+        )
+    };
+    let audit = folder.path().join("audit.jsonl");
+    let first = place("first.toml", &format!("[serve]\n{}", data_dir("first")));
+    let in_etcd = place(
+        "etcd.toml",
+        &format!(
+            "[serve]\nengine = \"etcd\"\n{}[etcd]\nendpoints = [{:?}]\n[audit]\nfile = {audit:?}\n",
+            cluster("e"),
+            etcd.endpoint(0)
+        ),
+    );
+    let in_postgres = place(
+        "postgres.toml",
+        &format!(
+            "[serve]\nengine = \"postgres\"\n{}[postgres]\nurl_file = {url:?}\n",
+            cluster("p")
+        ),
+    );
+    let last = place("last.toml", &format!("[serve]\n{}", data_dir("last")));
+
+    let mut moving = Moving::start(folder, first);
+    let urls = [format!("http://{}", moving.tap.address())];
+    let leaders: Vec<_> = (0..LEADERS)
+        .map(|number| Leader::start(&moving.runtime, number, &urls, DEFAULT_LEASE))
+        .collect();
+    for leader in &leaders {
+        let _ = leader.receiver.next_leader(0);
+    }
+    moving.move_to(&in_etcd, false);
+    let lines = fs::read_to_string(&audit).expect("an audit log");
+    let restores: Vec<_> = lines
+        .lines()
+        .filter(|line| line.contains("\"kind\":\"restore\""))
+        .collect();
+    assert_eq!(restores.len(), 1, "{lines}");
+    assert!(restores[0].contains("final.backup"), "{lines}");
+    moving.move_to(&in_postgres, true);
+    moving.move_to(&last, false);
+
+    let since = now();
+    leaders.iter().for_each(|leader| leader.wait_for_act(since));
+    // On a machine that is too busy for that, only the order of the terms is judged.
+    if moving.longest < SLACK {
+        leaders.iter().for_each(Leader::assert_term_lasts);
+    }
+    for receiver in leaders.into_iter().map(Leader::end) {
+        receiver.assert_one_at_a_time();
+    }
+    moving.tap.assert_possible();
+}

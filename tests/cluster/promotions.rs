@@ -1,0 +1,186 @@
+//! The synchronous standby of PostgreSQL is promoted under running servers.
+
+use tenure_tests::cluster::{Cluster, Settings};
+use tenure_tests::proxy::ProxyMode;
+use tenure_tests::receiver::now;
+use tenure_tests::wait_for;
+
+use super::{Bench, DEFAULT, SHORT, pass, renewed_since, rounds};
+
+/// A primary and a synchronous standby.
+fn pair(ownership: std::time::Duration, failover: &str) -> Settings {
+    Settings {
+        members: 2,
+        engine: format!("failover = \"{failover}\""),
+        ..Settings::short(ownership).over_postgres()
+    }
+}
+
+/// Grants a lease, so that the last commit before a promotion is known. Returns the epoch.
+fn grant(cluster: &Cluster, number: u64) -> u64 {
+    let client = cluster.client();
+    let granted = wait_for("a grant", || {
+        let name = format!("late/lease-{number}");
+        let answer = cluster.runtime.block_on(client.acquire(&name, number));
+        answer.filter(|(status, _)| *status == 200)
+    });
+    granted.1["epoch"].as_u64().expect("an epoch")
+}
+
+/// Reads the epoch of a lease.
+fn epoch(cluster: &Cluster, number: u64) -> u64 {
+    let client = cluster.client_of(cluster.active());
+    let name = format!("late/lease-{number}");
+    let (status, view) = wait_for("a view", || cluster.runtime.block_on(client.view(&name)));
+    assert_eq!(status, 200, "{view}");
+    view["epoch"].as_u64().expect("an epoch")
+}
+
+/// The primary crashes in the middle of appends, and its standby is promoted.
+fn promote(test: &str, settings: Settings) {
+    let Some(mut bench) = Bench::start(test, settings) else {
+        return;
+    };
+    let granted = grant(&bench.cluster, 7);
+    bench.cluster.databases().primary.crash();
+    bench.cluster.databases().standby().promote();
+    let since = now();
+    let took = renewed_since(&bench.load.probe, since);
+    eprintln!("renewed {took:?} after the promotion");
+    // An append at the new primary, and not only an answer from memory.
+    grant(&bench.cluster, 8);
+    assert_eq!(epoch(&bench.cluster, 7), granted, "the grant was lost");
+    for server in &bench.cluster.servers {
+        server.wait_until_ready(&bench.cluster.runtime);
+    }
+    // The new primary is in use: a standby takes over there.
+    let active = bench.cluster.active();
+    let generation = bench.cluster.generation(active);
+    bench.cluster.servers[active].kill();
+    let next = bench.cluster.active_beside(active);
+    bench.restart(active);
+    assert!(bench.cluster.generation(next) > generation);
+    bench.load.probe.wait(now());
+    bench.verify_without_terms();
+}
+
+#[test]
+fn servers_go_on_at_a_promoted_standby_if_its_fail_over_is_declared_lossless() {
+    let test = "servers_go_on_at_a_promoted_standby_if_its_fail_over_is_declared_lossless";
+    promote(test, pair(SHORT, "lossless"));
+}
+
+#[test]
+#[ignore = "about 10 s each: 20 promotions"]
+fn servers_go_on_at_each_of_many_promoted_standbys() {
+    let test = "servers_go_on_at_each_of_many_promoted_standbys";
+    for _ in 0..rounds(20) {
+        promote(test, pair(DEFAULT, "lossless"));
+    }
+}
+
+#[test]
+fn servers_refuse_a_promoted_standby_if_its_fail_over_is_not_declared_lossless() {
+    let test = "servers_refuse_a_promoted_standby_if_its_fail_over_is_not_declared_lossless";
+    let Some(mut bench) = Bench::start(test, pair(SHORT, "none")) else {
+        return;
+    };
+    grant(&bench.cluster, 7);
+    bench.cluster.databases().primary.crash();
+    bench.cluster.databases().standby().promote();
+    for server in &bench.cluster.servers {
+        server.wait_for_line("PostgreSQL was promoted or restored (timeline 2, was 1)");
+        server.wait_for_role(&bench.cluster.runtime, "refusing");
+    }
+    let heads = bench.cluster.engine.links("c");
+    let since = now();
+    pass(2 * SHORT);
+    let answer = bench.load.probe.first_since(since);
+    assert!(answer.is_none(), "{answer:?}");
+    for server in &bench.cluster.servers {
+        let ready = server.get(&bench.cluster.runtime, "/readyz");
+        assert_eq!(ready.expect("an answer").0, 503);
+    }
+    assert_eq!(bench.cluster.engine.links("c"), heads, "nobody appends");
+    let Bench { load, cluster } = bench;
+    load.verify_answers(&cluster);
+    cluster.servers[0].tap.assert_possible();
+    let _ = cluster.audit("c");
+}
+
+/// The standby is promoted while the primary runs. The active server reaches only the former
+/// primary, and the other servers only the new one.
+fn isolate(test: &str, settings: Settings) {
+    let ownership = settings.ownership;
+    let Some(mut bench) = Bench::start(test, settings) else {
+        return;
+    };
+    let granted = grant(&bench.cluster, 7);
+    let active = bench.cluster.active();
+    let generation = bench.cluster.generation(active);
+    // The members are the former and the new primary.
+    for (number, server) in bench.cluster.servers.iter().enumerate() {
+        server.engine[usize::from(number == active)].set(ProxyMode::Refuse);
+    }
+    bench.cluster.databases().standby().promote();
+    // The standby may have confirmed an append until then, which counts: it has that append.
+    let promoted = now();
+    let former = bench
+        .cluster
+        .databases()
+        .primary
+        .query("select count(*) from pg_stat_replication");
+    eprintln!("standbys of the former primary: {former}");
+    let next = bench.cluster.active_beside(active);
+    assert!(bench.cluster.generation(next) > generation);
+    // Nothing that the former active server says counts any more.
+    let client = bench.cluster.client_of(active);
+    let until = now() + 3 * ownership;
+    while now() < until {
+        let asked = now();
+        let view = bench.cluster.runtime.block_on(client.view("late/lease-7"));
+        let answered = matches!(view, Some((200, _)));
+        let late = asked > promoted + ownership * 5 / 6;
+        assert!(!answered || !late, "{view:?} {:?} late", asked - promoted);
+        let acquired = bench
+            .cluster
+            .runtime
+            .block_on(client.acquire("late/other", 9));
+        assert!(!matches!(acquired, Some((200, _))), "{acquired:?}");
+    }
+    bench.load.probe.wait(now());
+    // Then all servers reach both, and the former primary still accepts sessions.
+    for server in &bench.cluster.servers {
+        server.engine.iter().for_each(|it| it.set(ProxyMode::Pass));
+    }
+    // A server that finds the former primary first sees an old head there.
+    bench.cluster.servers[active].wait_for_role(&bench.cluster.runtime, "following");
+    pass(2 * ownership);
+    bench.load.probe.wait(now());
+    assert_eq!(
+        bench.cluster.generation(bench.cluster.active()),
+        bench.cluster.generation(active)
+    );
+    bench.cluster.databases().primary.crash();
+    for server in &bench.cluster.servers {
+        server.wait_until_ready(&bench.cluster.runtime);
+    }
+    bench.load.probe.wait(now());
+    assert_eq!(epoch(&bench.cluster, 7), granted, "the grant was lost");
+    bench.verify_without_terms();
+}
+
+#[test]
+fn a_server_at_an_isolated_former_primary_acknowledges_nothing() {
+    let test = "a_server_at_an_isolated_former_primary_acknowledges_nothing";
+    isolate(test, pair(2 * SHORT, "lossless"));
+}
+
+#[test]
+#[ignore = "about 20 s each: 10 isolated primaries"]
+fn servers_at_each_of_many_isolated_former_primaries_acknowledge_nothing() {
+    let test = "servers_at_each_of_many_isolated_former_primaries_acknowledge_nothing";
+    for _ in 0..rounds(10) {
+        isolate(test, pair(DEFAULT, "lossless"));
+    }
+}

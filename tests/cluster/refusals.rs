@@ -1,0 +1,355 @@
+//! An engine or a log that permits no server of a configuration, and a mixed pair of versions. A
+//! server that is refused at its start ends and says why; one that runs goes on when it is mended.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tenure_tests::cluster::{Cluster, Server, Settings, free_address};
+use tenure_tests::engine::{connection_string, url_file};
+use tenure_tests::process::{Process, json_of, run, stderr};
+use tenure_tests::proxy::Proxy;
+
+use super::wrong::{encode, require_users};
+use super::{DEFAULT, SHORT, pass};
+
+/// Wrong configuration.
+const CONFIGURATION: i32 = 2;
+
+/// A log that can't be used.
+const DATA: i32 = 65;
+
+const HEAD: &str = "tenure/c/0/head";
+
+/// Starts a server that must end by itself with this code, and say this.
+#[track_caller]
+fn assert_refused(server: &mut Server, code: i32, said: &str) {
+    let before = server.log().len();
+    server.spawn();
+    let status = server.wait();
+    let log = server.log()[before..].to_owned();
+    assert_eq!(status.code(), Some(code), "{said:?} in\n{log}");
+    assert!(log.contains(said), "{said:?} in\n{log}");
+}
+
+/// Starts a server, and waits until it is active.
+fn start(cluster: &mut Cluster, server: usize) {
+    cluster.servers[server].spawn();
+    cluster.servers[server].wait_for_role(&cluster.runtime, "active");
+}
+
+/// Ends a server in order: the log is vacant then.
+fn stop(cluster: &mut Cluster, server: usize) {
+    cluster.servers[server].signal(Signal::SIGTERM);
+    let status = cluster.servers[server].wait();
+    assert!(status.success(), "{status}");
+}
+
+/// The head in etcd.
+fn head(cluster: &Cluster) -> Value {
+    let found = cluster
+        .etcd()
+        .must("/v3/kv/range", &json!({"key": encode(HEAD)}));
+    let value = found["kvs"][0]["value"].as_str().expect("a head");
+    serde_json::from_slice(&STANDARD.decode(value).expect("base64")).expect("JSON")
+}
+
+/// Replaces the head in etcd.
+fn set_head(cluster: &Cluster, head: &Value) {
+    let put = json!({"key": encode(HEAD), "value": encode(&head.to_string())});
+    cluster.etcd().must("/v3/kv/put", &put);
+}
+
+#[test]
+fn a_server_that_etcd_refuses_at_its_start_ends_and_says_what_to_change() {
+    let test = "a_server_that_etcd_refuses_at_its_start_ends_and_says_what_to_change";
+    let secrets = tempfile::tempdir().expect("a folder");
+    let file = secrets.path().join("password");
+    fs::write(&file, "wrong\n").expect("a file");
+    let mut settings = Settings::short(DEFAULT);
+    settings.engine = format!("user = \"tenure\"\npassword_file = \"{}\"", file.display());
+    let Some(mut cluster) = Cluster::prepare(test, settings) else {
+        return;
+    };
+    require_users(&cluster, "right");
+    let root = |cluster: &Cluster, path: &str, body: &Value| {
+        cluster.etcd().must_as("root", "of root", path, body);
+    };
+    assert_refused(
+        &mut cluster.servers[0],
+        CONFIGURATION,
+        "etcd refuses the password of the user tenure: correct the file etcd.password_file",
+    );
+    fs::write(&file, "right\n").expect("a file");
+    let role = json!({"name": "tenure", "role": "tenure"});
+    root(&cluster, "/v3/auth/user/revoke", &role);
+    assert_refused(
+        &mut cluster.servers[0],
+        CONFIGURATION,
+        "etcdctl role grant-permission ROLE readwrite --prefix=true tenure/",
+    );
+    let role = json!({"user": "tenure", "role": "tenure"});
+    root(&cluster, "/v3/auth/user/grant", &role);
+    start(&mut cluster, 0);
+    stop(&mut cluster, 0);
+    let restart = |cluster: &mut Cluster, options: &[&str]| {
+        cluster.etcd_mut().kill(0);
+        cluster.etcd_mut().set_options(options);
+        cluster.etcd_mut().spawn(0);
+        cluster.etcd_mut().wait_until_ready(0);
+    };
+    restart(&mut cluster, &["--enable-grpc-gateway=false"]);
+    assert_refused(
+        &mut cluster.servers[0],
+        CONFIGURATION,
+        "its JSON gateway is off (--enable-grpc-gateway) or on another port",
+    );
+
+    // An etcd that is away may be back at any time.
+    cluster.etcd_mut().kill(0);
+    cluster.servers[0].spawn();
+    cluster.servers[0].wait_for_line(" s (etcd: etcd at ");
+    assert_eq!(cluster.servers[0].role(&cluster.runtime), "following");
+    cluster.etcd_mut().set_options(&[]);
+    cluster.etcd_mut().spawn(0);
+    cluster.etcd_mut().wait_until_ready(0);
+    cluster.servers[0].wait_for_role(&cluster.runtime, "active");
+    let log = cluster.servers[0].log();
+    assert_eq!(log.matches("no read of the log").count(), 1, "{log}");
+    assert_eq!(log.matches("can be read again").count(), 1, "{log}");
+}
+
+#[test]
+fn a_log_of_another_version_another_etcd_or_a_moved_store_starts_no_server() {
+    let test = "a_log_of_another_version_another_etcd_or_a_moved_store_starts_no_server";
+    let Some(mut cluster) = Cluster::prepare(test, Settings::short(DEFAULT)) else {
+        return;
+    };
+    start(&mut cluster, 0);
+    stop(&mut cluster, 0);
+    let vacant = head(&cluster);
+    let mut changed = vacant.clone();
+    for (field, value, said) in [
+        (
+            "format",
+            json!(2),
+            "the head has format 2 and this version knows 1: upgrade the standbys first",
+        ),
+        (
+            "engine",
+            json!("0000000000000000000000000000000c"),
+            "the head was written in etcd cluster 12 and this is cluster ",
+        ),
+        (
+            "state",
+            json!("retired"),
+            "a final backup has moved the store away",
+        ),
+        ("store", json!("?"), "the head of the log is not valid"),
+    ] {
+        changed[field] = value;
+        set_head(&cluster, &changed);
+        assert_refused(&mut cluster.servers[0], DATA, said);
+        assert_eq!(
+            head(&cluster),
+            changed,
+            "a server that ends changes nothing"
+        );
+        changed[field] = vacant[field].clone();
+    }
+
+    // The fields of a later version with the same format are passed over.
+    changed["later"] = json!({"more": [1, 2]});
+    changed["owner"]["zone"] = json!("a");
+    set_head(&cluster, &changed);
+    start(&mut cluster, 0);
+    cluster.servers[1].spawn();
+    cluster.servers[1].wait_until_ready(&cluster.runtime);
+
+    // Servers that run refuse a newer format, and go on with the last head of theirs.
+    let mut newer = head(&cluster);
+    newer["format"] = json!(2);
+    set_head(&cluster, &newer);
+    let both = &cluster.servers[..2];
+    for server in both {
+        server.wait_for_role(&cluster.runtime, "refusing");
+        server.wait_for_line("upgrade the standbys first");
+    }
+    pass(2 * SHORT);
+    for server in both {
+        let ready = server.get(&cluster.runtime, "/readyz");
+        assert_eq!(ready.expect("an answer").0, 503);
+    }
+    assert_eq!(head(&cluster), newer, "nobody appends");
+    let heads = cluster.etcd().history(HEAD);
+    let last: Value = serde_json::from_str(&heads[heads.len() - 2]).expect("JSON");
+    set_head(&cluster, &last);
+    let _ = cluster.active();
+    for server in both {
+        let log = server.log();
+        let said = log.matches("ERROR the head has format 2").count();
+        assert_eq!(said, 1, "{log}");
+    }
+}
+
+#[test]
+fn a_server_that_postgresql_refuses_at_its_start_ends_and_says_what_to_change() {
+    let test = "a_server_that_postgresql_refuses_at_its_start_ends_and_says_what_to_change";
+    let settings = Settings::short(2 * DEFAULT).over_postgres();
+    let Some(mut cluster) = Cluster::prepare(test, settings) else {
+        return;
+    };
+    let set_password = |cluster: &Cluster, password: &str| {
+        let server = &cluster.servers[0];
+        let addresses: Vec<_> = server.engine.iter().map(Proxy::address).collect();
+        let text = connection_string(&addresses, password);
+        fs::write(url_file(server.config()), text).expect("a file");
+    };
+    set_password(&cluster, "wrong");
+    assert_refused(
+        &mut cluster.servers[0],
+        CONFIGURATION,
+        "Check user and password in the connection string",
+    );
+    set_password(&cluster, "first");
+    let revoke = "revoke create on database postgres from tenure";
+    cluster.databases().primary.query(revoke);
+    assert_refused(
+        &mut cluster.servers[0],
+        CONFIGURATION,
+        "has to run: create schema \"tenure\" authorization \"tenure\"",
+    );
+    let grant = "grant create on database postgres to tenure";
+    cluster.databases().primary.query(grant);
+    start(&mut cluster, 0);
+    let view = cluster.servers[0].view(&cluster.runtime).expect("a view");
+    let version = view["engine_version"].as_str().expect("a version");
+    assert!(
+        version.split('.').all(|part| part.parse::<u32>().is_ok()),
+        "{view}"
+    );
+    let identity = view["engine_identity"].as_str().expect("an identity");
+    assert!(identity.contains("timeline 1"), "{view}");
+    assert!(view["engine_latency_us"].as_u64() > Some(0), "{view}");
+    stop(&mut cluster, 0);
+}
+
+/// An access file that gives nobody a right.
+fn access_file(folder: &Path) -> std::path::PathBuf {
+    let file = folder.join("access.toml");
+    fs::write(&file, "version = 1\n").expect("a file");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("a mode");
+    file
+}
+
+#[test]
+fn a_cluster_with_access_control_is_not_served_without_it_by_mistake() {
+    let test = "a_cluster_with_access_control_is_not_served_without_it_by_mistake";
+    let folder = tempfile::tempdir().expect("a folder");
+    let access = format!(
+        "[access]\nfile = \"{}\"\n",
+        access_file(folder.path()).display()
+    );
+    let mut settings = Settings::short(DEFAULT);
+    settings.engine = access.clone();
+    let Some(mut cluster) = Cluster::prepare(test, settings) else {
+        return;
+    };
+    cluster.servers[0].spawn();
+    cluster.servers[0].wait_for_line("active as generation 1");
+    let guarded = fs::read_to_string(cluster.servers[0].config()).expect("a file");
+    let open = folder.path().join("open.toml");
+    fs::write(&open, guarded.replace(&access, "")).expect("a file");
+    let open = open.to_str().expect("a path in UTF-8");
+    let address = free_address().to_string();
+    let serve = ["serve", "--config", open, "--listen", &address];
+    let refused = run(&serve);
+    assert_eq!(refused.status.code(), Some(CONFIGURATION), "{refused:?}");
+    let said = stderr(&refused);
+    for part in ["have access control", "access.file", "--allow-anonymous"] {
+        assert!(said.contains(part), "{said}");
+    }
+    let allowed = Process::start(&[&serve[..], &["--allow-anonymous"]].concat());
+    tenure_tests::wait_for("the start", || {
+        allowed.stdout().contains("listening").then_some(())
+    });
+}
+
+#[test]
+fn a_server_shows_the_facts_about_its_engine_and_counts_its_part() {
+    let test = "a_server_shows_the_facts_about_its_engine_and_counts_its_part";
+    let Some(cluster) = Cluster::start(test, Settings::short(SHORT)) else {
+        return;
+    };
+    let active = cluster.active();
+    let servers = &cluster.servers;
+    let view = tenure_tests::wait_for("the size of etcd", || {
+        let view = servers[active].view(&cluster.runtime)?;
+        view["engine_bytes"].as_u64().map(|_| view)
+    });
+    assert_eq!(view["engine"], "etcd");
+    let quota = view["engine_quota_bytes"].as_u64().expect("a quota");
+    assert_eq!(quota, 2 << 30);
+    assert!(view["engine_bytes"].as_u64() < Some(quota / 2), "{view}");
+    let latency = view["engine_latency_us"].as_u64().expect("a time");
+    assert!((1..500_000).contains(&latency), "{view}");
+    let standby = servers[(active + 1) % 3].view(&cluster.runtime);
+    let standby = standby.expect("a view");
+    for view in [&view, &standby] {
+        let version = view["engine_version"].as_str().expect("a version");
+        assert!(version.starts_with("3."), "{view}");
+        let written =
+            u128::from_str_radix(head(&cluster)["engine"].as_str().expect("an identity"), 16);
+        let written = format!("cluster {}", written.expect("a number"));
+        assert_eq!(view["engine_identity"], *written, "{view}");
+    }
+
+    let urls = cluster.urls();
+    let asked: Vec<_> = urls.iter().flat_map(|url| ["--server", url]).collect();
+    let doctor = run(&[&["doctor", "--json"][..], &asked].concat());
+    let report = json_of(&doctor).to_string();
+    assert!(!report.contains("on average"), "{report}");
+
+    let metric = |server: usize, series: &str| -> Option<f64> {
+        let url = format!("http://{}/metrics", servers[server].address);
+        let text = cluster.runtime.block_on(async {
+            let answer = reqwest::get(url).await.expect("an answer");
+            answer.text().await.expect("a text")
+        });
+        let mut lines = text.lines();
+        let value = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.map(|value| value.parse().expect("a number"))
+    };
+    let role = |server, role: &str| {
+        let series = format!("tenure_cluster_role{{cluster=\"c\",role=\"{role}\"}}");
+        metric(server, &series).expect("a role")
+    };
+    for server in 0..3 {
+        let is_active = f64::from(u8::from(server == active));
+        assert_eq!(role(server, "active"), is_active);
+        assert_eq!(role(server, "following"), 1.0 - is_active);
+        assert_eq!(role(server, "refusing"), 0.0);
+        let generation = metric(server, "tenure_cluster_generation{cluster=\"c\"}");
+        assert_eq!(generation, Some(1.0));
+        assert_eq!(
+            metric(server, "tenure_cluster_take_overs_total"),
+            Some(is_active)
+        );
+        assert_eq!(metric(server, "tenure_cluster_lapses_total"), Some(0.0));
+        assert_eq!(metric(server, "tenure_cluster_behind"), Some(0.0));
+        let appends = metric(server, "tenure_cluster_appends_total{result=\"done\"}");
+        let timed = metric(server, "tenure_cluster_append_duration_seconds_count");
+        assert!(appends <= timed, "{appends:?} {timed:?}");
+        assert_eq!(timed > Some(0.0), server == active, "{timed:?}");
+        // A standby knows no lease.
+        let leases = metric(server, "tenure_leases{state=\"leased\"}");
+        assert_eq!(leases.is_some(), server == active);
+    }
+    let bytes = metric(active, "tenure_cluster_engine_bytes").expect("a size");
+    let quota = metric(active, "tenure_cluster_engine_quota_bytes").expect("a size");
+    assert!(bytes > 0.0 && bytes < quota, "{bytes} of {quota}");
+}

@@ -1,0 +1,81 @@
+//! The servers are restarted in turn, as by an upgrade.
+
+use std::collections::BTreeSet;
+
+use nix::sys::signal::Signal;
+use tenure_tests::cluster::Settings;
+use tenure_tests::engine::Kind;
+use tenure_tests::receiver::now;
+
+use super::{Bench, DEFAULT, part_of, pass, renewed_since, report, rounds};
+
+/// Restarts every server this number of times.
+pub(super) fn restart(test: &str, settings: Settings, count: usize) {
+    let ownership = settings.ownership;
+    let members = match settings.kind {
+        Kind::Etcd => settings.members,
+        Kind::Postgres => 0,
+    };
+    let Some(mut bench) = Bench::start(test, settings) else {
+        return;
+    };
+    let before = bench.load.failures();
+    let mut times = Vec::new();
+    for _ in 0..count {
+        // The standbys first, as the manual says, and then the active server.
+        let active = bench.cluster.active();
+        let mut order = bench.standbys(active);
+        order.push(active);
+        for server in order {
+            pass(part_of(ownership / 10));
+            let since = now();
+            bench.cluster.servers[server].signal(Signal::SIGTERM);
+            if server == active {
+                times.push(renewed_since(&bench.load.probe, since));
+            }
+            let status = bench.cluster.servers[server].wait();
+            let log = bench.cluster.servers[server].log();
+            assert!(status.success(), "{status}:\n{log}");
+            bench.restart(server);
+            bench.load.assert_terms_last();
+        }
+    }
+    let failures = bench.load.failures();
+    let new = failures
+        .keys()
+        .filter(|code| failures[*code] > before.get(*code).copied().unwrap_or_default());
+    let codes: BTreeSet<_> = new.map(String::as_str).collect();
+    let expected = BTreeSet::from(["not_active", "stopping", "none"]);
+    assert!(codes.is_subset(&expected), "{failures:?}");
+    if members > 1 {
+        for member in 0..members {
+            bench.cluster.etcd_mut().kill(member);
+            bench.cluster.etcd_mut().spawn(member);
+            bench.cluster.etcd_mut().wait_until_ready(member);
+            let _ = bench.cluster.etcd().leader();
+            bench.load.probe.wait(now());
+        }
+        bench.load.assert_terms_last();
+    }
+    let audited = bench.verify();
+    assert!(audited.last >= audited.first + count as u64, "{audited:?}");
+    assert_eq!(audited.vacated, count, "{audited:?}");
+    report(
+        "from SIGTERM to the first renewal at the successor",
+        ownership,
+        &mut times,
+    );
+}
+
+#[test]
+fn a_rolling_restart_ends_no_term_and_hands_over_at_once() {
+    let test = "a_rolling_restart_ends_no_term_and_hands_over_at_once";
+    restart(test, Settings::short(DEFAULT), 2);
+}
+
+#[test]
+#[ignore = "about 4 minutes: 20 rolling restarts over three members of etcd"]
+fn many_rolling_restarts_end_no_term() {
+    let test = "many_rolling_restarts_end_no_term";
+    restart(test, Settings::long(DEFAULT), rounds(20));
+}

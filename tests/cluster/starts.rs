@@ -1,0 +1,68 @@
+//! Servers that start at the same moment on an empty log.
+
+use std::time::Duration;
+
+use tenure_tests::cluster::{Cluster, Settings};
+
+use super::{DEFAULT, SHORT, rounds};
+
+/// Starts three servers on an empty log at the same moment, this number of times. Their ownership
+/// durations are these.
+fn start(test: &str, ownership: [Duration; 3], count: usize) {
+    let none = Settings {
+        servers: 0,
+        ..Settings::short(SHORT)
+    };
+    let Some(mut cluster) = Cluster::prepare(test, none) else {
+        return;
+    };
+    for round in 0..count {
+        // Two clusters on one etcd. The second one has the name of a beginning of the first.
+        let names = [format!("r{round}x"), format!("r{round}")];
+        for name in &names {
+            for (number, ownership) in ownership.iter().enumerate() {
+                cluster.add(&format!("s{number}"), name, *ownership);
+            }
+        }
+        for server in &mut cluster.servers {
+            server.spawn();
+        }
+        for server in &cluster.servers {
+            server.wait_until_ready(&cluster.runtime);
+        }
+        for (servers, name) in cluster.servers.chunks(3).zip(&names) {
+            let views: Vec<_> = tenure_tests::wait_for("one active server", || {
+                let views = servers.iter().map(|it| it.view(&cluster.runtime));
+                let views: Vec<_> = views.collect::<Option<_>>()?;
+                let agree = |field: &str| views.iter().all(|it| it[field] == views[0][field]);
+                let active = views.iter().filter(|it| it["role"] == "active").count();
+                (active == 1 && agree("active") && agree("store")).then_some(views)
+            });
+            assert!(views.iter().all(|it| it["generation"] == 1), "{views:?}");
+            let audited = cluster.audit(name);
+            assert_eq!((audited.first, audited.last), (1, 1), "{audited:?}");
+        }
+        for server in &mut cluster.servers {
+            server.kill();
+        }
+        cluster.servers.clear();
+    }
+}
+
+#[test]
+fn three_servers_that_start_at_the_same_moment_make_one_chain() {
+    let test = "three_servers_that_start_at_the_same_moment_make_one_chain";
+    start(test, [DEFAULT, DEFAULT + SHORT, 2 * DEFAULT], 3);
+}
+
+#[test]
+#[ignore = "about 2 minutes: 100 starts"]
+fn three_servers_that_start_many_times_at_the_same_moment_make_one_chain() {
+    let test = "three_servers_that_start_many_times_at_the_same_moment_make_one_chain";
+    start(test, [DEFAULT; 3], rounds(100));
+    start(
+        test,
+        [DEFAULT, DEFAULT + SHORT, 2 * DEFAULT],
+        rounds(100) / 4,
+    );
+}

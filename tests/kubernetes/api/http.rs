@@ -1,0 +1,242 @@
+//! The HTTP side of the fake.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, Request, State as Shares};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::objects::Refusal;
+use super::{Asked, Fate, Shared, State};
+
+const BASE: &str = "/apis/coordination.k8s.io/v1/namespaces/";
+
+/// How long a watch lasts if the client does not say it.
+const WATCH: Duration = Duration::from_secs(30);
+
+pub(super) fn router(shared: Arc<Shared>) -> Router {
+    Router::new().fallback(answer).with_state(shared)
+}
+
+async fn answer(
+    Shares(shared): Shares<Arc<Shared>>,
+    Query(query): Query<HashMap<String, String>>,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let token = parts.headers.get(AUTHORIZATION);
+    let token = token.and_then(|it| it.to_str().ok()?.strip_prefix("Bearer "));
+    let body = axum::body::to_bytes(body, 1 << 20)
+        .await
+        .unwrap_or_default();
+    let object = serde_json::from_slice(&body).unwrap_or_default();
+    let user = shared.lock().user(token);
+    let asked = Asked {
+        method: parts.method.to_string(),
+        user: user.clone().unwrap_or_default(),
+        object,
+        status: 0,
+    };
+    let (index, fate) = {
+        let mut state = shared.lock();
+        let fate = state
+            .rule
+            .as_mut()
+            .map_or(Fate::Passes, |rule| rule(&asked));
+        state.asked.push(asked.clone());
+        (state.asked.len() - 1, fate)
+    };
+    let path = parts.uri.path();
+    let execute = || {
+        let Some(user) = &user else {
+            return Err((401, "Unauthorized", "Unauthorized".into(), String::new()));
+        };
+        shared.execute(&parts.method, path, user, &asked.object)
+    };
+    let answer = match fate {
+        Fate::Lost => std::future::pending().await,
+        Fate::Refused(status, reason, seconds) => {
+            let text = format!("planted {reason}");
+            let mut response = refusal(&(status, reason, text, String::new()));
+            if status == 429 {
+                response.headers_mut().insert(RETRY_AFTER, seconds.into());
+            }
+            response
+        }
+        Fate::Ignored => {
+            let object = shared.lock().objects.get(crate::NAMESPACE, crate::LEASE);
+            json_of(200, &object.unwrap_or_default())
+        }
+        Fate::Page(status) => {
+            let mut response = Response::new(Body::from("<html>a proxy</html>"));
+            *response.status_mut() = StatusCode::from_u16(status).expect("a status");
+            response
+        }
+        Fate::Passes if query.contains_key("watch") => match &user {
+            Some(_) => watch(shared.clone(), &query),
+            None => refusal(&(401, "Unauthorized", "Unauthorized".into(), String::new())),
+        },
+        Fate::Passes | Fate::LosesAnswer | Fate::Repeated => {
+            if fate == Fate::Repeated {
+                let _ = execute();
+            }
+            let executed = execute();
+            match executed {
+                Ok((status, object)) => json_of(status, &object),
+                Err(refused) => refusal(&refused),
+            }
+        }
+    };
+    if fate == Fate::LosesAnswer {
+        std::future::pending::<()>().await;
+    }
+    shared.lock().asked[index].status = answer.status().as_u16();
+    answer
+}
+
+impl State {
+    /// The name of a token; `None` if it is not valid.
+    fn user(&self, token: Option<&str>) -> Option<String> {
+        if self.tokens.is_empty() {
+            return Some(token.unwrap_or_default().into());
+        }
+        let known = self
+            .tokens
+            .iter()
+            .find(|(valid, _)| Some(valid.as_str()) == token);
+        known.map(|(_, name)| name.clone())
+    }
+}
+
+impl Shared {
+    fn execute(
+        &self,
+        method: &Method,
+        path: &str,
+        user: &str,
+        object: &Value,
+    ) -> Result<(u16, Value), Refusal> {
+        let mut state = self.lock();
+        let unknown = || -> Refusal { (404, "NotFound", "page not found".into(), String::new()) };
+        let rest = path.strip_prefix(BASE).ok_or_else(unknown)?;
+        let (namespace, rest) = rest.split_once('/').ok_or_else(unknown)?;
+        let name = rest.strip_prefix("leases").ok_or_else(unknown)?;
+        let name = name.strip_prefix('/');
+        if state.without_rights.iter().any(|it| it == user) {
+            let of = name.unwrap_or_default();
+            let text = format!(
+                "leases.coordination.k8s.io {of:?} is forbidden: User {user:?} cannot {method} resource \
+                 \"leases\" in API group \"coordination.k8s.io\" in the namespace {namespace:?}"
+            );
+            return Err((403, "Forbidden", text, of.into()));
+        }
+        let missing = |name: &str| -> Refusal {
+            let text = format!("leases.coordination.k8s.io {name:?} not found");
+            (404, "NotFound", text, name.to_owned())
+        };
+        let executed = match (method.as_str(), name) {
+            ("GET", Some(name)) => {
+                let found = state.objects.get(namespace, name);
+                (200, found.ok_or_else(|| missing(name))?)
+            }
+            ("GET", None) => {
+                let version = state.objects.revision().to_string();
+                let items = state.objects.list(namespace);
+                let list = json!({ "kind": "LeaseList", "apiVersion": "coordination.k8s.io/v1",
+                    "metadata": { "resourceVersion": version }, "items": items });
+                (200, list)
+            }
+            ("POST", None) if namespace != crate::NAMESPACE => {
+                let text = format!("namespaces {namespace:?} not found");
+                return Err((404, "NotFound", text, namespace.into()));
+            }
+            ("POST", None) => (201, state.objects.create(namespace, object)?),
+            ("PUT", Some(name)) => (200, state.objects.replace(namespace, name, object)?),
+            _ => {
+                let text = "the server does not allow this method on the requested resource";
+                return Err((405, "MethodNotAllowed", text.into(), String::new()));
+            }
+        };
+        self.publish(&state);
+        Ok(executed)
+    }
+}
+
+/// A stream of all changes after a version. A version that is forgotten gets an event with 410.
+fn watch(shared: Arc<Shared>, query: &HashMap<String, String>) -> Response {
+    let number = |name: &str| query.get(name).and_then(|text| text.parse().ok());
+    let mut after: u64 = number("resourceVersion").unwrap_or(0);
+    let lasts = number("timeoutSeconds").map_or(WATCH, Duration::from_secs);
+    let until = tokio::time::Instant::now() + lasts;
+    let (sender, receiver) = tokio::sync::mpsc::channel::<String>(16);
+    tokio::spawn(async move {
+        let mut newest = shared.newest.subscribe();
+        if after < shared.lock().objects.compacted() {
+            let status = status_of(&(
+                410,
+                "Expired",
+                format!("too old resource version: {after}"),
+                String::new(),
+            ));
+            let _ = sender.send(line("ERROR", &status)).await;
+            return;
+        }
+        loop {
+            newest.mark_unchanged();
+            let events: Vec<_> = {
+                let state = shared.lock();
+                let new = state.objects.events().iter();
+                new.filter(|event| event.revision > after)
+                    .cloned()
+                    .collect()
+            };
+            for event in events {
+                after = event.revision;
+                if sender.send(line(event.kind, &event.object)).await.is_err() {
+                    return;
+                }
+            }
+            let changed = tokio::time::timeout_at(until, newest.changed()).await;
+            if !matches!(changed, Ok(Ok(()))) {
+                return;
+            }
+        }
+    });
+    let lines = futures_util::stream::unfold(receiver, |mut receiver| async move {
+        let line = receiver.recv().await?;
+        Some((Ok::<_, std::io::Error>(Bytes::from(line)), receiver))
+    });
+    let mut response = Response::new(Body::from_stream(lines));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
+
+fn line(kind: &str, object: &Value) -> String {
+    json!({ "type": kind, "object": object }).to_string() + "\n"
+}
+
+fn refusal(refused: &Refusal) -> Response {
+    json_of(refused.0, &status_of(refused))
+}
+
+fn status_of((code, reason, message, name): &Refusal) -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "details": { "name": name }, "code": code,
+    })
+}
+
+fn json_of(status: u16, object: &Value) -> Response {
+    let mut response = Response::new(Body::from(object.to_string()));
+    *response.status_mut() = StatusCode::from_u16(status).expect("a status");
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}

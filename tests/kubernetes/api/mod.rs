@@ -1,0 +1,162 @@
+//! A fake of a Kubernetes API server: the leases of `coordination.k8s.io/v1`, as the documentation
+//! and the source of Kubernetes 1.3x describe them, with versions, watches, tokens and faults on
+//! demand.
+
+mod http;
+mod objects;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+pub(crate) use objects::{Event, Objects};
+
+/// A request, as far as a rule may look at it.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) method: String,
+    /// The name of the token; empty without one.
+    pub(crate) user: String,
+    /// The object in the request, or null.
+    pub(crate) object: Value,
+    /// The status of the answer; 0 before there is one.
+    pub(crate) status: u16,
+}
+
+/// The fate of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Passes,
+    /// It is dropped, without an answer.
+    Lost,
+    /// It is executed, and the answer is lost.
+    LosesAnswer,
+    /// It is executed twice, and the second answer arrives.
+    Repeated,
+    /// It is dropped, and its answer is this error. A status of 429 comes with these seconds.
+    Refused(u16, &'static str, u64),
+    /// It is not executed, and its answer is the object as it is.
+    Ignored,
+    /// Its answer is the page of a proxy.
+    Page(u16),
+}
+
+type Rule = Box<dyn FnMut(&Asked) -> Fate + Send>;
+
+/// The fake. It ends with its runtime.
+#[derive(Clone)]
+pub(crate) struct Api {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// The newest revision, for watches.
+    newest: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    objects: Objects,
+    asked: Vec<Asked>,
+    rule: Option<Rule>,
+    /// The valid tokens, each with its name. Without any, each token is valid, and is its own name.
+    tokens: Vec<(String, String)>,
+    /// The names that have no rights.
+    without_rights: Vec<String>,
+}
+
+impl Api {
+    /// Starts a server with one namespace.
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            newest: watch::channel(0).0,
+        });
+        let router = http::router(shared.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { address, shared }
+    }
+
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Decides the fate of each request from now on.
+    pub(crate) fn set_rule(&self, rule: impl FnMut(&Asked) -> Fate + Send + 'static) {
+        self.shared.lock().rule = Some(Box::new(rule));
+    }
+
+    /// Sets the valid tokens, each with its name.
+    pub(crate) fn set_tokens(&self, tokens: &[(&str, &str)]) {
+        let owned = |(token, name): &(&str, &str)| ((*token).to_owned(), (*name).to_owned());
+        self.shared.lock().tokens = tokens.iter().map(owned).collect();
+    }
+
+    /// Takes all rights from this name, or gives them back.
+    pub(crate) fn set_rights(&self, name: &str, has_rights: bool) {
+        let mut state = self.shared.lock();
+        state.without_rights.retain(|it| it != name);
+        if !has_rights {
+            state.without_rights.push(name.into());
+        }
+    }
+
+    /// All requests so far.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.shared.lock().asked.clone()
+    }
+
+    /// The object, if it exists.
+    pub(crate) fn lease(&self) -> Option<Value> {
+        self.shared
+            .lock()
+            .objects
+            .get(super::NAMESPACE, super::LEASE)
+    }
+
+    /// All versions of the object, oldest first.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.shared.lock().objects.events().to_vec()
+    }
+
+    /// Changes the object as `kubectl edit` does.
+    pub(crate) fn edit(&self, edit: impl FnOnce(&mut Value)) {
+        let mut state = self.shared.lock();
+        if state.objects.edit(super::NAMESPACE, super::LEASE, edit) {
+            self.shared.publish(&state);
+        }
+    }
+
+    /// Deletes the object as `kubectl delete` does.
+    pub(crate) fn delete(&self) {
+        let mut state = self.shared.lock();
+        state.objects.delete(super::NAMESPACE, super::LEASE);
+        self.shared.publish(&state);
+    }
+
+    /// Forgets the old versions, as etcd does when it is compacted.
+    pub(crate) fn compact(&self) {
+        self.shared.lock().objects.compact();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn publish(&self, state: &State) {
+        self.newest.send_replace(state.objects.revision());
+    }
+}

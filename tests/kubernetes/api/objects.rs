@@ -1,0 +1,234 @@
+//! The objects of the fake, with their versions and the errors of Kubernetes.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+/// A change of an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    pub(crate) revision: u64,
+    /// `ADDED`, `MODIFIED` or `DELETED`.
+    pub(crate) kind: &'static str,
+    pub(crate) object: Value,
+}
+
+/// A refusal: the status, the reason, the message, and the name that it is about.
+pub(crate) type Refusal = (u16, &'static str, String, String);
+
+/// The leases of a cluster.
+#[derive(Default)]
+pub(crate) struct Objects {
+    revision: u64,
+    leases: BTreeMap<(String, String), Value>,
+    events: Vec<Event>,
+    /// The revision up to which the old versions are forgotten, for watches.
+    compacted: u64,
+}
+
+impl Objects {
+    pub(crate) const fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub(crate) const fn compacted(&self) -> u64 {
+        self.compacted
+    }
+
+    pub(crate) fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    pub(crate) const fn compact(&mut self) {
+        self.compacted = self.revision;
+    }
+
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Value> {
+        self.leases.get(&(namespace.into(), name.into())).cloned()
+    }
+
+    pub(crate) fn list(&self, namespace: &str) -> Vec<Value> {
+        let leases = self.leases.iter();
+        let of = leases.filter(|((its, _), _)| its == namespace);
+        of.map(|(_, lease)| lease.clone()).collect()
+    }
+
+    pub(crate) fn create(&mut self, namespace: &str, object: &Value) -> Result<Value, Refusal> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        if !object["metadata"]["resourceVersion"].is_null() {
+            let text = "resourceVersion should not be set on objects to be created";
+            return Err((400, "BadRequest", text.into(), name.into()));
+        }
+        let place = &object["metadata"]["namespace"];
+        if place.as_str().is_some_and(|place| place != namespace) {
+            let text = "the namespace of the object does not match the namespace of the request";
+            return Err((400, "BadRequest", text.into(), name.into()));
+        }
+        if self.get(namespace, name).is_some() {
+            let text = format!("leases.coordination.k8s.io {name:?} already exists");
+            return Err((409, "AlreadyExists", text, name.into()));
+        }
+        let mut object = checked(name, object)?;
+        object["metadata"]["namespace"] = namespace.into();
+        object["metadata"]["uid"] = format!("uid-{}", self.revision + 1).into();
+        object["metadata"]["creationTimestamp"] = "2026-11-21T12:00:00Z".into();
+        Ok(self.store("ADDED", namespace, name, object))
+    }
+
+    pub(crate) fn replace(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        object: &Value,
+    ) -> Result<Value, Refusal> {
+        let conflict = |text: &str| {
+            let text = format!(
+                "Operation cannot be fulfilled on leases.coordination.k8s.io {name:?}: {text}"
+            );
+            Err((409, "Conflict", text, name.into()))
+        };
+        if object["metadata"]["name"] != name {
+            let text = "the name of the object does not match the name on the URL";
+            return Err((400, "BadRequest", text.into(), name.into()));
+        }
+        let uid = &object["metadata"]["uid"];
+        let Some(known) = self.get(namespace, name) else {
+            // A lease may be created by PUT, but not with the uid of one that was deleted.
+            if uid.is_null() {
+                return self.create(namespace, object);
+            }
+            return conflict("Precondition failed: UID in precondition, UID in object meta: ");
+        };
+        let version = &object["metadata"]["resourceVersion"];
+        if version.is_null() {
+            let text =
+                "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+            return Err((422, "Invalid", text.into(), name.into()));
+        }
+        if !uid.is_null() && *uid != known["metadata"]["uid"] {
+            return conflict("Precondition failed: UID in precondition, UID in object meta: other");
+        }
+        if *version != known["metadata"]["resourceVersion"] {
+            return conflict(
+                "the object has been modified; please apply your changes to the latest version and try again",
+            );
+        }
+        let mut object = checked(name, object)?;
+        for kept in ["namespace", "uid", "creationTimestamp"] {
+            object["metadata"][kept] = known["metadata"][kept].clone();
+        }
+        Ok(self.store("MODIFIED", namespace, name, object))
+    }
+
+    /// Changes an object without a version. Returns whether it exists.
+    pub(crate) fn edit(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        edit: impl FnOnce(&mut Value),
+    ) -> bool {
+        let Some(mut object) = self.get(namespace, name) else {
+            return false;
+        };
+        edit(&mut object);
+        self.store("MODIFIED", namespace, name, object);
+        true
+    }
+
+    pub(crate) fn delete(&mut self, namespace: &str, name: &str) {
+        if let Some(object) = self.leases.remove(&(namespace.into(), name.into())) {
+            self.revision += 1;
+            let revision = self.revision;
+            self.events.push(Event {
+                revision,
+                kind: "DELETED",
+                object,
+            });
+        }
+    }
+
+    fn store(
+        &mut self,
+        kind: &'static str,
+        namespace: &str,
+        name: &str,
+        mut object: Value,
+    ) -> Value {
+        self.revision += 1;
+        object["metadata"]["resourceVersion"] = self.revision.to_string().into();
+        self.events.push(Event {
+            revision: self.revision,
+            kind,
+            object: object.clone(),
+        });
+        let place = (namespace.to_owned(), name.to_owned());
+        self.leases.insert(place, object.clone());
+        object
+    }
+}
+
+/// Checks an object as Kubernetes does, and returns it in the form in which it is stored.
+fn checked(name: &str, object: &Value) -> Result<Value, Refusal> {
+    let refuse = |status, reason, text: String| Err((status, reason, text, name.to_owned()));
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+    if name.is_empty() || !name.chars().all(is_plain) {
+        let text = format!("Lease.coordination.k8s.io {name:?} is invalid: metadata.name");
+        return refuse(422, "Invalid", text);
+    }
+    let mut object = object.clone();
+    object["apiVersion"] = "coordination.k8s.io/v1".into();
+    object["kind"] = "Lease".into();
+    let annotations = &object["metadata"]["annotations"];
+    let is_text = |it: &serde_json::Map<String, Value>| it.values().all(Value::is_string);
+    if !annotations.is_null() && !annotations.as_object().is_some_and(is_text) {
+        let text = "json: cannot unmarshal into Go struct field ObjectMeta.metadata.annotations";
+        return refuse(400, "BadRequest", text.into());
+    }
+    let Some(spec) = object.get_mut("spec").filter(|spec| !spec.is_null()) else {
+        object["spec"] = json!({});
+        return Ok(object);
+    };
+    for (key, least) in [("leaseDurationSeconds", 1), ("leaseTransitions", 0)] {
+        let value = &spec[key];
+        let number = value.as_i64().and_then(|it| i32::try_from(it).ok());
+        match number {
+            None if value.is_null() => {}
+            None => {
+                return refuse(
+                    400,
+                    "BadRequest",
+                    format!("json: cannot unmarshal spec.{key}"),
+                );
+            }
+            Some(number) if number < least => {
+                let text = format!("spec.{key}: Invalid value: {number}");
+                return refuse(422, "Invalid", text);
+            }
+            Some(_) => {}
+        }
+    }
+    for key in ["acquireTime", "renewTime"] {
+        if let Some(text) = spec[key].as_str() {
+            let Some(time) = micro_time(text) else {
+                let text = format!("parsing time {text:?} as \"2006-01-02T15:04:05.000000Z07:00\"");
+                return refuse(400, "BadRequest", text);
+            };
+            spec[key] = time.into();
+        }
+    }
+    if let Some(spec) = spec.as_object_mut() {
+        spec.retain(|_, value| !value.is_null());
+    }
+    Ok(object)
+}
+
+/// Reads a `MicroTime`, which needs exactly six digits after the second, and returns it in UTC.
+fn micro_time(text: &str) -> Option<String> {
+    let date = text
+        .strip_suffix('Z')
+        .or_else(|| text.strip_suffix("+00:00"))?;
+    let form = "dddd-dd-ddTdd:dd:dd.dddddd";
+    let fits = |(is, wanted): (char, char)| is == wanted || wanted == 'd' && is.is_ascii_digit();
+    let is_time = date.len() == form.len() && date.chars().zip(form.chars()).all(fits);
+    is_time.then(|| format!("{date}Z"))
+}

@@ -1,0 +1,311 @@
+//! Faults of leaders, of the network and of the API server.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use tenure_tests::process::Process;
+use tenure_tests::proxy::{Proxy, ProxyMode};
+use tenure_tests::{Limit, wait_for};
+
+use super::api::{Api, Asked, Fate};
+use super::{Bench, DURATION, assert_epochs_increase, candidate, holder};
+
+#[test]
+fn a_killed_leader_by_a_kubernetes_lease_has_a_successor_when_its_lease_has_expired() {
+    let bench = Bench::new();
+    let first = bench.candidate("first");
+    let epoch = bench.receiver.next_leader(0).epoch;
+    let _second = bench.candidate("second");
+    bench.wait_for_follower("second");
+    first.signal(Signal::SIGKILL);
+    let next = bench.receiver.next_leader(epoch);
+    assert_eq!(next.candidate, "second");
+    let gap = next.at - bench.receiver.last_of("first", epoch).at;
+    eprintln!("no leader for {gap:?}, with a lease of {DURATION:?}");
+    // The last renewal was at most a renew interval (0.7 s) before the kill.
+    assert!(gap > DURATION / 2, "{gap:?}");
+    bench.verify();
+}
+
+#[test]
+fn a_leader_by_a_kubernetes_lease_that_was_frozen_is_refused_and_steps_down() {
+    let bench = Bench::new();
+    let first = bench.candidate("first");
+    let epoch = bench.receiver.next_leader(0).epoch;
+    let _second = bench.candidate("second");
+    bench.wait_for_follower("second");
+    fs::write(bench.freeze_file("first"), "").unwrap();
+    let next = bench.receiver.next_leader(epoch);
+    assert_eq!(next.candidate, "second");
+    first.signal(Signal::SIGCONT);
+    let ended = bench.receiver.note("first", "ended");
+    assert!(ended.text.ends_with(&epoch.to_string()), "{ended:?}");
+    // Only the write in flight arrived late, and the fence refused it.
+    let acts = bench.receiver.acts();
+    let stale: Vec<_> = acts.iter().filter(|act| !act.accepted).collect();
+    assert_eq!(stale.len(), 1, "{stale:?}");
+    bench.verify();
+}
+
+#[test]
+fn a_leader_by_a_kubernetes_lease_that_is_cut_off_stops_before_another_leads() {
+    let bench = Bench::new();
+    let proxy = bench.runtime.block_on(Proxy::start(bench.api.address()));
+    let proxy = proxy.unwrap();
+    let through = format!("http://{}", proxy.address());
+    let _first = Process::spawn(&mut bench.candidate_command("first", &through, DURATION));
+    let mut epoch = 0;
+    for mode in [ProxyMode::Hang, ProxyMode::HangReplies] {
+        let leader = bench.receiver.next_leader(epoch);
+        assert_eq!(leader.candidate, "first");
+        let mut second = bench.candidate("second");
+        bench.wait_for_follower("second");
+        proxy.set(mode);
+        let stopped = bench
+            .receiver
+            .note("first", &format!("stopped {}", leader.epoch));
+        let next = bench.receiver.next_leader(leader.epoch);
+        assert_eq!(next.candidate, "second");
+        assert!(stopped.at < next.after, "{mode:?}");
+        epoch = next.epoch;
+        proxy.set(ProxyMode::Pass);
+        second.signal(Signal::SIGTERM);
+        assert!(second.wait().success());
+    }
+    bench.verify();
+}
+
+#[test]
+fn with_an_api_server_that_fails_at_random_leaders_do_not_overlap_and_epochs_increase() {
+    const RUN: Duration = Duration::from_secs(8);
+    let bench = Bench::new();
+    let seed = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .subsec_nanos();
+    eprintln!("seed {seed}");
+    let mut random = u64::from(seed) | 1;
+    bench.api.set_rule(move |_| {
+        // Xorshift.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        match random % 20 {
+            0 | 1 => Fate::Lost,
+            2 | 3 => Fate::LosesAnswer,
+            4 => Fate::Repeated,
+            5 => Fate::Refused(500, "InternalError", 0),
+            6 => Fate::Refused(410, "Gone", 0),
+            7 => Fate::Refused(429, "TooManyRequests", 1),
+            8 => Fate::Refused(409, "Conflict", 0),
+            9 => Fate::Page(502),
+            _ => Fate::Passes,
+        }
+    });
+    let start = Instant::now();
+    let mut candidates: Vec<_> = ["first", "second", "third"]
+        .map(|id| (id, bench.candidate(id)))
+        .into();
+    let epochs = || -> std::collections::BTreeSet<u64> {
+        bench.receiver.acts().iter().map(|act| act.epoch).collect()
+    };
+    while start.elapsed() < RUN || epochs().len() < 3 {
+        std::thread::sleep(Duration::from_millis(1_500));
+        let acts = bench.receiver.acts();
+        let Some(leader) = acts.last().map(|act| act.candidate.clone()) else {
+            continue;
+        };
+        let index = candidates.iter().position(|(id, _)| **id == *leader);
+        let index = index.expect("a candidate");
+        let (id, process) = candidates.swap_remove(index);
+        process.signal(Signal::SIGKILL);
+        drop(process);
+        candidates.push((id, bench.candidate(id)));
+    }
+    eprintln!("{} terms", epochs().len());
+    bench.verify();
+}
+
+#[tokio::test]
+async fn a_leader_keeps_its_term_while_other_programs_change_its_object_all_the_time() {
+    let _limit = Limit::start();
+    let api = Api::start().await;
+    let leader = candidate("leader", &api).await;
+    let leadership = leader.campaign().await.unwrap();
+    let storm = api.clone();
+    let storm = tokio::spawn(async move {
+        for number in 0_u32.. {
+            storm.edit(|lease| {
+                lease["metadata"]["annotations"]["storm"] = number.to_string().into();
+            });
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let follower = candidate("follower", &api).await;
+    let waits = tokio::time::timeout(3 * DURATION, follower.campaign()).await;
+    assert!(
+        waits.is_err(),
+        "changes of annotations are no end of the term"
+    );
+    assert!(leadership.is_valid());
+    let conflicts = api.asked().iter().filter(|it| it.status == 409).count();
+    assert!(conflicts > 0, "each renewal meets another version");
+    // The storm does not keep a successor from leading, either.
+    let epoch = leadership.epoch();
+    leadership.resign().await;
+    let next = follower.campaign().await.unwrap();
+    assert!(next.epoch() > epoch);
+    next.resign().await;
+    storm.abort();
+    assert_epochs_increase(&api);
+}
+
+#[tokio::test]
+async fn changes_of_annotations_do_not_keep_a_dead_holder_alive() {
+    let _limit = Limit::start();
+    let api = Api::start().await;
+    let first = candidate("first", &api).await;
+    first.campaign().await.unwrap().resign().await;
+    api.edit(|lease| {
+        lease["spec"]["holderIdentity"] = "dead".into();
+        lease["spec"]["leaseDurationSeconds"] = 2.into();
+    });
+    let storm = api.clone();
+    let storm = tokio::spawn(async move {
+        for number in 0_u32.. {
+            storm.edit(|lease| {
+                lease["metadata"]["annotations"]["storm"] = number.to_string().into();
+            });
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let start = Instant::now();
+    let next = first.campaign().await.unwrap();
+    assert!(start.elapsed() >= DURATION, "{:?}", start.elapsed());
+    storm.abort();
+    next.resign().await;
+}
+
+#[tokio::test]
+async fn a_waiting_candidate_asks_no_earlier_than_the_api_server_wants_and_a_leader_renews() {
+    let _limit = Limit::start();
+    let api = Api::start().await;
+    api.set_tokens(&[]);
+    let leader = candidate("leader", &api).await;
+    let leadership = leader.campaign().await.unwrap();
+    api.set_rule(|asked: &Asked| match asked.method.as_str() {
+        "GET" => Fate::Refused(429, "TooManyRequests", 3),
+        _ => Fate::Passes,
+    });
+    let follower = candidate("follower", &api).await;
+    let before = api.asked().len();
+    let waits = tokio::time::timeout(Duration::from_millis(2_500), follower.campaign()).await;
+    assert!(waits.is_err());
+    let asked = api.asked().split_off(before);
+    let reads = asked.iter().filter(|it| it.method == "GET").count();
+    // The release of the campaign that is given up reads once more.
+    assert!((1..=2).contains(&reads), "{reads} reads in a pause of 3 s");
+    assert!(
+        asked
+            .iter()
+            .any(|it| it.method == "PUT" && it.status == 200)
+    );
+    assert!(leadership.is_valid());
+    leadership.resign().await;
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_was_lost_is_found_and_not_repeated_as_another_term() {
+    let _limit = Limit::start();
+    let api = Api::start().await;
+    let mut writes = 0;
+    api.set_rule(move |asked: &Asked| {
+        writes += u32::from(asked.method != "GET");
+        match (asked.method.as_str(), writes) {
+            ("POST", 1) => Fate::LosesAnswer,
+            _ => Fate::Passes,
+        }
+    });
+    let leader = candidate("leader", &api).await;
+    let leadership = leader.campaign().await.unwrap();
+    let lease = api.lease().unwrap();
+    assert_eq!(holder(&lease), "leader");
+    assert_eq!(lease["spec"]["leaseTransitions"], 0);
+    let first = &api.events()[0].object["metadata"]["annotations"]["tenure/epoch"];
+    assert_eq!(*first, leadership.epoch().to_string());
+    leadership.resign().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_api_server_elects_no_leader() {
+    let _limit = Limit::start();
+    let api = Api::start().await;
+    let leader = candidate("leader", &api).await;
+    for status in [200, 201, 404, 409] {
+        api.set_rule(move |_| Fate::Page(status));
+        let campaign = tokio::time::timeout(Duration::from_millis(600), leader.campaign()).await;
+        assert!(campaign.is_err(), "{status}");
+    }
+    assert!(api.lease().is_none());
+    // A server that answers each write with success and executes none is no better.
+    api.set_rule(|_| Fate::Passes);
+    leader.campaign().await.unwrap().resign().await;
+    api.set_rule(|asked: &Asked| match asked.method.as_str() {
+        "PUT" => Fate::Ignored,
+        _ => Fate::Passes,
+    });
+    let campaign = tokio::time::timeout(Duration::from_millis(600), leader.campaign()).await;
+    assert!(campaign.is_err());
+}
+
+#[test]
+fn a_frozen_run_by_a_kubernetes_lease_has_ended_its_program_before_another_leads() {
+    let bench = Bench::new();
+    let log = bench.folder.path().join("log");
+    let run = |id: &str| {
+        let script = format!(
+            "while true; do echo $(date +%s%N) {id} $TENURE_EPOCH >> {}; sleep 0.02; done",
+            log.display()
+        );
+        let mut command = tenure_tests::process::command(&[
+            "run",
+            "--election",
+            super::ELECTION,
+            "--candidate",
+            id,
+            "--strategy",
+            "kubernetes",
+            "--lease-duration",
+            "2s",
+            "--",
+            "sh",
+            "-c",
+            &script,
+        ]);
+        command
+            .env("TENURE_KUBERNETES_URL", bench.api.url())
+            .env("TENURE_KUBERNETES_NAMESPACE", super::NAMESPACE);
+        Process::spawn(&mut command)
+    };
+    let lines = || fs::read_to_string(&log).unwrap_or_default();
+    let first = run("first");
+    wait_for("the first leader", || {
+        lines().contains(" first ").then_some(())
+    });
+    let _second = run("second");
+    wait_for("a waiting candidate", || {
+        (bench.api.asked().len() > 10).then_some(())
+    });
+    first.signal(Signal::SIGSTOP);
+    wait_for("the second leader", || {
+        lines().contains(" second ").then_some(())
+    });
+    first.signal(Signal::SIGCONT);
+    std::thread::sleep(Duration::from_millis(300));
+    // One line of the first program after one of the second would be an overlap.
+    let text = lines();
+    let after = text.lines().skip_while(|line| !line.contains(" second "));
+    let late: Vec<_> = after.filter(|line| line.contains(" first ")).collect();
+    assert!(late.is_empty(), "{late:?}");
+}

@@ -1,0 +1,151 @@
+//! Candidates that elect by a `Lease` object of a Kubernetes cluster, against a fake of its API
+//! server, also together with candidates of other programs. A real cluster never took part.
+
+mod api;
+mod client_go;
+mod faults;
+mod objects;
+mod others;
+mod pods;
+mod rights;
+mod terms;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tenure::config::{KubernetesLease, Strategy};
+use tenure::{Candidate, Config};
+use tenure_tests::Limit;
+use tenure_tests::process::Process;
+use tenure_tests::receiver::Receiver;
+use tokio::runtime::Runtime;
+
+use api::Api;
+
+/// The election of the tests, and its object.
+const ELECTION: &str = "tests/job";
+const NAMESPACE: &str = "apps";
+const LEASE: &str = "tests.job";
+
+/// The lease duration of most tests.
+const DURATION: Duration = Duration::from_secs(2);
+
+/// A server, and a receiver that checks the actions of leaders.
+struct Bench {
+    runtime: Runtime,
+    folder: TempDir,
+    api: Api,
+    receiver: Receiver,
+    _limit: Limit,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let runtime = Runtime::new().unwrap();
+        let api = runtime.block_on(Api::start());
+        Self {
+            runtime,
+            folder: tempfile::tempdir().unwrap(),
+            api,
+            receiver: Receiver::start(),
+            _limit: Limit::start(),
+        }
+    }
+
+    /// Starts a candidate process. Its token is its id.
+    fn candidate(&self, id: &str) -> Process {
+        Process::spawn(&mut self.candidate_command(id, &self.api.url(), DURATION))
+    }
+
+    fn candidate_command(&self, id: &str, url: &str, duration: Duration) -> Command {
+        let token = self.token_file(id);
+        std::fs::write(&token, id).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure-test-candidate"));
+        command
+            .arg(self.receiver.address().to_string())
+            .args(["http://127.0.0.1:1", ELECTION, id])
+            .arg(duration.as_millis().to_string())
+            .arg(self.freeze_file(id))
+            .env("TENURE_ELECTION", ELECTION)
+            .env("TENURE_STRATEGY", "kubernetes")
+            .env("TENURE_KUBERNETES_URL", url)
+            .env("TENURE_KUBERNETES_NAMESPACE", NAMESPACE)
+            .env("TENURE_KUBERNETES_TOKEN_FILE", token);
+        command
+    }
+
+    fn token_file(&self, id: &str) -> PathBuf {
+        self.folder.path().join(format!("token-{id}"))
+    }
+
+    /// If this file exists, the candidate freezes between its check and its action.
+    fn freeze_file(&self, id: &str) -> PathBuf {
+        self.folder.path().join(format!("freeze-{id}"))
+    }
+
+    /// Waits until this candidate has read the object while another one holds it.
+    fn wait_for_follower(&self, id: &str) {
+        let count = || self.api.asked().iter().filter(|it| it.user == id).count();
+        let before = count();
+        tenure_tests::wait_for("a waiting candidate", || {
+            (count() > before + 2).then_some(())
+        });
+    }
+
+    /// Checks the actions of leaders and all versions of the object.
+    fn verify(&self) {
+        assert!(!self.receiver.acts().is_empty(), "there was no leader");
+        self.receiver.assert_one_at_a_time();
+        assert_epochs_increase(&self.api);
+    }
+}
+
+/// Checks that each version of the object has the epoch of the version before, or a greater one
+/// under another term.
+fn assert_epochs_increase(api: &Api) {
+    let mut last: Option<(u64, String)> = None;
+    for event in api.events() {
+        let annotations = &event.object["metadata"]["annotations"];
+        let Some(epoch) = annotations["tenure/epoch"].as_str() else {
+            continue;
+        };
+        let epoch: u64 = epoch.parse().expect("an epoch");
+        let term = annotations["tenure/term"].as_str().unwrap_or_default();
+        if let Some((before, of)) = &last {
+            let is_same = epoch == *before && (term == of || term.is_empty());
+            assert!(
+                epoch > *before || is_same,
+                "{before} {of} -> {epoch} {term}"
+            );
+        }
+        if !term.is_empty() {
+            last = Some((epoch, term.into()));
+        }
+    }
+}
+
+/// The holder of the object; empty if there is none.
+fn holder(lease: &Value) -> &str {
+    lease["spec"]["holderIdentity"].as_str().unwrap_or_default()
+}
+
+/// The configuration of a candidate in this process.
+fn config(id: &str, api: &Api) -> Config {
+    let server = api.url().parse().unwrap();
+    let lease = KubernetesLease::new(server, NAMESPACE, LEASE).unwrap();
+    Config::new(ELECTION.parse().unwrap())
+        .with_candidate(id.parse().unwrap())
+        .with_adjusted_timings(|timings| {
+            timings.lease_duration = Some(DURATION);
+            timings.cool_down = Some(Duration::ZERO);
+        })
+        .unwrap()
+        .with_strategy(Strategy::Kubernetes(lease))
+}
+
+async fn candidate(id: &str, api: &Api) -> Candidate {
+    Candidate::start(config(id, api)).await.unwrap()
+}

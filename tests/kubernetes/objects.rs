@@ -1,0 +1,142 @@
+//! The fake itself: the errors, versions and watches on which the other tests rely.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure_tests::Limit;
+
+use super::api::Api;
+use super::{LEASE, NAMESPACE};
+
+struct Client {
+    http: reqwest::Client,
+    leases: String,
+}
+
+impl Client {
+    fn of(api: &Api) -> Self {
+        let base = "apis/coordination.k8s.io/v1/namespaces";
+        Self {
+            http: reqwest::Client::builder().no_proxy().build().unwrap(),
+            leases: format!("{}/{base}/{NAMESPACE}/leases", api.url()),
+        }
+    }
+
+    async fn post(&self, object: &Value) -> (u16, Value) {
+        answer(self.http.post(&self.leases).json(object)).await
+    }
+
+    async fn put(&self, object: &Value) -> (u16, Value) {
+        answer(
+            self.http
+                .put(format!("{}/{LEASE}", self.leases))
+                .json(object),
+        )
+        .await
+    }
+
+    async fn get(&self) -> (u16, Value) {
+        answer(self.http.get(format!("{}/{LEASE}", self.leases))).await
+    }
+
+    /// The events of a watch of one second.
+    async fn watch(&self, after: &str) -> Vec<(String, Value)> {
+        let url = format!(
+            "{}?watch=true&timeoutSeconds=1&resourceVersion={after}",
+            self.leases
+        );
+        let text = self.http.get(url).send().await.unwrap().text();
+        let text = tokio::time::timeout(Duration::from_secs(5), text).await;
+        let text = text.unwrap().unwrap();
+        let lines = text.lines().map(|line| {
+            let event: Value = serde_json::from_str(line).unwrap();
+            (
+                event["type"].as_str().unwrap().to_owned(),
+                event["object"].clone(),
+            )
+        });
+        lines.collect()
+    }
+}
+
+async fn answer(request: reqwest::RequestBuilder) -> (u16, Value) {
+    let answer = request.send().await.unwrap();
+    (answer.status().as_u16(), answer.json().await.unwrap())
+}
+
+fn reason((status, body): (u16, Value)) -> (u16, String) {
+    (
+        status,
+        body["reason"].as_str().unwrap_or_default().to_owned(),
+    )
+}
+
+fn refused(status: u16, reason: &str) -> (u16, String) {
+    (status, reason.into())
+}
+
+#[tokio::test]
+async fn the_fake_refuses_what_an_api_server_refuses() {
+    let _limit = Limit::start();
+    let api = Api::start().await;
+    let client = Client::of(&api);
+    assert_eq!(reason(client.get().await), refused(404, "NotFound"));
+    let lease = json!({ "metadata": { "name": LEASE }, "spec": {} });
+    let (status, created) = client.post(&lease).await;
+    assert_eq!(status, 201);
+    assert_eq!(
+        reason(client.post(&lease).await),
+        refused(409, "AlreadyExists")
+    );
+    assert_eq!(reason(client.put(&lease).await), refused(422, "Invalid"));
+    let (status, newer) = client.put(&created).await;
+    assert_eq!(status, 200);
+    assert_eq!(reason(client.put(&created).await), refused(409, "Conflict"));
+    for (key, wrong, expected) in [
+        ("leaseDurationSeconds", json!(0), refused(422, "Invalid")),
+        ("leaseTransitions", json!(-1), refused(422, "Invalid")),
+        (
+            "leaseDurationSeconds",
+            json!(1.5),
+            refused(400, "BadRequest"),
+        ),
+        (
+            "renewTime",
+            json!("2026-11-21T12:00:00Z"),
+            refused(400, "BadRequest"),
+        ),
+    ] {
+        let mut invalid = newer.clone();
+        invalid["spec"][key] = wrong;
+        assert_eq!(reason(client.put(&invalid).await), expected, "{key}");
+    }
+    // An object that was deleted is not created again by a write that knows its uid.
+    api.delete();
+    assert_eq!(reason(client.put(&newer).await), refused(409, "Conflict"));
+    assert_eq!(reason(client.get().await), refused(404, "NotFound"));
+    api.set_tokens(&[("valid", "pod")]);
+    assert_eq!(reason(client.get().await), refused(401, "Unauthorized"));
+}
+
+#[tokio::test]
+async fn a_watch_shows_each_version_once_and_forgotten_ones_are_gone() {
+    let _limit = Limit::start();
+    let api = Api::start().await;
+    let client = Client::of(&api);
+    let lease = json!({ "metadata": { "name": LEASE }, "spec": {} });
+    let (_, created) = client.post(&lease).await;
+    client.put(&created).await;
+    api.delete();
+    let kinds = |events: Vec<(String, Value)>| -> Vec<String> {
+        events.into_iter().map(|(kind, _)| kind).collect()
+    };
+    assert_eq!(
+        kinds(client.watch("0").await),
+        ["ADDED", "MODIFIED", "DELETED"]
+    );
+    assert_eq!(kinds(client.watch("2").await), ["DELETED"]);
+    api.compact();
+    let events = client.watch("0").await;
+    assert_eq!(events[0].0, "ERROR");
+    assert_eq!(events[0].1["code"], 410);
+}

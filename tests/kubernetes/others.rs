@@ -1,0 +1,118 @@
+//! Candidates of other programs on the same object.
+
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tenure_tests::needs::{can_run, output_of};
+use tenure_tests::process::Process;
+use tokio::sync::watch;
+
+use super::client_go::ClientGo;
+use super::{Bench, DURATION, LEASE, NAMESPACE, holder};
+
+const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kubernetes/client.py");
+
+#[test]
+fn a_candidate_with_the_rules_of_client_go_and_ours_never_lead_at_once() {
+    let bench = Bench::new();
+    let (stop, stopped) = watch::channel(false);
+    let ours = ["first", "second"].map(|id| bench.candidate(id));
+    let mut epoch = bench.receiver.next_leader(0).epoch;
+    for turn in 0..3 {
+        let go = ClientGo::new(bench.api.address(), &format!("go-{turn}"), DURATION);
+        let receiver = bench.receiver.address();
+        let time = Duration::from_millis(1_200);
+        let led = bench
+            .runtime
+            .spawn(go.lead_once(receiver, time, stopped.clone()));
+        // Both candidates of ours stand still, so the other one takes the object when it has
+        // expired.
+        for process in &ours {
+            process.signal(Signal::SIGSTOP);
+        }
+        let next = bench.receiver.next_leader(epoch);
+        assert_eq!(next.candidate, format!("go-{turn}"));
+        assert_eq!(holder(&bench.api.lease().unwrap()), next.candidate);
+        for process in &ours {
+            process.signal(Signal::SIGCONT);
+        }
+        bench.runtime.block_on(led).unwrap();
+        // It has released the object, so one of ours takes it without waiting.
+        epoch = bench.receiver.next_leader(next.epoch).epoch;
+    }
+    stop.send_replace(true);
+    bench.verify();
+    let transitions = &bench.api.lease().unwrap()["spec"]["leaseTransitions"];
+    assert_eq!(
+        *transitions, 6,
+        "every program counts each change of the holder"
+    );
+}
+
+#[test]
+fn a_candidate_with_the_rules_of_client_go_takes_a_released_object_at_once() {
+    let bench = Bench::new();
+    let mut first = bench.candidate("first");
+    let epoch = bench.receiver.next_leader(0).epoch;
+    let (_stop, stopped) = watch::channel(false);
+    let go = ClientGo::new(bench.api.address(), "go", DURATION);
+    let receiver = bench.receiver.address();
+    let led = bench
+        .runtime
+        .spawn(go.lead_once(receiver, Duration::from_millis(500), stopped));
+    // It has seen the record of the leader before the release.
+    bench.wait_for_follower("");
+    first.signal(Signal::SIGTERM);
+    assert!(first.wait().success());
+    let ended = bench.receiver.note("first", "ended");
+    let next = bench.receiver.next_leader(epoch);
+    assert_eq!(next.candidate, "go");
+    assert!(next.at - ended.at < DURATION, "{:?}", next.at - ended.at);
+    bench.runtime.block_on(led).unwrap();
+    bench.verify();
+}
+
+#[test]
+fn the_python_client_of_kubernetes_and_our_candidates_never_lead_at_once() {
+    /// The client of Python judges others by its own duration, so all have the same one.
+    const DURATION: Duration = Duration::from_secs(4);
+    let name = "the_python_client_of_kubernetes_and_our_candidates_never_lead_at_once";
+    let python = std::env::var("TENURE_KUBERNETES_PYTHON").unwrap_or_else(|_| "python3".into());
+    let import = "import kubernetes.leaderelection.resourcelock.leaselock";
+    let has_it = output_of(Command::new(&python).args(["-c", import])).is_some();
+    let needs = "the packages of tests/kubernetes/requirements.txt, in a virtual environment whose \
+                 python TENURE_KUBERNETES_PYTHON names";
+    if !can_run(name, needs, has_it) {
+        return;
+    }
+    let bench = Bench::new();
+    let start = |id| {
+        let url = bench.api.url();
+        Process::spawn(&mut bench.candidate_command(id, &url, DURATION))
+    };
+    let first = start("first");
+    let ours = bench.receiver.next_leader(0).epoch;
+    let other = Process::spawn(
+        Command::new(&python)
+            .arg(CLIENT)
+            .args([bench.api.url(), bench.receiver.address().to_string()])
+            .args([NAMESPACE, LEASE, "python"]),
+    );
+    bench.wait_for_follower("");
+    // The leader dies, and the other program waits for its lease to expire.
+    first.signal(Signal::SIGKILL);
+    let python = bench.receiver.next_leader(ours);
+    assert_eq!(python.candidate, "python", "{}", other.stderr());
+    assert!(python.at - bench.receiver.last_of("first", ours).at > DURATION / 2);
+    // The other program leads over several renewals, and dies.
+    let second = start("second");
+    std::thread::sleep(DURATION);
+    other.signal(Signal::SIGKILL);
+    let next = bench.receiver.next_leader(python.epoch);
+    assert_eq!(next.candidate, "second");
+    let last = bench.receiver.last_of("python", python.epoch).at;
+    assert!(next.at - last > DURATION / 2, "{:?}", next.at - last);
+    drop(second);
+    bench.verify();
+}

@@ -1,0 +1,252 @@
+//! The service that a cluster keeps its log in: members of etcd, or PostgreSQL.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::chain::{self, Link};
+use crate::cluster::Settings;
+use crate::etcd::Etcd;
+use crate::postgres::Postgres;
+use crate::wait_for;
+
+/// The kinds of engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Members of etcd.
+    Etcd,
+    /// PostgreSQL: a primary, and a synchronous standby if there are two members.
+    Postgres,
+}
+
+/// The engine of a cluster.
+#[derive(Debug)]
+pub enum Engine {
+    /// Members of etcd.
+    Etcd(Etcd),
+    /// PostgreSQL.
+    Postgres(Databases),
+}
+
+/// A primary of PostgreSQL, and perhaps a synchronous standby.
+#[derive(Debug)]
+pub struct Databases {
+    /// The server that is the primary at first.
+    pub primary: Postgres,
+    /// The standby.
+    pub standby: Option<Postgres>,
+}
+
+/// The first password of the user `tenure`.
+pub const PASSWORD: &str = "first";
+
+/// Writes down every head that is committed, and the batches of the same transaction. A promoted
+/// standby has what the former primary wrote down.
+const NOTES: &str = "
+    create schema notes;
+    create table notes.heads (id bigserial primary key, transaction xid8, cluster text, record bytea);
+    create table notes.batches (transaction xid8, cluster text, sequence bigint);
+    create function notes.head() returns trigger language plpgsql security definer as $$ begin
+        insert into notes.heads (transaction, cluster, record)
+            values (pg_current_xact_id(), new.cluster, new.record);
+        return null;
+    end $$;
+    create function notes.batch() returns trigger language plpgsql security definer as $$ begin
+        insert into notes.batches values (pg_current_xact_id(), new.cluster, new.sequence);
+        return null;
+    end $$;
+    create trigger head after update on tenure.head for each row
+        when (old.record is distinct from new.record) execute function notes.head();
+    create trigger batch after insert or update on tenure.log for each row
+        execute function notes.batch();
+";
+
+impl Engine {
+    /// Starts the engine; `None` if the test cannot run.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    #[must_use]
+    pub fn start(test: &str, settings: &Settings) -> Option<Self> {
+        match settings.kind {
+            Kind::Etcd => {
+                let options: Vec<_> = settings.options.iter().map(String::as_str).collect();
+                Etcd::start_with(test, settings.members, &options).map(Self::Etcd)
+            }
+            Kind::Postgres => Databases::start(test, settings.members).map(Self::Postgres),
+        }
+    }
+
+    /// The addresses of the members.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        match self {
+            Self::Etcd(etcd) => (0..etcd.endpoints().len())
+                .map(|member| etcd.address(member))
+                .collect(),
+            Self::Postgres(databases) => (databases.all())
+                .map(|it| SocketAddr::from((Ipv4Addr::LOCALHOST, it.port())))
+                .collect(),
+        }
+    }
+
+    /// The table of the configuration of a server that reaches the members at these addresses. A
+    /// file for it is `file` with another extension.
+    ///
+    /// # Panics
+    ///
+    /// If the file cannot be written.
+    #[must_use]
+    pub fn table(&self, addresses: &[SocketAddr], file: &Path) -> String {
+        match self {
+            Self::Etcd(_) => {
+                let endpoints: Vec<_> = (addresses.iter())
+                    .map(|address| format!("\"http://{address}\""))
+                    .collect();
+                format!(
+                    "[etcd]\nendpoints = [{}]\ncompact = \"off\"",
+                    endpoints.join(", ")
+                )
+            }
+            Self::Postgres(_) => {
+                let file = url_file(file);
+                fs::write(&file, connection_string(addresses, PASSWORD)).expect("a file");
+                let only_owner = fs::Permissions::from_mode(0o600);
+                fs::set_permissions(&file, only_owner).expect("a mode");
+                format!("[postgres]\nurl_file = \"{}\"", file.display())
+            }
+        }
+    }
+
+    /// The heads of the cluster with this name, as the engine itself remembers them.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer.
+    #[must_use]
+    pub fn links(&self, cluster: &str) -> Vec<Link> {
+        match self {
+            Self::Etcd(etcd) => chain::links(etcd, &format!("tenure/{cluster}/0/")),
+            Self::Postgres(databases) => databases.current().links(cluster),
+        }
+    }
+
+    /// Is called once the servers have created what they need in the engine.
+    ///
+    /// # Panics
+    ///
+    /// If the engine does not answer.
+    pub fn prepare(&self) {
+        if let Self::Postgres(databases) = self {
+            // The servers append meanwhile, so one of the two may have to wait for too long.
+            wait_for("the notes", || databases.primary.try_query(NOTES).ok());
+        }
+    }
+}
+
+/// The file with the connection string of the server with this configuration file.
+#[must_use]
+pub fn url_file(config: &Path) -> PathBuf {
+    config.with_extension("url")
+}
+
+/// The connection string of the user `tenure`.
+#[must_use]
+pub fn connection_string(addresses: &[SocketAddr], password: &str) -> String {
+    let list = |part: fn(&SocketAddr) -> String| {
+        let parts: Vec<_> = addresses.iter().map(part).collect();
+        parts.join(",")
+    };
+    format!(
+        "host={} port={} user=tenure password={password} dbname=postgres",
+        list(|it| it.ip().to_string()),
+        list(|it| it.port().to_string())
+    )
+}
+
+impl Databases {
+    /// Starts this number of servers, at most two; `None` if the test cannot run.
+    fn start(test: &str, members: usize) -> Option<Self> {
+        let primary = Postgres::start(test, "")?;
+        // The computation of SCRAM takes a build without optimization most of an attempt.
+        let access = primary.folder().join("data/pg_hba.conf");
+        let rules = fs::read_to_string(&access).expect("a file");
+        let rule = "host all tenure 127.0.0.1/32 password\n";
+        fs::write(&access, format!("{rule}{rules}")).expect("a file");
+        primary.query("select pg_reload_conf()");
+        primary.query(&format!(
+            "create role tenure login password '{PASSWORD}';
+             grant create on database postgres to tenure"
+        ));
+        let standby = (members > 1).then(|| {
+            let standby = primary.standby("second");
+            primary.query("alter system set synchronous_standby_names = 'second'");
+            primary.query("select pg_reload_conf()");
+            wait_for("a synchronous standby", || {
+                let state = primary.query("select sync_state from pg_stat_replication");
+                (state == "sync").then_some(())
+            });
+            standby
+        });
+        Some(Self { primary, standby })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Postgres> {
+        [&self.primary].into_iter().chain(&self.standby)
+    }
+
+    /// The standby.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    #[must_use]
+    pub fn standby(&self) -> &Postgres {
+        self.standby.as_ref().expect("a standby")
+    }
+
+    /// The newest primary: the standby once it was promoted.
+    #[must_use]
+    pub fn current(&self) -> &Postgres {
+        let promoted = self.standby.as_ref().filter(|standby| {
+            standby.try_query("select pg_is_in_recovery()").as_deref() == Ok("f")
+        });
+        promoted.unwrap_or(&self.primary)
+    }
+}
+
+impl Postgres {
+    /// The heads of the cluster with this name that were committed here, oldest first.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer.
+    #[must_use]
+    fn links(&self, cluster: &str) -> Vec<Link> {
+        let rows = self.query(&format!(
+            "select json_build_array(id, convert_from(record, 'UTF8')::json,
+                array(select sequence from notes.batches
+                    where transaction = heads.transaction and cluster = '{cluster}'))
+            from notes.heads where cluster = '{cluster}' order by id"
+        ));
+        let links = rows.lines().map(|row| {
+            let row: Value = serde_json::from_str(row).expect("a JSON array");
+            Link {
+                at: row[0].as_u64().expect("a number"),
+                head: row[1].clone(),
+                batches: serde_json::from_value(row[2].clone()).expect("numbers"),
+            }
+        });
+        let links: Vec<_> = links.collect();
+        let batches: u64 = (links.iter()).map(|link| link.batches.len() as u64).sum();
+        let all = self.query(&format!(
+            "select count(*) from notes.batches where cluster = '{cluster}'"
+        ));
+        assert_eq!(batches.to_string(), all, "batches without a head");
+        links
+    }
+}

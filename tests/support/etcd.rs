@@ -1,0 +1,346 @@
+//! etcd as processes: the members of a cluster on the loopback interface.
+//!
+//! The tests inside `tenure-server` include this file, too.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::needs::{can_run, has_program};
+
+/// How long a start or an election may take. Only a failing test waits this long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The members of an etcd cluster. They are killed when this is dropped.
+#[derive(Debug)]
+pub struct Etcd {
+    folder: TempDir,
+    members: Vec<Member>,
+    options: Vec<String>,
+    scheme: &'static str,
+}
+
+#[derive(Debug)]
+struct Member {
+    clients: SocketAddr,
+    peers: SocketAddr,
+    process: Option<Child>,
+    /// The number of its starts.
+    starts: usize,
+}
+
+impl Etcd {
+    /// Starts this number of members; `None` if the test cannot run.
+    ///
+    /// # Panics
+    ///
+    /// If they do not start.
+    #[must_use]
+    pub fn start(test: &str, members: usize) -> Option<Self> {
+        Self::start_with(test, members, &[])
+    }
+
+    /// Starts this number of members with these options; `None` if the test cannot run. The
+    /// members accept clients by TLS if the options have a certificate.
+    ///
+    /// # Panics
+    ///
+    /// If they do not start.
+    #[must_use]
+    pub fn start_with(test: &str, members: usize, options: &[&str]) -> Option<Self> {
+        if !can_run(test, "etcd (package etcd-server)", has_program("etcd")) {
+            return None;
+        }
+        let addresses = free_addresses(2 * members);
+        let members = addresses.chunks(2).map(|addresses| Member {
+            clients: addresses[0],
+            peers: addresses[1],
+            process: None,
+            starts: 0,
+        });
+        let mut etcd = Self {
+            folder: tempfile::tempdir().expect("a folder"),
+            members: members.collect(),
+            options: options.iter().map(|&option| option.to_owned()).collect(),
+            scheme: if options.contains(&"--cert-file") {
+                "https"
+            } else {
+                "http"
+            },
+        };
+        for member in 0..etcd.members.len() {
+            etcd.spawn(member);
+        }
+        for member in 0..etcd.members.len() {
+            etcd.wait_until_ready(member);
+        }
+        Some(etcd)
+    }
+
+    /// The URLs of the members.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<String> {
+        (0..self.members.len())
+            .map(|it| self.endpoint(it))
+            .collect()
+    }
+
+    /// The URL of a member.
+    #[must_use]
+    pub fn endpoint(&self, member: usize) -> String {
+        format!("{}://{}", self.scheme, self.address(member))
+    }
+
+    /// The address of a member for clients.
+    #[must_use]
+    pub fn address(&self, member: usize) -> SocketAddr {
+        self.members[member].clients
+    }
+
+    /// The process id of a member.
+    ///
+    /// # Panics
+    ///
+    /// If it does not run.
+    #[must_use]
+    pub fn pid(&self, member: usize) -> Pid {
+        let process = self.members[member].process.as_ref();
+        Pid::from_raw(process.expect("a process").id().cast_signed())
+    }
+
+    /// Kills a member.
+    pub fn kill(&mut self, member: usize) {
+        if let Some(mut process) = self.members[member].process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    /// Starts a member again that was killed, with its data. It may wait for other members.
+    pub fn spawn(&mut self, member: usize) {
+        let url = |address| format!("http://{address}");
+        let cluster: Vec<String> = (self.members.iter().enumerate())
+            .map(|(number, member)| format!("m{number}={}", url(member.peers)))
+            .collect();
+        self.members[member].starts += 1;
+        let log = File::create(self.log_of(member)).expect("a file");
+        let Member { clients, peers, .. } = self.members[member];
+        let clients = format!("{}://{clients}", self.scheme);
+        let mut command = Command::new("etcd");
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("ETCD_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .args(["--name", &format!("m{member}"), "--data-dir"])
+            .arg(self.folder.path().join(format!("m{member}")))
+            .args(["--listen-client-urls", &clients])
+            .args(["--advertise-client-urls", &clients])
+            .args(["--listen-peer-urls", &url(peers)])
+            .args(["--initial-advertise-peer-urls", &url(peers)])
+            .args(["--initial-cluster", &cluster.join(",")])
+            .args(&self.options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        let process = command.spawn().expect("etcd starts");
+        self.members[member].process = Some(process);
+    }
+
+    /// Replaces the options. A member has them from its next start on.
+    pub fn set_options(&mut self, options: &[&str]) {
+        self.options = options.iter().map(|&option| option.to_owned()).collect();
+    }
+
+    /// Waits until a member that was started accepts clients.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    pub fn wait_until_ready(&mut self, member: usize) {
+        let path = self.log_of(member);
+        let process = self.members[member].process.as_mut().expect("a process");
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let log = fs::read_to_string(&path).unwrap_or_default();
+            if log.contains("ready to serve client requests") {
+                return;
+            }
+            let has_ended = process.try_wait().expect("a process to wait for").is_some();
+            assert!(!has_ended && Instant::now() < until, "no start:\n{log}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Sends a signal to a member.
+    ///
+    /// # Panics
+    ///
+    /// If it does not run.
+    pub fn signal(&self, member: usize, signal: Signal) {
+        kill(self.pid(member), signal).expect("a process to signal");
+    }
+
+    /// Waits for a leader among the members that run, and returns it. No member may be stopped.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    #[must_use]
+    pub fn leader(&self) -> usize {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let is_leader = |member: &usize| {
+                let status = self.ask(*member, "/v3/maintenance/status", &json!({}));
+                status.is_ok_and(|(_, status)| {
+                    let leader = status["leader"].as_str();
+                    leader.is_some() && leader == status["header"]["member_id"].as_str()
+                })
+            };
+            let mut running =
+                (0..self.members.len()).filter(|member| self.members[*member].process.is_some());
+            if let Some(leader) = running.find(is_leader) {
+                return leader;
+            }
+            assert!(Instant::now() < until, "no leader");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Sends a request to the gateway of a member without TLS. Returns the status and the answer.
+    ///
+    /// # Errors
+    ///
+    /// There was no answer.
+    pub fn ask(&self, member: usize, path: &str, body: &Value) -> io::Result<(u16, Value)> {
+        self.ask_with_token(member, path, body, "")
+    }
+
+    fn ask_with_token(
+        &self,
+        member: usize,
+        path: &str,
+        body: &Value,
+        token: &str,
+    ) -> io::Result<(u16, Value)> {
+        let mut stream = TcpStream::connect(self.address(member))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let (body, authorization) = (
+            body.to_string(),
+            match token {
+                "" => String::new(),
+                token => format!("Authorization: {token}\r\n"),
+            },
+        );
+        // With HTTP/1.0 the answer has no chunks, and the connection ends with it.
+        write!(
+            stream,
+            "POST {path} HTTP/1.0\r\n{authorization}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let status = answer
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
+        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body);
+        let body = body.and_then(|body| serde_json::from_str(body).ok());
+        let none = || io::Error::other(answer.clone());
+        Ok((status.ok_or_else(none)?, body.unwrap_or_default()))
+    }
+
+    /// Sends a request to the first member without TLS.
+    ///
+    /// # Panics
+    ///
+    /// If it is refused.
+    #[allow(clippy::must_use_candidate)] // Often only its effect matters.
+    pub fn must(&self, path: &str, body: &Value) -> Value {
+        let (status, answer) = self.ask(0, path, body).expect("an answer");
+        assert_eq!(status, 200, "{path} {body}: {answer}");
+        answer
+    }
+
+    /// Sends a request to the first member without TLS, as this user.
+    ///
+    /// # Panics
+    ///
+    /// If it is refused.
+    #[allow(clippy::must_use_candidate)] // Often only its effect matters.
+    pub fn must_as(&self, user: &str, password: &str, path: &str, body: &Value) -> Value {
+        let credentials = json!({"name": user, "password": password});
+        let token = self.must("/v3/auth/authenticate", &credentials);
+        let token = token["token"].as_str().expect("a token");
+        let (status, answer) = self
+            .ask_with_token(0, path, body, token)
+            .expect("an answer");
+        assert_eq!(status, 200, "{path} {body}: {answer}");
+        answer
+    }
+
+    /// The values that a key has had, oldest first, by etcd's own history. A compaction removes old
+    /// ones.
+    ///
+    /// # Panics
+    ///
+    /// If the first member does not answer.
+    #[must_use]
+    pub fn history(&self, key: &str) -> Vec<String> {
+        let mut values = Vec::new();
+        let mut request = json!({"key": STANDARD.encode(key)});
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let (status, answer) = self.ask(0, "/v3/kv/range", &request).expect("an answer");
+            // 400 is a revision that was compacted. Other errors are those of an election.
+            if ![200, 400].contains(&status) {
+                assert!(Instant::now() < until, "{answer}");
+                thread::sleep(Duration::from_millis(20));
+                continue;
+            }
+            let found = &answer["kvs"][0];
+            let Some(revision) = found["mod_revision"].as_str() else {
+                values.reverse();
+                return values;
+            };
+            let value = STANDARD.decode(found["value"].as_str().unwrap_or_default());
+            values.push(String::from_utf8(value.expect("base64")).expect("text"));
+            let before = revision.parse::<u64>().expect("a revision") - 1;
+            request["revision"] = before.to_string().into();
+        }
+    }
+
+    fn log_of(&self, member: usize) -> std::path::PathBuf {
+        let starts = self.members[member].starts;
+        self.folder.path().join(format!("m{member}-{starts}.log"))
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        for member in 0..self.members.len() {
+            self.kill(member);
+        }
+    }
+}
+
+/// Addresses on which nothing listens.
+fn free_addresses(count: usize) -> Vec<SocketAddr> {
+    let listeners: io::Result<Vec<_>> = (0..count)
+        .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
+        .collect();
+    let listeners = listeners.expect("free ports");
+    let addresses = listeners.iter().map(|listener| listener.local_addr());
+    addresses.collect::<io::Result<_>>().expect("addresses")
+}
