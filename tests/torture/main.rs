@@ -66,6 +66,9 @@ fn run(options: &Options, seed: u64) -> Result<Option<Outcome>, String> {
             break;
         }
     }
+    if violated.is_none() && !summary.has_grants() {
+        return Err("no lease was granted, so nothing was checked".to_owned());
+    }
     let seconds = begin.elapsed().as_secs_f64();
     if options.json {
         println!("{:#}", summary.json(seed, seconds, violated.as_ref()));

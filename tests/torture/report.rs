@@ -29,6 +29,11 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
+    /// Whether the store granted a lease in any round.
+    pub(crate) const fn has_grants(&self) -> bool {
+        self.grants > 0
+    }
+
     /// Adds the numbers of this round.
     pub(crate) fn add(&mut self, outcome: &Outcome) {
         self.rounds += 1;
