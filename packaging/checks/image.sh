@@ -6,27 +6,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-say() { printf '   %s\n' "$*"; }
-fail() { echo "failed: $*" >&2; exit 1; }
-# Waits up to a minute until the command succeeds.
-wait_for() {
-  local what=$1; shift
-  for _ in $(seq 300); do
-    if "$@" > /dev/null 2>&1; then return; fi
-    sleep 0.2
-  done
-  compose logs --tail 20 >&2 || true
-  fail "$what"
-}
+# shellcheck source=packaging/checks/compose.sh
+source packaging/checks/compose.sh
 files=(-f docker/compose.yaml)
-compose() { docker-compose -p tenure-check "${files[@]}" "$@"; }
-container() { docker ps -q --filter "name=tenure-check[-_]$1[-_]"; }
 locked=(--rm --network none --read-only --cap-drop ALL --security-opt no-new-privileges --user 65532:65532)
 
-command -v docker-compose > /dev/null || apt-get install -y --no-install-recommends docker-compose
-command -v busybox > /dev/null || apt-get install -y --no-install-recommends busybox-static
-busybox=$(command -v busybox)
-! ldd "$busybox" > /dev/null 2>&1 || fail "$busybox is not static: apt-get install busybox-static"
+install_compose
 work=$(mktemp -d)
 trap 'compose down -v --remove-orphans > /dev/null 2>&1 || true; rm -rf "$work"' EXIT
 
@@ -46,15 +31,9 @@ docker run "${locked[@]}" --tmpfs /etc/tenure:uid=65532,mode=0700 tenure \
 grep -q '/etc/tenure/config.toml' "$work/init" || fail "the access of the administrator: $(cat "$work/init")"
 
 # The base of the workers.
-mkdir -p "$work/base/bin" "$work/base/tmp"
-cp "$busybox" "$work/base/bin/busybox"
-for name in sh sleep echo cat; do ln -s busybox "$work/base/bin/$name"; done
-tar -C "$work/base" -c . | docker import - busybox:1.37 > /dev/null
+import_busybox "$work/base"
 
 # One store, three workers.
-leads() { compose logs "$@" 2> /dev/null | grep -o 'leads with epoch [0-9]*' | sort -u; }
-leaders() { for n in 1 2 3; do leads "worker-$n" | sed "s/^/worker-$n /"; done; }
-has_leader() { [ -n "$(leads)" ]; }
 DOCKER_BUILDKIT=0 compose up -d --build > "$work/up" 2>&1 || fail "$(cat "$work/up")"
 wait_for 'a worker leads' has_leader
 say "a worker leads after $((SECONDS - start)) s"
@@ -102,10 +81,8 @@ wait_for 'a worker leads after a second up' has_leader
 files+=(-f docker/compose.observe.yaml)
 compose config > /dev/null
 if prometheus=$(command -v prometheus); then
-  mkdir -p "$work/prometheus/bin"
-  cp "$prometheus" "$work/prometheus/bin/"
-  ldd "$prometheus" 2> /dev/null | grep -o '/[^ ]*' | xargs -r -I{} cp -L --parents {} "$work/prometheus"
-  tar -C "$work/prometheus" -c . | docker import -c 'ENTRYPOINT ["/bin/prometheus"]' - prom/prometheus:v3.5.0 > /dev/null
+  copy_program "$prometheus" "$work/prometheus"
+  import_image "$work/prometheus" prom/prometheus:v3.5.0 'ENTRYPOINT ["/bin/prometheus"]'
   compose up -d prometheus > "$work/observe" 2>&1 || fail "$(cat "$work/observe")"
   scraped() { curl -sf 'http://127.0.0.1:9090/api/v1/query?query=up' | grep -q '"job":"tenure"},"value":\[[0-9.]*,"1"\]'; }
   wait_for 'Prometheus reads the metrics' scraped
