@@ -18,7 +18,7 @@ wait_for() {
 }
 
 # The terms that a worker's program has printed, and with the names of the workers.
-leads() { compose logs "$@" 2> /dev/null | grep -o 'leads with epoch [0-9]*' | sort -u; }
+leads() { compose logs "$@" 2> /dev/null | { grep -o 'leads with epoch [0-9]*' || true; } | sort -u; }
 leaders() { for n in 1 2 3; do leads "worker-$n" | sed "s/^/worker-$n /"; done; }
 has_leader() { [ -n "$(leads)" ]; }
 

@@ -12,7 +12,8 @@ use tenure_core::random::Random;
 
 use super::bits::{BitSizes, bits_of};
 use super::flood::Flooder;
-use super::graph::{LinkNetwork, Parts, shuffle};
+use super::graph::{LinkNetwork, shuffle};
+use super::parts::Parts;
 use super::stage::{LinkDelay, LinkProcess, Stage, StageOptions};
 use crate::sim::Rng;
 

@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use super::elect::{LinkElection, LinkIds};
-use super::graph::{GraphError, GraphShape, LinkNetwork};
+use super::graph::LinkNetwork;
+use super::graph_error::GraphError;
+use super::shape::GraphShape;
 
 /// The elections of one size of a network.
 #[derive(Clone, Debug, PartialEq, Serialize)]

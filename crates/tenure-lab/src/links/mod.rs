@@ -4,7 +4,13 @@
 //! order, after random delays, and faulty links deliver nothing. A seed gives the same run on every
 //! machine. Flooding and Bully run on the same networks for comparison.
 
+mod graph_error;
+mod parts;
+mod shape;
+
 mod graph;
+mod network_file;
+
 mod stage;
 
 mod bits;
@@ -25,9 +31,11 @@ pub use bully::{BullyLinks, BullyOutcome, run_bully};
 pub use compare::{LinkComparison, LinkRow, compare_on_links};
 pub use draw::{MOST_DRAWN, draw_link_svg, draw_link_tree};
 pub use elect::{LinkElection, LinkIds, LinkInitiators, LinkOutcome, LinkTraffic};
-pub use graph::{GraphError, GraphShape, LinkNetwork, LinkState, NetworkLink};
+pub use graph::{LinkNetwork, LinkState, NetworkLink};
+pub use graph_error::GraphError;
 pub use growth::{LinkGrowth, fit_to_bound, measure_link_growth};
 #[cfg(feature = "mutations")]
 pub use planted::{LinkMistake, find_link_mistakes};
 pub use random::RandomElection;
+pub use shape::GraphShape;
 pub use stage::LinkDelay;

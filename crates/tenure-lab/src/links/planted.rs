@@ -3,8 +3,9 @@
 use tenure_core::links::{DisabledForestRule as Rule, ForestSettings};
 
 use super::elect::LinkElection;
-use super::graph::{GraphShape, LinkNetwork};
+use super::graph::LinkNetwork;
 use super::random::RandomElection;
+use super::shape::GraphShape;
 
 /// The most seeds until a mistake must be found.
 const SEEDS: u64 = 20_000;

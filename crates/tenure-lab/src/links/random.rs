@@ -3,7 +3,8 @@
 use tenure_core::links::ForestSettings;
 
 use super::elect::{LinkElection, LinkInitiators};
-use super::graph::{GraphShape, LinkNetwork};
+use super::graph::LinkNetwork;
+use super::shape::GraphShape;
 use super::stage::LinkDelay;
 use crate::sim::Rng;
 

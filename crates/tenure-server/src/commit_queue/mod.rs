@@ -289,24 +289,34 @@ impl CommitQueue {
         }
     }
 
-    /// Marks the taken batch as durable after a commit of duration `commit`, so that its answers
-    /// may leave. Returns its changes, for [`CommitQueue::announce`].
-    pub(crate) fn publish(&self, sets: Arc<Vec<ChangeSet>>, commit: Duration) -> Vec<ChangeSet> {
+    /// Marks the taken batch as durable after a commit of duration `commit`. Returns its changes, for
+    /// [`CommitQueue::announce`], and a function that lets its answers leave.
+    pub(crate) fn publish(
+        &self,
+        sets: Arc<Vec<ChangeSet>>,
+        commit: Duration,
+    ) -> (Vec<ChangeSet>, impl FnOnce()) {
         if let Some(last) = sets.last() {
             self.durable.store(last.last_revision(), Ordering::Release);
         }
         let mut state = self.lock();
-        let taken = state.taken.take();
+        let mut taken = state.taken.take();
         state.group = GroupCommit {
             expected: sets.len() + state.len(),
             commit,
         };
         drop(state);
-        if let Some(taken) = taken {
-            taken.resolve(Ok(()));
+        if let Some(taken) = &mut taken {
+            drop(std::mem::take(&mut taken.sets));
         }
         // The queue had the only other reference.
-        Arc::into_inner(sets).unwrap_or_default()
+        let sets = Arc::into_inner(sets).unwrap_or_default();
+        let resolve = move || {
+            if let Some(taken) = taken {
+                taken.resolve(Ok(()));
+            }
+        };
+        (sets, resolve)
     }
 
     /// Passes published changes to the subscriber, in the order in which they were taken.

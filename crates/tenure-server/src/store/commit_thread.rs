@@ -92,12 +92,14 @@ impl Inner {
         match engine.commit(&sets) {
             Ok(()) => {
                 let took = began.elapsed();
-                let sets = self.commit_queue.publish(sets, took);
+                let (sets, resolve) = self.commit_queue.publish(sets, took);
                 let changes = sets
                     .iter()
                     .map(|set| set.changes.len() + set.documents.len());
                 self.metrics.commit(took, changes.sum());
+                // Before the answers leave, so that an acknowledged deletion leaves room at once.
                 self.forget_deleted(&sets);
+                resolve();
                 self.commit_queue.announce(sets);
                 self.checkpoint(engine, Load::Busy).map(|_| ())
             }

@@ -1,10 +1,9 @@
 //! The curves of contestants over their detection time.
 
-use kuva::plot::{LinePlot, ScatterPlot};
 use kuva::render::layout::Layout;
-use kuva::render::plots::Plot;
 
-use super::{Series, WIDTH, colour, draw, logarithmic, shape};
+use super::lines::plots;
+use super::{Series, WIDTH, draw, logarithmic};
 
 /// Draws all series with a linear horizontal axis, which may have zeros, and a logarithmic vertical
 /// axis, which may not.
@@ -13,19 +12,8 @@ pub(in crate::report) fn curves(
     (x_label, y_label): (&str, &str),
     about: &str,
 ) -> String {
-    let (mut plots, mut heights) = (Vec::new(), Vec::new());
-    let last = of.len().saturating_sub(1);
-    for (number, series) in of.into_iter().enumerate() {
-        // Dots of earlier series are larger, so that they are visible below those of later ones.
-        let size = 4.0 + 0.7 * (last - number) as f64;
-        heights.extend(series.line.iter().map(|it| it.1));
-        let line = LinePlot::new().with_data(series.line);
-        let line = line.with_color(colour(series.place)).with_stroke_width(1.5);
-        plots.push(Plot::from(line));
-        let dots = ScatterPlot::new().with_data(series.dots).with_size(size);
-        let dots = dots.with_color(colour(series.place));
-        plots.push(Plot::from(dots.with_marker(shape(series.place).0)));
-    }
+    let heights: Vec<f64> = of.iter().flat_map(|it| &it.line).map(|it| it.1).collect();
+    let plots = plots(of);
     let mut layout = Layout::auto_from_plots(&plots)
         .with_width(WIDTH)
         .with_height(420.0)

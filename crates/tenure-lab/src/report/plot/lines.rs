@@ -15,28 +15,38 @@ pub(in crate::report) struct Series {
     pub(in crate::report) dots: Vec<(f64, f64)>,
 }
 
+/// Returns the lines and dots of all series.
+pub(super) fn plots(of: Vec<Series>) -> Vec<Plot> {
+    let last = of.len().saturating_sub(1);
+    let plots = of.into_iter().enumerate().flat_map(|(number, series)| {
+        // Dots of earlier series are larger, so that they are visible below those of later ones.
+        let size = 4.0 + 0.7 * (last - number) as f64;
+        let line = LinePlot::new().with_data(series.line);
+        let line = line.with_color(colour(series.place)).with_stroke_width(1.5);
+        let dots = ScatterPlot::new().with_data(series.dots).with_size(size);
+        let dots = dots.with_color(colour(series.place));
+        [
+            Plot::from(line),
+            Plot::from(dots.with_marker(shape(series.place).0)),
+        ]
+    });
+    plots.collect()
+}
+
 /// Draws all series on logarithmic axes.
 pub(in crate::report) fn lines(
-    of: Vec<Series>,
+    mut of: Vec<Series>,
     (x_label, y_label): (&str, &str),
     about: &str,
 ) -> String {
-    let (mut plots, mut all) = (Vec::new(), Vec::new());
-    let last = of.len().saturating_sub(1);
-    for (number, mut series) in of.into_iter().enumerate() {
-        // Dots of earlier series are larger, so that they are visible below those of later ones.
-        let size = 4.0 + 0.7 * (last - number) as f64;
+    let mut all = Vec::new();
+    for series in &mut of {
         // A logarithmic axis has no zero.
         series.line.retain(|it| it.1 > 0.0);
         series.dots.retain(|it| it.1 > 0.0);
         all.extend(series.line.iter().chain(&series.dots));
-        let line = LinePlot::new().with_data(series.line);
-        let line = line.with_color(colour(series.place)).with_stroke_width(1.5);
-        plots.push(Plot::from(line));
-        let dots = ScatterPlot::new().with_data(series.dots).with_size(size);
-        let dots = dots.with_color(colour(series.place));
-        plots.push(Plot::from(dots.with_marker(shape(series.place).0)));
     }
+    let plots = plots(of);
     let layout = Layout::auto_from_plots(&plots)
         .with_width(WIDTH)
         .with_height(420.0)
