@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::wait_for;
+use crate::{PATIENCE, wait_for};
 
 /// The command that belongs to the running tests, or the one that `TENURE_TEST_BINARY` names: the
 /// checks of a release run the tests with the file that users get.
@@ -230,10 +230,16 @@ impl Process {
     ///
     /// The process does not end.
     pub fn wait(&mut self) -> ExitStatus {
-        let child = &mut self.child.0;
-        let status = wait_for("the end of a process", || {
-            child.try_wait().expect("a process to wait for")
-        });
+        let start = Instant::now();
+        let status = loop {
+            let ended = self.child.0.try_wait().expect("a process to wait for");
+            if let Some(status) = ended {
+                break status;
+            }
+            let is_over = start.elapsed() > PATIENCE;
+            assert!(!is_over, "the process goes on:\n{}", self.stderr());
+            thread::sleep(Duration::from_millis(5));
+        };
         // The last lines may still be in the pipes. Another process that inherited a pipe may keep
         // it open, so the wait is short.
         let until = Instant::now() + Duration::from_secs(2);

@@ -102,7 +102,11 @@ impl SharedLog for EtcdLog {
     }
 
     fn append(&mut self, append: &Append<'_>) -> Result<Appended, LogError> {
-        let answer = self.gateway.ask(&self.transaction(append))?;
+        let answer = match self.gateway.ask(&self.transaction(append)) {
+            Ok(answer) => answer,
+            Err(LogError::Full(message)) => return self.settle(append, message),
+            Err(error) => return Err(error),
+        };
         self.upkeep.saw_revision(answer.header.revision);
         if answer.succeeded {
             self.kept_from = self.kept_from.max(append.keep_from);
@@ -169,6 +173,25 @@ impl SharedLog for EtcdLog {
 }
 
 impl EtcdLog {
+    /// Finds out whether etcd has applied an append to which it answered that it has no space. It
+    /// checks the space twice: before it proposes a request, which then is not applied, and again
+    /// when it applies one, which then *is* applied in spite of the answer (`quotaApplierV3` in its
+    /// source). After the answer this attempt is no longer under way, so a linearizable read shows
+    /// which of both it was.
+    fn settle(&mut self, append: &Append<'_>, message: String) -> Result<Appended, LogError> {
+        let Ok(seen) = self.head() else {
+            return Err(LogError::Unknown(message));
+        };
+        match seen.head.as_deref() {
+            Some(head) if head == append.head => {
+                self.kept_from = self.kept_from.max(append.keep_from);
+                Ok(Appended::Done)
+            }
+            head if head == append.expected => Err(LogError::Full(message)),
+            _ => Ok(Appended::Refused(seen)),
+        }
+    }
+
     fn transaction(&self, append: &Append<'_>) -> TxnRequest {
         let keys = &self.keys;
         let condition = match append.expected {

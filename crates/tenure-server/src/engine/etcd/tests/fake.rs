@@ -286,3 +286,28 @@ fn numbers_and_missing_fields_of_other_versions_are_understood() {
     assert_eq!(refused, Appended::Refused(Sighting { engine, head: None }));
     misconfigured(log.head());
 }
+
+#[test]
+fn a_head_shows_whether_an_append_without_space_was_applied() {
+    let full = |read: fn() -> Answer| {
+        Fake::start(move |path| match path {
+            "/version" => version("3.6.11"),
+            "/v3/kv/txn" => {
+                let error = "etcdserver: mvcc: database space exceeded";
+                let body = format!(r#"{{"error":"{error}","code":8,"message":"{error}"}}"#);
+                Some((429, body))
+            }
+            _ => read(),
+        })
+    };
+    let append = |expected, to| replace(&mut *open(&[&full(head)]), expected, to);
+    // The head is x.
+    assert_eq!(append(Some("w"), "x"), Ok(Appended::Done));
+    let refused = append(Some("x"), "y");
+    assert!(matches!(refused, Err(LogError::Full(_))), "{refused:?}");
+    let other = append(Some("w"), "y");
+    assert!(matches!(&other, Ok(Appended::Refused(it)) if head_of(it) == Some("x")));
+
+    let unknown = replace(&mut *open(&[&full(|| None)]), Some("w"), "x");
+    assert!(matches!(unknown, Err(LogError::Unknown(_))), "{unknown:?}");
+}
