@@ -224,6 +224,7 @@ impl View {
             engine,
             generation: generation.saturating_add(1),
             sequence: sequence.saturating_add(1),
+            undone: 0,
             state: HeadState::Owned,
             owner: me,
             ownership: timings.ownership(),

@@ -28,6 +28,8 @@ pub struct Head {
     pub generation: u64,
     /// The number of the append: each append adds one.
     pub sequence: u64,
+    /// The number of appends with this sequence number that the server has undone before this one.
+    pub undone: u64,
     /// The state of the log.
     pub state: HeadState,
     /// The server that wrote the head.

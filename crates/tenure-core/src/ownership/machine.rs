@@ -34,6 +34,8 @@ pub struct Ownership {
     view: View,
     reign: Option<Reign>,
     append: Option<Attempt>,
+    /// The number of appends that were undone since the last one that was applied.
+    undone: u64,
     next_read: Read,
     has_resigned: bool,
     outputs: VecDeque<OwnershipOutput>,
@@ -62,6 +64,7 @@ impl Ownership {
             append: None,
             next_read: Read::At(now),
             has_resigned: false,
+            undone: 0,
             outputs: VecDeque::new(),
             #[cfg(any(test, feature = "mutations"))]
             without: None,
@@ -112,7 +115,9 @@ impl Ownership {
         match outcome {
             Outcome::Done => self.applied(now, &attempt),
             Outcome::Unknown if disabled!(self, UnknownIsNotDone) => self.applied(now, &attempt),
-            // An earlier attempt was applied: its outcome is known now.
+            // An earlier attempt was applied: its outcome is known now. No other append has this
+            // head, not even one that this server has undone because the service said, wrongly,
+            // that it was not applied.
             Outcome::Refused(Sighting { engine, found })
                 if engine == attempt.head.engine && found == Found::Head(attempt.head) =>
             {
@@ -130,6 +135,10 @@ impl Ownership {
             Outcome::NotApplied if !attempt.is_unknown || disabled!(self, UndoOnlyKnown) => {
                 let pause_ends = now.max(attempt.sent + self.timings.poll());
                 self.view.fail();
+                // Argument 7 has this second line of defence; the test of the rule turns off both.
+                if !disabled!(self, UndoOnlyKnown) {
+                    self.undone = self.undone.saturating_add(1);
+                }
                 self.next_read = Read::At(pause_ends);
                 if let Some(reign) = &mut self.reign {
                     reign.beat_at = pause_ends;
@@ -322,6 +331,10 @@ impl Ownership {
             && self.view.is_recent(now, &self.timings)
             && let Some(head) = self.view.successor(self.me, &self.timings)
         {
+            let head = Head {
+                undone: self.undone,
+                ..head
+            };
             self.begin(head, now);
             self.outputs.push_back(OwnershipOutput::Append(head));
         } else if read_at <= now {
@@ -340,6 +353,7 @@ impl Ownership {
         let known = self.view.known()?;
         Some(Head {
             sequence: known.sequence.saturating_add(1),
+            undone: self.undone,
             state,
             ..known
         })
@@ -354,6 +368,7 @@ impl Ownership {
         };
         let head = attempt.head;
         self.view.own(head, now);
+        self.undone = 0;
         match &mut self.reign {
             None => {
                 let mut reign = Reign::new(sent, &self.timings);

@@ -34,6 +34,7 @@ fn head(generation: u64, sequence: u64) -> Head {
         engine: ENGINE,
         generation,
         sequence,
+        undone: 0,
         state: HeadState::Owned,
         owner: OTHER,
         ownership: Duration::from_secs(T),

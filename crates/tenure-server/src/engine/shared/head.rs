@@ -107,6 +107,8 @@ struct Json {
     engine: String,
     generation: u64,
     sequence: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    undone: u64,
     revision: u64,
     floor: Option<Epoch>,
     placed: u64,
@@ -163,6 +165,7 @@ impl HeadRecord {
             engine: hex(head.engine.0),
             generation: head.generation,
             sequence: head.sequence,
+            undone: head.undone,
             revision: content.revision,
             floor: content.floor,
             placed: content.placed,
@@ -207,6 +210,7 @@ impl HeadRecord {
                 engine: EngineId(unhex(&json.engine).ok_or_else(|| field("engine"))?),
                 generation: json.generation,
                 sequence: json.sequence,
+                undone: json.undone,
                 state: match json.state {
                     State::Owned => HeadState::Owned,
                     State::Vacant => HeadState::Vacant,
@@ -238,6 +242,11 @@ impl HeadRecord {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference.
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference.
 const fn is_false(flag: &bool) -> bool {
     !*flag
 }
@@ -260,6 +269,7 @@ mod tests {
                 engine: EngineId(u128::MAX),
                 generation: 7,
                 sequence: 1_200,
+                undone: 0,
                 state,
                 owner: OwnerId(3),
                 ownership: Duration::from_millis(1_500),

@@ -62,6 +62,8 @@ pub(crate) enum Fault {
     NotApplied,
     /// The service has no space.
     Full,
+    /// The append is applied, and the service answers that it has no space.
+    FullButApplied,
     /// The service refuses until an operator changes something.
     Misconfigured,
 }
@@ -224,7 +226,7 @@ impl Fault {
             }
             Self::Delay(_) => return None,
             Self::NotApplied => LogError::NotApplied("too many requests".into()),
-            Self::Full => LogError::Full("no space".into()),
+            Self::Full | Self::FullButApplied => LogError::Full("no space".into()),
             Self::Misconfigured => LogError::Misconfigured("wrong password".into()),
         })
     }
@@ -265,7 +267,9 @@ impl SharedLog for MemoryLog {
         let fault = self.0.fault(true);
         match fault {
             None => {}
-            Some(Fault::LoseAnswer) => drop(self.0.service.lock().append(owned.clone())),
+            Some(Fault::LoseAnswer | Fault::FullButApplied) => {
+                drop(self.0.service.lock().append(owned.clone()))
+            }
             Some(Fault::Late) => self.0.service.lock().late.push(owned.clone()),
             Some(Fault::Delay(delay)) => std::thread::sleep(delay),
             Some(_) => {}

@@ -99,6 +99,7 @@ pub(crate) fn init(
         engine: sighting.engine,
         generation: 1,
         sequence: 1,
+        undone: 0,
         state: HeadState::Vacant,
         owner: new_owner(),
         ownership: Duration::ZERO,
@@ -155,6 +156,7 @@ pub(crate) fn recover(
         engine: sighting.engine,
         generation: before.head.generation + 1,
         sequence: before.head.sequence + 1,
+        undone: 0,
         state: HeadState::Vacant,
         owner: new_owner(),
         ..before.head

@@ -139,6 +139,7 @@ impl<'a> Filling<'a> {
             engine: seen.engine,
             generation: 0,
             sequence: 0,
+            undone: 0,
             state: HeadState::Restoring,
             owner: new_owner(),
             ownership: Duration::ZERO,

@@ -45,6 +45,7 @@ pub(super) fn retire(
         let head = Head {
             generation: before.head.generation + 1,
             sequence: before.head.sequence + 1,
+            undone: 0,
             state: HeadState::Retired,
             owner: new_owner(),
             ownership,

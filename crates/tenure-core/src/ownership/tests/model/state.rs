@@ -71,11 +71,11 @@ pub(super) struct Append {
     pub(super) batch: Option<Batch>,
 }
 
-/// Generation, sequence, owner, the expected sequence and owner, whether the head is vacant, and the
-/// batch.
+/// Generation, sequence with the number of undone appends, owner, the expected sequence and owner,
+/// whether the head is vacant, and the batch.
 type Key = (
     u64,
-    u64,
+    (u64, u64),
     OwnerId,
     Option<(u64, OwnerId)>,
     bool,
@@ -88,12 +88,14 @@ impl Append {
         let Head {
             generation,
             sequence,
+            undone,
             owner,
             state,
             ..
         } = self.head;
         let is_vacant = state == HeadState::Vacant;
-        (generation, sequence, owner, expected, is_vacant, self.batch)
+        let number = (sequence, undone);
+        (generation, number, owner, expected, is_vacant, self.batch)
     }
 }
 

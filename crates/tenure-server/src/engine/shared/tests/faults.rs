@@ -106,6 +106,31 @@ fn a_batch_is_undone_only_if_no_attempt_of_it_can_be_applied() {
 }
 
 #[test]
+fn an_append_that_was_applied_in_spite_of_a_definite_refusal_is_never_taken_for_another_one() {
+    let (service, server, mut owner) = owned();
+    server.connect.fail_appends([Some(Fault::FullButApplied)]);
+    let refused = owner.write();
+    assert!(
+        matches!(refused, Err(AppendError::DiskFull(_))),
+        "{refused:?}"
+    );
+    // The next batch has the same number. It is not in the log, so it is not acknowledged.
+    let mut batch = Batch::default();
+    let revision = owner.revision + 1;
+    let sets = [alone(delete(revision, 900, 1))];
+    batch.encode(owner.revision, &sets);
+    let refused = owner.engine.append(&batch, &sets);
+    assert!(
+        matches!(refused, Err(AppendError::NotOwner(_))),
+        "{refused:?}"
+    );
+    drop(owner);
+    let mut next = Server::new("next", &service);
+    assert_eq!(next.own().loaded.leases.len(), 2);
+    check_chain(&service.content());
+}
+
+#[test]
 fn a_server_that_is_deposed_in_the_middle_of_a_commit_appends_nothing_more() {
     for (fault, is_loaded) in [(Fault::LoseAnswer, true), (Fault::Late, false)] {
         let (service, server, mut owner) = owned();
