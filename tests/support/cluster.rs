@@ -347,7 +347,8 @@ impl Cluster {
     /// With the violation.
     #[must_use]
     pub fn audit(&self, cluster: &str) -> Audited {
-        audit(&self.engine.links(cluster)).unwrap_or_else(|violation| panic!("{violation}"))
+        let audited = audit(&self.engine.links(cluster));
+        audited.unwrap_or_else(|violation| panic!("violation of safety: {violation}"))
     }
 }
 

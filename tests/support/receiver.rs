@@ -150,7 +150,7 @@ impl Receiver {
     /// With the violation.
     pub fn assert_one_at_a_time(&self) {
         if let Some(overlap) = overlap(&self.acts()) {
-            panic!("{overlap}");
+            panic!("violation of safety: {overlap}");
         }
     }
 
@@ -161,7 +161,7 @@ impl Receiver {
     /// With the epoch of the violation.
     pub fn assert_fence_held(&self) {
         if let Some(stale) = accepted_stale(&self.acts()) {
-            panic!("{stale}");
+            panic!("violation of safety: {stale}");
         }
     }
 }

@@ -138,7 +138,7 @@ impl Tap {
             for call in calls.iter().filter(|call| call.lease == lease) {
                 eprintln!("{call:?}");
             }
-            panic!("{lease}: {violation:?}");
+            panic!("violation of safety: {lease}: {violation:?}");
         }
     }
 }
