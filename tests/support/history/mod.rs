@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_core::lease::{
-    Acquire, Change, LeaseDuration, LeaseId, Metadata, Operation, Record, Rejection, Rules, apply,
+    Acquire, Change, LeaseDuration, LeaseId, Metadata, Operation, Record, Rejection, Rules, State,
+    apply,
 };
 use tenure_core::{CandidateId, Epoch, Instant, UnixMillis};
 
@@ -196,12 +197,29 @@ impl<'a> Lease<'a> {
         Ok(())
     }
 
-    /// Answers with one revision have the same content.
+    /// Answers with one revision have the same content, except that a term may be shown as ended
+    /// once its time is over: while the store can't write, that end has no revision.
     fn contents(&self) -> Result<(), Violation> {
-        for pair in self.done.windows(2) {
-            let [one, other] = [pair[0].seen, pair[1].seen];
-            let revision = one.revision;
-            if revision == other.revision && one != other {
+        for same in self
+            .done
+            .chunk_by(|a, b| a.seen.revision == b.seen.revision)
+        {
+            let revision = same[0].seen.revision;
+            let is_ended = |done: &&Done<'_>| {
+                done.seen.epoch.is_none()
+                    && matches!(done.seen.state, State::Expired | State::Broken)
+            };
+            let mut contents = same.iter().filter(|done| !is_ended(done));
+            let Some(first) = contents.next() else {
+                continue;
+            };
+            let held = self.grants.iter();
+            let mut held = held.filter(|grant| Some(grant.epoch) == first.seen.epoch);
+            let end = held.next().map_or(first.sent, |grant| self.window(grant).1);
+            let is_early = |done: &Done<'_>| first.seen.epoch.is_none() || done.received < end;
+            if contents.any(|done| done.seen != first.seen)
+                || same.iter().filter(is_ended).any(is_early)
+            {
                 return Err(Violation::TwoContents { revision });
             }
         }

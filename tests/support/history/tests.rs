@@ -1,7 +1,5 @@
 //! Made-up histories: valid ones pass, and every rule finds its violation.
 
-use tenure_core::lease::State;
-
 use super::*;
 
 const SECOND: LeaseDuration = LeaseDuration::Fixed(Duration::from_secs(1));
@@ -194,6 +192,25 @@ fn two_contents_of_one_revision_are_found() {
         violation(&calls),
         Some(Violation::TwoContents { revision: 1 })
     );
+}
+
+#[test]
+fn a_term_is_shown_as_ended_under_its_revision_once_its_time_is_over() {
+    let seen_ended = |received| {
+        [
+            acquire(1, 10, 0, 10, 1),
+            renew(1, 10, 500, 510, 1),
+            read(None, State::Expired, 1_450, received, 1),
+        ]
+    };
+    assert_eq!(violation(&seen_ended(1_500)), None);
+    let too_early = Some(Violation::TwoContents { revision: 1 });
+    assert_eq!(violation(&seen_ended(1_499)), too_early);
+    let available_and_expired = [
+        release(1, 0, Some((10, 1))),
+        read(None, State::Expired, 2_000, 2_010, 1),
+    ];
+    assert_eq!(violation(&available_and_expired), too_early);
 }
 
 #[test]
