@@ -125,11 +125,8 @@ fn fail_over(test: &str, settings: Settings, count: usize) {
     let accepted = || streams.each_ref().map(|it| it.load(Ordering::SeqCst));
     let wait_for_more = |before: [usize; 3]| {
         wait_for("a stream of each listener", || {
-            let pairs = accepted().into_iter().zip(before);
-            pairs
-                .map(|(now, before)| now > before)
-                .all(|it| it)
-                .then_some(())
+            let mut pairs = accepted().into_iter().zip(before);
+            pairs.all(|(now, before)| now > before).then_some(())
         });
     };
     let polls = runtime.spawn(poll(bench.cluster.client(), stop.clone()));
