@@ -277,7 +277,7 @@ fn a_statement_of_a_connection_that_was_given_up_does_not_wait_for_long() {
     wait_for("the tables", || log.head().ok());
     assert_eq!(append(&mut *log, None, 1), Ok(Appended::Done));
     thread::scope(|scope| {
-        let update = "begin; update locks.head set record = record; select pg_sleep(600); commit";
+        let update = "begin; update locks.head set record = record; select pg_sleep(150); commit";
         scope.spawn(|| server.try_query(update).expect_err("it is cancelled"));
         let holder = "from pg_stat_activity
             where wait_event = 'PgSleep' and query like '%locks.head set%'";
