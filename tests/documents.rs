@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::tempdir;
+use tenure_tests::ports::free_address;
 use tenure_tests::process::{output, tenure};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -216,10 +216,7 @@ fn run_commands(page: &str, before: &str) -> String {
     let text = fs::read_to_string(format!("{ROOT}/docs/{page}")).expect("a page");
     let commands = blocks(&text, "sh");
     assert!(!commands.is_empty(), "docs/{page} has commands");
-    // Another process may take the port before the store does; that is rare.
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    drop(listener);
+    let address = free_address();
     let commands = commands.replace("7400", &address.port().to_string());
     let script =
         format!("set -euo pipefail\ntrap 'kill $(jobs -p) || true' EXIT\n{before}\n{commands}");

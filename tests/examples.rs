@@ -308,7 +308,11 @@ fn work_rows_are_planned_by_the_leader_and_done_by_all_instances_also_without_a_
     let store = LocalStore::start();
     let folder = tempfile::tempdir().expect("a folder");
     let database = folder.path().join("work.db");
-    let start = |candidate| quick("work_rows", &store, candidate, &[path(&database)]);
+    // Long enough for some rows, without a leader, on a busy machine.
+    let start = |candidate| {
+        let mut command = example("work_rows", &store, candidate, &[path(&database)]);
+        Process::spawn(command.env("TENURE_LEASE_DURATION", "10s"))
+    };
     let mut first = start("worker-1");
     let planned = line(&first, "planned rows 1 to 10 under epoch ");
     let epoch: u64 = planned.parse().expect("an epoch");
@@ -318,7 +322,7 @@ fn work_rows_are_planned_by_the_leader_and_done_by_all_instances_also_without_a_
     first.signal(Signal::SIGKILL);
     let _ = first.wait();
     let before = rows_done(&second).len();
-    // The lease of the dead leader lasts for up to 2 s more.
+    // The lease of the dead leader lasts for up to 10 s more.
     wait_for("a row that is done without a leader", || {
         let more = rows_done(&second).len() > before;
         let text = second.stdout();

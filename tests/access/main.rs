@@ -20,13 +20,13 @@ mod tokens;
 mod transport;
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use tenure_tests::ports::free_address;
 use tenure_tests::process::{Process, command, output};
 use tenure_tests::{PATIENCE, wait_for};
 
@@ -38,10 +38,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        // Another process may take the port before the store does. That is rare, and the store then
-        // reports it.
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
+        let port = free_address().port();
         let folder = tempfile::tempdir().expect("a folder");
         Self { folder, port }
     }

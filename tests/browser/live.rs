@@ -34,9 +34,6 @@ const MARKS: &str = r"
     // The marks of an earlier outage stay until the next one ends.
     for (const row of document.querySelectorAll('#rows tr[data-changed]'))
         row.removeAttribute('data-changed');
-    // The marks of an earlier outage stay until the next one ends.
-    for (const row of document.querySelectorAll('#rows tr[data-changed]'))
-        row.removeAttribute('data-changed');
     window.marks = new MutationObserver(() => {
         for (const row of document.querySelectorAll('#rows tr[data-changed]'))
             window.marked.add(row.dataset.election);

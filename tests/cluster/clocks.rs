@@ -11,6 +11,7 @@ use tenure_tests::cluster::{Cluster, Settings};
 use tenure_tests::needs::preload;
 use tenure_tests::proxy::ProxyMode;
 use tenure_tests::receiver::now;
+use tenure_tests::wait_for;
 
 use super::{Bench, DEFAULT, SHORT, pass, rounds};
 
@@ -59,8 +60,7 @@ fn a_standby_whose_clock_jumps_takes_nothing_over_and_a_jump_silences_an_active_
     let Some(bench) = start(test, Settings::short(DEFAULT), &[1_000; 3]) else {
         return;
     };
-    let active = bench.cluster.active();
-    let generation = bench.cluster.generation(active);
+    let (active, generation) = bench.cluster.reign();
     for (round, standby) in bench
         .standbys(active)
         .into_iter()
@@ -80,12 +80,13 @@ fn a_standby_whose_clock_jumps_takes_nothing_over_and_a_jump_silences_an_active_
     bench.cluster.cut(active, ProxyMode::Hang);
     jump(&bench.cluster, active, 60);
     let client = bench.cluster.client_of(active);
-    let view = bench.cluster.runtime.block_on(client.view("probe/lease"));
-    let (status, body) = view.expect("an answer");
+    let (status, body) = wait_for("an answer", || {
+        bench.cluster.runtime.block_on(client.view("probe/lease"))
+    });
     assert_eq!(status, 503, "{body}");
     bench.cluster.active_beside(active);
     bench.cluster.cut(active, ProxyMode::Pass);
-    bench.cluster.servers[active].wait_for_role(&bench.cluster.runtime, "following");
+    bench.cluster.wait_until_deposed(active, generation);
     bench.verify();
 }
 
@@ -109,7 +110,7 @@ fn rates(test: &str, answers: Answers, rates: [u32; 2], count: usize) -> Option<
     let (slowest, fastest) = (rates.iter().min()?, rates.iter().max()?);
     let is_assumed = fastest * 5 <= slowest * 6;
     for _ in 0..count {
-        let active = bench.cluster.active();
+        let (active, generation) = bench.cluster.reign();
         let other = 1 - active;
         let taken_over = Arc::<AtomicBool>::default();
         let [old, new] = [active, other].map(|server| {
@@ -144,7 +145,7 @@ fn rates(test: &str, answers: Answers, rates: [u32; 2], count: usize) -> Option<
             assert!(last < first, "two servers answered at the same time");
         }
         bench.cluster.cut(active, ProxyMode::Pass);
-        bench.cluster.servers[active].wait_for_role(&bench.cluster.runtime, "following");
+        bench.cluster.wait_until_deposed(active, generation);
     }
     Some(bench)
 }

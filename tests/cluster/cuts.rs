@@ -36,9 +36,8 @@ pub(super) fn cut(test: &str, settings: Settings, modes: &[ProxyMode]) {
         return;
     };
     for mode in modes {
-        bench.load.wait_until_steady(&bench.cluster);
-        let active = bench.cluster.active();
-        let generation = bench.cluster.generation(active);
+        bench.load.wait_until_steady();
+        let (active, generation) = bench.cluster.reign();
         bench.cluster.cut(active, *mode);
         // Its last append that it knows to be done was sent before.
         let since = now() + CUT;
@@ -53,7 +52,7 @@ pub(super) fn cut(test: &str, settings: Settings, modes: &[ProxyMode]) {
         );
         // Late bytes of its appends arrive now.
         bench.cluster.cut(active, ProxyMode::Pass);
-        bench.cluster.servers[active].wait_for_role(&bench.cluster.runtime, "following");
+        bench.cluster.wait_until_deposed(active, generation);
         assert!(bench.cluster.generation(next) > generation);
         bench.load.probe.wait(now());
         bench.load.assert_terms_last();
@@ -83,14 +82,14 @@ fn an_active_server_that_is_cut_off_in_all_ways_is_silent_before_another_takes_o
     cut(test, Settings::long(DEFAULT), &modes);
 }
 
-/// Cuts standbys off from the engine for this many ownership durations.
-fn cut_standbys(test: &str, settings: Settings, times: u32) {
+/// Cuts standbys off from the engine for this many ownership durations. Clients get answers all the
+/// time, with gaps of less than `most_gap`.
+fn cut_standbys(test: &str, settings: Settings, times: u32, most_gap: Duration) {
     let ownership = settings.ownership;
     let Some(mut bench) = Bench::start(test, settings) else {
         return;
     };
-    let active = bench.cluster.active();
-    let generation = bench.cluster.generation(active);
+    let (active, generation) = bench.cluster.reign();
     let [one, other] = bench.standbys(active)[..] else {
         panic!("two standbys");
     };
@@ -107,7 +106,7 @@ fn cut_standbys(test: &str, settings: Settings, times: u32) {
         (servers.iter()).for_each(|it| bench.cluster.cut(*it, ProxyMode::Pass));
         pass(ownership * times / 2);
         let gap = bench.load.probe.longest_gap(since);
-        assert!(gap < ownership, "{mode:?}: no answer for {gap:?}");
+        assert!(gap < most_gap, "{mode:?}: no answer for {gap:?}");
     }
     assert_eq!(bench.cluster.active(), active);
     assert_eq!(bench.cluster.generation(active), generation);
@@ -121,12 +120,13 @@ fn cut_standbys(test: &str, settings: Settings, times: u32) {
 #[test]
 fn standbys_that_are_cut_off_from_etcd_change_nothing() {
     let test = "standbys_that_are_cut_off_from_etcd_change_nothing";
-    cut_standbys(test, Settings::short(DEFAULT), 1);
+    // A busy machine delays answers. The long form checks that nothing else does.
+    cut_standbys(test, Settings::short(2 * DEFAULT), 1, 10 * DEFAULT);
 }
 
 #[test]
 #[ignore = "about 2 minutes: longer cuts over three members of etcd"]
 fn standbys_that_are_cut_off_from_etcd_for_long_change_nothing() {
     let test = "standbys_that_are_cut_off_from_etcd_for_long_change_nothing";
-    cut_standbys(test, Settings::long(DEFAULT), 8);
+    cut_standbys(test, Settings::long(DEFAULT), 8, DEFAULT);
 }

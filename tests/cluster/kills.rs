@@ -15,7 +15,7 @@ pub(super) fn kill(test: &str, settings: Settings, count: usize) -> Option<Vec<D
     let mut times = Vec::new();
     for _ in 0..count {
         pass(part_of(ownership));
-        bench.load.wait_until_steady(&bench.cluster);
+        bench.load.wait_until_steady();
         let active = bench.cluster.active();
         bench.cluster.servers[active].kill();
         let killed = now();

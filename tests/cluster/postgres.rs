@@ -77,8 +77,9 @@ const PARTS: [u64; 3] = [13, 17, 23];
 #[test]
 fn appends_whose_answers_from_postgresql_are_lost_are_neither_lost_nor_repeated() {
     let test = "appends_whose_answers_from_postgresql_are_lost_are_neither_lost_nor_repeated";
-    let time = Duration::from_millis(1_500);
-    lose_answers(test, short(DEFAULT), PARTS, time);
+    // A busy machine takes long for a new session.
+    let time = Duration::from_secs(3);
+    lose_answers(test, short(2 * DEFAULT), PARTS, time);
 }
 
 #[test]
@@ -118,7 +119,7 @@ fn set_password(cluster: &Cluster, password: &str) {
 #[test]
 fn servers_that_postgresql_refuses_say_why_and_go_on_when_it_is_mended() {
     let test = "servers_that_postgresql_refuses_say_why_and_go_on_when_it_is_mended";
-    let Some(mut bench) = Bench::start(test, short(SHORT)) else {
+    let Some(mut bench) = Bench::start(test, short(DEFAULT)) else {
         return;
     };
     let run = |cluster: &mut Cluster, statements: &[&str]| {
@@ -168,13 +169,12 @@ fn servers_that_postgresql_refuses_say_why_and_go_on_when_it_is_mended() {
     );
     assert!(used <= 1, "{used} generations");
 
-    let active = bench.cluster.active();
-    let generation = bench.cluster.generation(active);
+    let (_, generation) = bench.cluster.reign();
     bench.cluster.databases().primary.crash();
     let since = now();
-    pass(SHORT * 5 / 6);
+    pass(DEFAULT * 5 / 6);
     let silent = now();
-    pass(SHORT / 2);
+    pass(DEFAULT / 2);
     let answer = bench.load.probe.first_since(silent);
     assert!(answer.is_none(), "without PostgreSQL: {answer:?}");
     bench.cluster.databases().primary.restart();

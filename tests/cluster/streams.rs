@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -12,6 +12,7 @@ use tenure_tests::client::Client;
 use tenure_tests::cluster::Settings;
 use tenure_tests::history::{Answer, What};
 use tenure_tests::receiver::now;
+use tenure_tests::wait_for;
 
 use super::{Bench, SHORT, pass, rounds};
 
@@ -22,16 +23,23 @@ struct Heard {
     revisions: Vec<u64>,
     resets: usize,
     /// The number of times at which a server accepted the request for the stream.
-    streams: usize,
+    streams: Arc<AtomicUsize>,
 }
 
 /// Reads the stream of all events, and continues at the next server after each failure.
-async fn listen(servers: Vec<SocketAddr>, stop: Arc<AtomicBool>) -> Heard {
+async fn listen(
+    servers: Vec<SocketAddr>,
+    streams: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+) -> Heard {
     let http = reqwest::Client::builder()
         .no_proxy()
         .build()
         .expect("a client");
-    let mut heard = Heard::default();
+    let mut heard = Heard {
+        streams,
+        ..Heard::default()
+    };
     let mut last: Option<u64> = None;
     for server in servers.iter().cycle() {
         if stop.load(Ordering::SeqCst) {
@@ -47,7 +55,7 @@ async fn listen(servers: Vec<SocketAddr>, stop: Arc<AtomicBool>) -> Heard {
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
         }
-        heard.streams += 1;
+        heard.streams.fetch_add(1, Ordering::SeqCst);
         let mut text = String::new();
         // A server that was killed ends the stream; the load produces events all the time.
         while let Ok(Ok(Some(chunk))) = tokio::time::timeout(3 * SHORT, answer.chunk()).await {
@@ -110,31 +118,42 @@ fn fail_over(test: &str, settings: Settings, count: usize) {
     let stop = Arc::<AtomicBool>::default();
     let servers: Vec<_> = bench.cluster.servers.iter().map(|it| it.address).collect();
     let runtime = bench.cluster.runtime.handle().clone();
-    let listeners: Vec<_> = (0..3)
-        .map(|_| runtime.spawn(listen(servers.clone(), stop.clone())))
+    let streams = [(); 3].map(|()| Arc::<AtomicUsize>::default());
+    let listeners: Vec<_> = (streams.iter())
+        .map(|it| runtime.spawn(listen(servers.clone(), it.clone(), stop.clone())))
         .collect();
+    let accepted = || streams.each_ref().map(|it| it.load(Ordering::SeqCst));
+    let wait_for_more = |before: [usize; 3]| {
+        wait_for("a stream of each listener", || {
+            let mut pairs = accepted().into_iter().zip(before);
+            pairs.all(|(now, before)| now > before).then_some(())
+        });
+    };
     let polls = runtime.spawn(poll(bench.cluster.client(), stop.clone()));
+    wait_for_more([0; 3]);
     pass(ownership);
     for round in 0..count {
+        let before = accepted();
         let active = bench.cluster.active();
         let signal = [Signal::SIGKILL, Signal::SIGTERM][round % 2];
         bench.cluster.servers[active].signal(signal);
         let _ = bench.cluster.servers[active].wait();
         bench.load.probe.wait(now());
         bench.restart(active);
+        wait_for_more(before);
         pass(ownership);
     }
     stop.store(true, Ordering::SeqCst);
     for listener in listeners {
         let heard = runtime.block_on(listener).expect("a stream in order");
+        let streams = heard.streams.load(Ordering::SeqCst);
         eprintln!(
-            "a stream heard {} revisions in {} parts, with {} resets",
+            "a stream heard {} revisions in {streams} parts, with {} resets",
             heard.revisions.len(),
-            heard.streams,
             heard.resets
         );
-        assert!(heard.streams > count, "{heard:?}");
-        assert!(heard.resets <= heard.streams, "{heard:?}");
+        assert!(streams > count, "{heard:?}");
+        assert!(heard.resets <= streams, "{heard:?}");
         assert!(!heard.revisions.is_empty());
     }
     let polled = runtime.block_on(polls).expect("polls in order");
@@ -142,7 +161,7 @@ fn fail_over(test: &str, settings: Settings, count: usize) {
     // The history has each acknowledged grant once.
     for lease in ["tests/contended-0", "tests/contended-1", "tests/job"] {
         let client = bench.cluster.client_of(bench.cluster.active());
-        let history = tenure_tests::wait_for("a history", || {
+        let history = wait_for("a history", || {
             // A read that etcd answers too late is refused, and may be repeated.
             let answer = client.ask(Method::GET, lease, "/history", None);
             let (status, history) = runtime.block_on(answer)?;

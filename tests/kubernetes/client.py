@@ -45,8 +45,8 @@ def end():
 stopped = threading.Event()
 config = electionconfig.Config(
     LeaseLock(name, namespace, identity),
-    lease_duration=4,
-    renew_deadline=2,
+    lease_duration=8,
+    renew_deadline=5,
     retry_period=1,
     onstarted_leading=act,
     onstopped_leading=end,

@@ -18,12 +18,12 @@ fn a_killed_leader_by_a_kubernetes_lease_has_a_successor_when_its_lease_has_expi
     let epoch = bench.receiver.next_leader(0).epoch;
     let _second = bench.candidate("second");
     bench.wait_for_follower("second");
+    bench.wait_for_renewal();
     first.signal(Signal::SIGKILL);
     let next = bench.receiver.next_leader(epoch);
     assert_eq!(next.candidate, "second");
     let gap = next.at - bench.receiver.last_of("first", epoch).at;
     eprintln!("no leader for {gap:?}, with a lease of {DURATION:?}");
-    // The last renewal was at most a renew interval (0.7 s) before the kill.
     assert!(gap > DURATION / 2, "{gap:?}");
     bench.verify();
 }
@@ -169,7 +169,7 @@ async fn changes_of_annotations_do_not_keep_a_dead_holder_alive() {
     first.campaign().await.unwrap().resign().await;
     api.edit(|lease| {
         lease["spec"]["holderIdentity"] = "dead".into();
-        lease["spec"]["leaseDurationSeconds"] = 2.into();
+        lease["spec"]["leaseDurationSeconds"] = DURATION.as_secs().into();
     });
     let storm = api.clone();
     let storm = tokio::spawn(async move {
@@ -195,17 +195,17 @@ async fn a_waiting_candidate_asks_no_earlier_than_the_api_server_wants_and_a_lea
     let leader = candidate("leader", &api).await;
     let leadership = leader.campaign().await.unwrap();
     api.set_rule(|asked: &Asked| match asked.method.as_str() {
-        "GET" => Fate::Refused(429, "TooManyRequests", 3),
+        "GET" => Fate::Refused(429, "TooManyRequests", 30),
         _ => Fate::Passes,
     });
     let follower = candidate("follower", &api).await;
     let before = api.asked().len();
-    let waits = tokio::time::timeout(Duration::from_millis(2_500), follower.campaign()).await;
+    let waits = tokio::time::timeout(DURATION, follower.campaign()).await;
     assert!(waits.is_err());
     let asked = api.asked().split_off(before);
     let reads = asked.iter().filter(|it| it.method == "GET").count();
     // The release of the campaign that is given up reads once more.
-    assert!((1..=2).contains(&reads), "{reads} reads in a pause of 3 s");
+    assert!((1..=2).contains(&reads), "{reads} reads in a pause of 30 s");
     assert!(
         asked
             .iter()
@@ -277,7 +277,7 @@ fn a_frozen_run_by_a_kubernetes_lease_has_ended_its_program_before_another_leads
             "--strategy",
             "kubernetes",
             "--lease-duration",
-            "2s",
+            "4s",
             "--",
             "sh",
             "-c",

@@ -30,8 +30,8 @@ const ELECTION: &str = "tests/job";
 const NAMESPACE: &str = "apps";
 const LEASE: &str = "tests.job";
 
-/// The lease duration of most tests.
-const DURATION: Duration = Duration::from_secs(2);
+/// The lease duration of most tests: long enough for a machine that delays a candidate.
+const DURATION: Duration = Duration::from_secs(4);
 
 /// A server, and a receiver that checks the actions of leaders.
 struct Bench {
@@ -93,6 +93,13 @@ impl Bench {
         tenure_tests::wait_for("a waiting candidate", || {
             (count() > before + 2).then_some(())
         });
+    }
+
+    /// Waits for the next renewal of the object.
+    fn wait_for_renewal(&self) {
+        let renewed = || self.api.lease().unwrap()["spec"]["renewTime"].clone();
+        let before = renewed();
+        tenure_tests::wait_for("a renewal", || (renewed() != before).then_some(()));
     }
 
     /// Checks the actions of leaders and all versions of the object.

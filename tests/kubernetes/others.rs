@@ -43,17 +43,29 @@ fn a_candidate_with_the_rules_of_client_go_and_ours_never_lead_at_once() {
     }
     stop.send_replace(true);
     bench.verify();
+    // Each turn has two changes, and more if a busy machine delays a leader.
+    let events = bench.api.events();
+    let holders = events.iter().map(|event| holder(&event.object));
+    let holders: Vec<_> = holders.collect();
+    let changes = holders
+        .windows(2)
+        .filter(|it| it[0] != it[1] && !it[1].is_empty());
+    let changes = changes.count();
+    assert!(changes >= 6, "{holders:?}");
     let transitions = &bench.api.lease().unwrap()["spec"]["leaseTransitions"];
     assert_eq!(
-        *transitions, 6,
+        *transitions, changes,
         "every program counts each change of the holder"
     );
 }
 
 #[test]
 fn a_candidate_with_the_rules_of_client_go_takes_a_released_object_at_once() {
+    /// Without the release, the object would be taken after more than half of this time.
+    const DURATION: Duration = Duration::from_secs(20);
     let bench = Bench::new();
-    let mut first = bench.candidate("first");
+    let url = bench.api.url();
+    let mut first = Process::spawn(&mut bench.candidate_command("first", &url, DURATION));
     let epoch = bench.receiver.next_leader(0).epoch;
     let (_stop, stopped) = watch::channel(false);
     let go = ClientGo::new(bench.api.address(), "go", DURATION);
@@ -68,7 +80,8 @@ fn a_candidate_with_the_rules_of_client_go_takes_a_released_object_at_once() {
     let ended = bench.receiver.note("first", "ended");
     let next = bench.receiver.next_leader(epoch);
     assert_eq!(next.candidate, "go");
-    assert!(next.at - ended.at < DURATION, "{:?}", next.at - ended.at);
+    let took = next.at - ended.at;
+    assert!(took < DURATION / 2, "{took:?}");
     bench.runtime.block_on(led).unwrap();
     bench.verify();
 }
@@ -76,7 +89,7 @@ fn a_candidate_with_the_rules_of_client_go_takes_a_released_object_at_once() {
 #[test]
 fn the_python_client_of_kubernetes_and_our_candidates_never_lead_at_once() {
     /// The client of Python judges others by its own duration, so all have the same one.
-    const DURATION: Duration = Duration::from_secs(4);
+    const DURATION: Duration = Duration::from_secs(8);
     let name = "the_python_client_of_kubernetes_and_our_candidates_never_lead_at_once";
     let python = std::env::var("TENURE_KUBERNETES_PYTHON").unwrap_or_else(|_| "python3".into());
     let import = "import kubernetes.leaderelection.resourcelock.leaselock";
@@ -100,6 +113,7 @@ fn the_python_client_of_kubernetes_and_our_candidates_never_lead_at_once() {
             .args([NAMESPACE, LEASE, "python"]),
     );
     bench.wait_for_follower("");
+    bench.wait_for_renewal();
     // The leader dies, and the other program waits for its lease to expire.
     first.signal(Signal::SIGKILL);
     let python = bench.receiver.next_leader(ours);
@@ -108,6 +122,7 @@ fn the_python_client_of_kubernetes_and_our_candidates_never_lead_at_once() {
     // The other program leads over several renewals, and dies.
     let second = start("second");
     std::thread::sleep(DURATION);
+    bench.wait_for_renewal();
     other.signal(Signal::SIGKILL);
     let next = bench.receiver.next_leader(python.epoch);
     assert_eq!(next.candidate, "second");

@@ -70,7 +70,7 @@ fn a_candidate_in_a_pod_needs_no_settings_but_the_strategy() {
         .arg(&files)
         .arg(tenure())
         .args(["run", "--election", ELECTION, "--candidate", "pod-1"])
-        .args(["--strategy", "kubernetes", "--lease-duration", "2s", "--"])
+        .args(["--strategy", "kubernetes", "--lease-duration", "10s", "--"])
         .args(["sh", "-c", "echo epoch $TENURE_EPOCH; exec sleep 60"])
         .env("KUBERNETES_SERVICE_HOST", address.ip().to_string())
         .env("KUBERNETES_SERVICE_PORT", address.port().to_string());

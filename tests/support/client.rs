@@ -143,8 +143,12 @@ pub async fn compete(client: Client, name: String, number: u64, stop: Arc<Atomic
         let ask = json!({"lease_id": id(own), "holder": format!("c{number}"),
             "duration_ms": 1_000, "wait_ms": 300});
         while !stop.load(Ordering::SeqCst) {
-            let granted = client.post(&name, "acquire", ask.clone()).await;
-            if granted.is_some_and(|(status, _)| status == 200) {
+            let answer = client.post(&name, "acquire", ask.clone()).await;
+            // The term of a grant whose answer was lost may have ended. Its id is refused then, until
+            // the store has forgotten it.
+            if answer
+                .is_some_and(|(status, body)| status == 200 || body["code"] == "lease_id_retired")
+            {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -3,10 +3,9 @@
 //! engine is a proxy.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -19,10 +18,11 @@ use crate::chain::{Audited, audit};
 use crate::client::{Answer, Client};
 use crate::engine::{Databases, Engine, Kind};
 use crate::etcd::Etcd;
+use crate::ports::free_address;
 use crate::process::{Process, command};
 use crate::proxy::{Proxy, ProxyMode};
 use crate::tap::Tap;
-use crate::wait_for;
+use crate::{wait_for, wait_until};
 
 /// How long a client waits for an answer: longer than a request waits in a store.
 pub const TIMEOUT: Duration = Duration::from_secs(1);
@@ -49,10 +49,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings of a short test: three servers over one member of etcd. Leaders have twice the
-    /// default timings, because a busy machine delays a fail-over.
+    /// The settings of a short test: three servers over one member of etcd. Leaders have at least
+    /// twice the default timings, because a busy machine delays a fail-over.
     #[must_use]
-    pub const fn short(ownership: Duration) -> Self {
+    pub fn short(ownership: Duration) -> Self {
         Self {
             servers: 3,
             kind: Kind::Etcd,
@@ -61,14 +61,14 @@ impl Settings {
             engine: String::new(),
             cluster: String::new(),
             options: Vec::new(),
-            lease: Duration::from_secs(30),
+            lease: Duration::from_secs(30).max(10 * ownership),
         }
     }
 
     /// The settings of a long test: three servers over three members of etcd, and leaders with the
     /// default timings.
     #[must_use]
-    pub const fn long(ownership: Duration) -> Self {
+    pub fn long(ownership: Duration) -> Self {
         let mut settings = Self::short(ownership);
         settings.members = 3;
         settings.lease = Duration::from_secs(15);
@@ -229,6 +229,20 @@ impl Cluster {
         })
     }
 
+    /// The same, with the generation of that server.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn reign(&self) -> (usize, u64) {
+        wait_for("an active server", || {
+            let active = self.active();
+            let view = self.servers[active].view(&self.runtime)?;
+            let generation = view["generation"].as_u64()?;
+            (view["role"] == "active").then_some((active, generation))
+        })
+    }
+
     /// Waits until another server than this one is active, and returns it.
     ///
     /// # Panics
@@ -248,10 +262,26 @@ impl Cluster {
     ///
     /// If it does not answer.
     pub fn generation(&self, server: usize) -> u64 {
-        let view = self.servers[server].view(&self.runtime);
-        view.expect("a view")["generation"]
-            .as_u64()
-            .expect("a number")
+        let server = &self.servers[server];
+        let view = wait_for("a view", || server.view(&self.runtime));
+        view["generation"].as_u64().expect("a number")
+    }
+
+    /// Waits until this server has seen a take-over after this generation, and has its part in the
+    /// cluster again: it follows, or has taken over itself since then.
+    ///
+    /// # Panics
+    ///
+    /// If it does not; the message contains its log.
+    pub fn wait_until_deposed(&self, server: usize, generation: u64) {
+        let server = &self.servers[server];
+        server.wait_for_view(&self.runtime, "no take-over seen", |view| {
+            let is_later = view["generation"].as_u64() > Some(generation);
+            is_later
+                && ["following", "active"]
+                    .iter()
+                    .any(|role| view["role"] == *role)
+        });
     }
 
     /// A client of all servers.
@@ -326,14 +356,17 @@ impl Cluster {
     ///
     /// With the violation.
     pub fn verify(&self) -> Audited {
-        let active = self.active();
-        let client = self.client_of(active);
+        let client = self.client();
         let mut leases: Vec<_> = self.servers[0].tap.calls();
         leases.sort_by(|one, other| one.lease.cmp(&other.lease));
         leases.dedup_by(|one, other| one.lease == other.lease);
         self.runtime.block_on(async {
             for call in leases {
-                client.view(&call.lease).await.expect("a view");
+                wait_until("a view", async || {
+                    let answer = client.view(&call.lease).await;
+                    answer.filter(|(status, _)| *status < 500)
+                })
+                .await;
             }
         });
         self.servers[0].tap.assert_possible();
@@ -404,6 +437,20 @@ impl Server {
         status
     }
 
+    /// Whether the process ends by itself within this time.
+    ///
+    /// # Panics
+    ///
+    /// If it does not run.
+    pub fn ends_within(&mut self, time: Duration) -> bool {
+        let process = self.process.as_mut().expect("a process");
+        let until = Instant::now() + time;
+        while !process.has_ended() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        process.has_ended()
+    }
+
     /// The log of all its processes so far.
     #[must_use]
     pub fn log(&self) -> String {
@@ -431,6 +478,16 @@ impl Server {
         &self.config
     }
 
+    /// The answer of a server that runs, without the tap. A busy machine may delay it, so the
+    /// request is repeated.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn must_get(&self, runtime: &Runtime, path: &str) -> (u16, Value) {
+        wait_for(path, || self.get(runtime, path))
+    }
+
     /// Sends a request to the server, without the tap.
     pub fn get(&self, runtime: &Runtime, path: &str) -> Answer {
         runtime.block_on(self.direct.request(Method::GET, path, None))
@@ -455,19 +512,18 @@ impl Server {
     ///
     /// If it does not get it; the message contains its log.
     pub fn wait_for_role(&self, runtime: &Runtime, role: &str) {
+        self.wait_for_view(runtime, &format!("not {role}"), |view| view["role"] == role);
+    }
+
+    fn wait_for_view(&self, runtime: &Runtime, what: &str, is_so: impl Fn(&Value) -> bool) {
         let since = Instant::now();
         loop {
-            let is = self.role(runtime);
-            if is == role {
+            let view = self.view(runtime).unwrap_or_default();
+            if is_so(&view) {
                 return;
             }
             let late = since.elapsed() > crate::PATIENCE;
-            assert!(
-                !late,
-                "{} is {is:?}, not {role}:\n{}",
-                self.name,
-                self.log()
-            );
+            assert!(!late, "{}: {what}: {view}:\n{}", self.name, self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -491,22 +547,5 @@ impl Server {
 
     fn process(&self) -> &Process {
         self.process.as_ref().expect("a process")
-    }
-}
-
-/// An address on which nothing listens. The ports are below those of outgoing connections, so that a
-/// server that was killed can start again at its address.
-pub fn free_address() -> SocketAddr {
-    const FIRST: u16 = 20_000;
-    const COUNT: u16 = 12_000;
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let begin = std::process::id().wrapping_mul(97) % u32::from(COUNT);
-    loop {
-        let next = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
-        let offset = u16::try_from((begin + next) % u32::from(COUNT)).unwrap_or_default();
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST + offset));
-        if TcpListener::bind(address).is_ok() {
-            return address;
-        }
     }
 }

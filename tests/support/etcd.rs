@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,9 +17,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::needs::{can_run, has_program};
+use super::ports::free_address;
 
-/// How long a start or an election may take. Only a failing test waits this long.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a start, an election or an answer may take. Only a failing test waits this long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The members of an etcd cluster. They are killed when this is dropped.
 #[derive(Debug)]
@@ -61,10 +62,9 @@ impl Etcd {
         if !can_run(test, "etcd (package etcd-server)", has_program("etcd")) {
             return None;
         }
-        let addresses = free_addresses(2 * members);
-        let members = addresses.chunks(2).map(|addresses| Member {
-            clients: addresses[0],
-            peers: addresses[1],
+        let members = (0..members).map(|_| Member {
+            clients: free_address(),
+            peers: free_address(),
             process: None,
             starts: 0,
         });
@@ -169,17 +169,22 @@ impl Etcd {
     ///
     /// If it does not.
     pub fn wait_until_ready(&mut self, member: usize) {
-        let path = self.log_of(member);
-        let process = self.members[member].process.as_mut().expect("a process");
         let until = Instant::now() + PATIENCE;
         loop {
-            let log = fs::read_to_string(&path).unwrap_or_default();
+            let log = fs::read_to_string(self.log_of(member)).unwrap_or_default();
             if log.contains("ready to serve client requests") {
                 return;
             }
+            let process = self.members[member].process.as_mut().expect("a process");
             let has_ended = process.try_wait().expect("a process to wait for").is_some();
-            assert!(!has_ended && Instant::now() < until, "no start:\n{log}");
+            // Another process may use the port for a moment.
+            let is_busy = has_ended && log.contains("address already in use");
+            let is_late = Instant::now() > until;
+            assert!((!has_ended || is_busy) && !is_late, "no start:\n{log}");
             thread::sleep(Duration::from_millis(20));
+            if is_busy {
+                self.spawn(member);
+            }
         }
     }
 
@@ -261,6 +266,33 @@ impl Etcd {
         Ok((status.ok_or_else(none)?, body.unwrap_or_default()))
     }
 
+    /// Sends a request to the first member without TLS, until it succeeds or is refused. On a slow
+    /// disk etcd answers that the time is over, and may apply the request later.
+    ///
+    /// # Panics
+    ///
+    /// If there is neither.
+    #[allow(clippy::must_use_candidate)] // Often only its effect matters.
+    pub fn answer(&self, path: &str, body: &Value) -> (u16, Value) {
+        let (status, answer, _) = self.answer_with_token(path, body, "");
+        (status, answer)
+    }
+
+    /// The same. Also returns whether an earlier attempt had an unknown outcome.
+    fn answer_with_token(&self, path: &str, body: &Value, token: &str) -> (u16, Value, bool) {
+        let until = Instant::now() + PATIENCE;
+        let mut is_repeated = false;
+        loop {
+            let answer = self.ask_with_token(0, path, body, token);
+            match answer {
+                Ok((status, answer)) if status < 500 => return (status, answer, is_repeated),
+                answer => assert!(Instant::now() < until, "{path} {body}: {answer:?}"),
+            }
+            is_repeated = true;
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Sends a request to the first member without TLS.
     ///
     /// # Panics
@@ -268,8 +300,17 @@ impl Etcd {
     /// If it is refused.
     #[allow(clippy::must_use_candidate)] // Often only its effect matters.
     pub fn must(&self, path: &str, body: &Value) -> Value {
-        let (status, answer) = self.ask(0, path, body).expect("an answer");
-        assert_eq!(status, 200, "{path} {body}: {answer}");
+        self.must_with_token(path, body, "")
+    }
+
+    fn must_with_token(&self, path: &str, body: &Value, token: &str) -> Value {
+        let (status, answer, is_repeated) = self.answer_with_token(path, body, token);
+        // An attempt of unknown outcome was applied if its repetition is refused: the user exists.
+        let is_applied = is_repeated && (400..500).contains(&status);
+        assert!(
+            status == 200 || is_applied,
+            "{path} {body}: {status} {answer}"
+        );
         answer
     }
 
@@ -283,11 +324,7 @@ impl Etcd {
         let credentials = json!({"name": user, "password": password});
         let token = self.must("/v3/auth/authenticate", &credentials);
         let token = token["token"].as_str().expect("a token");
-        let (status, answer) = self
-            .ask_with_token(0, path, body, token)
-            .expect("an answer");
-        assert_eq!(status, 200, "{path} {body}: {answer}");
-        answer
+        self.must_with_token(path, body, token)
     }
 
     /// The values that a key has had, oldest first, by etcd's own history. A compaction removes old
@@ -300,15 +337,9 @@ impl Etcd {
     pub fn history(&self, key: &str) -> Vec<String> {
         let mut values = Vec::new();
         let mut request = json!({"key": STANDARD.encode(key)});
-        let until = Instant::now() + PATIENCE;
         loop {
-            let (status, answer) = self.ask(0, "/v3/kv/range", &request).expect("an answer");
-            // 400 is a revision that was compacted. Other errors are those of an election.
-            if ![200, 400].contains(&status) {
-                assert!(Instant::now() < until, "{answer}");
-                thread::sleep(Duration::from_millis(20));
-                continue;
-            }
+            let (_, answer) = self.answer("/v3/kv/range", &request);
+            // The answer to a revision that was compacted has no value.
             let found = &answer["kvs"][0];
             let Some(revision) = found["mod_revision"].as_str() else {
                 values.reverse();
@@ -333,14 +364,4 @@ impl Drop for Etcd {
             self.kill(member);
         }
     }
-}
-
-/// Addresses on which nothing listens.
-fn free_addresses(count: usize) -> Vec<SocketAddr> {
-    let listeners: io::Result<Vec<_>> = (0..count)
-        .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
-        .collect();
-    let listeners = listeners.expect("free ports");
-    let addresses = listeners.iter().map(|listener| listener.local_addr());
-    addresses.collect::<io::Result<_>>().expect("addresses")
 }

@@ -8,6 +8,7 @@ pub mod engine;
 pub mod etcd;
 pub mod group;
 pub mod needs;
+pub mod ports;
 pub mod postgres;
 pub mod process;
 pub mod promtool;
@@ -30,7 +31,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// How long a test waits for an expected event. Only a failing test waits this long.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `condition` returns a value.
 ///

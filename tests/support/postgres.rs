@@ -1,7 +1,6 @@
 //! PostgreSQL servers as processes: a primary, and a standby of it.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,9 +11,10 @@ use std::time::{Duration, Instant};
 use nix::unistd::{Uid, User};
 
 use super::needs::can_run;
+use super::ports::free_address;
 
 /// How long a server may take to start or to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running PostgreSQL server in a folder of its own. The superuser `postgres` needs no password;
 /// all other users do.
@@ -99,7 +99,7 @@ impl Postgres {
     }
 
     fn run(folder: PathBuf, configuration: &str) -> Self {
-        let port = free_port();
+        let port = free_address().port();
         let base = format!(
             "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{}'\n\
              shared_buffers = 16MB\nmax_connections = 40\nwal_level = replica\n\
@@ -311,10 +311,4 @@ fn new_folder() -> PathBuf {
 fn succeed(command: &mut Command) {
     let output = command.stdin(Stdio::null()).output().expect("a program");
     assert!(output.status.success(), "{command:?}: {output:?}");
-}
-
-/// A port that no process listens on.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("its address").port()
 }

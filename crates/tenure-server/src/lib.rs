@@ -75,6 +75,7 @@ mod timer;
 mod support {
     pub(crate) mod etcd;
     pub(crate) mod needs;
+    pub(crate) mod ports;
     pub(crate) mod postgres;
 }
 

@@ -318,7 +318,10 @@ impl<'a> Lease<'a> {
                     lease_id,
                     duration: asked,
                     ..
-                } if lease_id == grant.lease_id && done.sent >= grant.received => {
+                } if lease_id == grant.lease_id
+                    && done.seen.epoch == Some(grant.epoch)
+                    && done.sent >= grant.received =>
+                {
                     // A repeated acquire shortens nothing.
                     duration = duration.max(asked);
                     end = end.max(until(done.sent, asked));

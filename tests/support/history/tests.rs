@@ -92,6 +92,16 @@ fn a_request_without_an_answer_may_have_been_a_release() {
 }
 
 #[test]
+fn an_id_that_the_store_has_forgotten_begins_another_term() {
+    let calls = [
+        acquire(1, 10, 0, 10, 1),
+        acquire(2, 11, 1_100, 1_110, 3),
+        acquire(1, 12, 700_000, 700_010, 5),
+    ];
+    assert_eq!(violation(&calls), None);
+}
+
+#[test]
 fn a_repeated_acquire_is_one_term() {
     let lost = Call {
         answer: None,

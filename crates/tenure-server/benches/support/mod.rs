@@ -21,6 +21,7 @@ mod report;
 pub mod programs {
     pub mod etcd;
     pub mod needs;
+    pub mod ports;
 }
 
 pub use client::{Connection, Stream};

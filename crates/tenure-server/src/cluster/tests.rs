@@ -14,9 +14,10 @@ use crate::engine::{Fault, Follower, MemoryConnect, MemoryService, Stop};
 use crate::model::LeaseKey;
 
 /// Long enough for every step of a test.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
-const T: Duration = Duration::from_secs(1);
+/// Long enough for a machine that delays a server.
+const T: Duration = Duration::from_secs(3);
 
 /// One server.
 struct Member {
@@ -26,11 +27,20 @@ struct Member {
 
 impl Member {
     fn start(service: &Arc<MemoryService>, name: &str, confirm: bool) -> Self {
+        Self::start_with(service, name, confirm, T)
+    }
+
+    fn start_with(
+        service: &Arc<MemoryService>,
+        name: &str,
+        confirm: bool,
+        ownership: Duration,
+    ) -> Self {
         let config = ClusterConfig {
             name: "default".into(),
             server: name.into(),
             advertise: format!("http://{name}"),
-            ownership: T,
+            ownership,
             confirm,
             access: ClusterAccess::Anonymous,
             // The name of the engine is shown; the log is in memory.
@@ -125,8 +135,14 @@ async fn a_standby_names_the_active_server_and_takes_over_when_that_one_is_cut_o
 
     // Cut off from the log, the first server answers nothing before the second one does.
     first.connect.fail_all(Some(Fault::LoseRequest));
-    until("the end of the deadline", || !first.is_active()).await;
-    assert!(!second.is_active());
+    until("the end of the deadline", || {
+        // In this order: an answer of the second server must come after the end.
+        let taken_over = second.is_active();
+        let ended = !first.is_active();
+        assert!(ended || !taken_over);
+        ended
+    })
+    .await;
     assert_eq!(code(first.renew(1).await), Code::EngineUnavailable);
     until("a take-over", || second.is_active()).await;
     let renewed = second.renew(1).await.unwrap();
@@ -143,10 +159,13 @@ async fn a_standby_names_the_active_server_and_takes_over_when_that_one_is_cut_o
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stops_hands_over_at_once_and_one_that_resigns_to_the_named_server() {
+    // A take-over without a hand-over takes this long.
+    const T: Duration = Duration::from_secs(15);
     let service = MemoryService::new();
-    let first = Member::start(&service, "first", false);
+    let start = |name| Member::start_with(&service, name, false, T);
+    let first = start("first");
     until("an active server", || first.is_active()).await;
-    let others = ["second", "third"].map(|name| Member::start(&service, name, false));
+    let others = ["second", "third"].map(start);
     for other in &others {
         until("a standby", || other.store().is_standby()).await;
     }
@@ -182,7 +201,6 @@ async fn a_server_that_stops_hands_over_at_once_and_one_that_resigns_to_the_name
         first.is_active() || others[0].is_active()
     })
     .await;
-    // A take-over without a hand-over would take T.
     assert!(began.elapsed() < T, "{:?}", began.elapsed());
 }
 
@@ -221,7 +239,7 @@ async fn every_answer_that_is_confirmed_waits_for_an_append_after_its_look() {
     member.connect.fail_all(Some(Fault::LoseRequest));
     let renewal = member.renew(1);
     tokio::pin!(renewal);
-    assert!(timeout(T / 2, &mut renewal).await.is_err());
+    assert!(timeout(T / 4, &mut renewal).await.is_err());
     member.connect.fail_all(None);
     timeout(SOON, renewal).await.expect("an answer").unwrap();
 }
@@ -241,7 +259,7 @@ async fn a_receiver_gets_no_answer_that_an_append_did_not_confirm() {
     let key = key();
     let waiting = store.verify(&key, &verify);
     tokio::pin!(waiting);
-    assert!(timeout(T / 2, &mut waiting).await.is_err());
+    assert!(timeout(T / 4, &mut waiting).await.is_err());
     member.connect.fail_all(None);
     assert!(
         timeout(SOON, waiting)

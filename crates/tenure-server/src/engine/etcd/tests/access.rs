@@ -21,7 +21,7 @@ fn wait_for<T: std::fmt::Debug>(
     expected: impl Fn(&Result<Sighting, LogError>) -> Option<T>,
 ) -> T {
     let mut outcome = log.head();
-    for _ in 0..1_000 {
+    for _ in 0..3_000 {
         if let Some(value) = expected(&outcome) {
             return value;
         }
@@ -77,13 +77,13 @@ fn a_user_is_authenticated_again_when_its_token_or_its_password_changes() {
     fs::write(&file, "wrong\n").unwrap();
     let config = with_user(config(etcd.endpoints()), "tenure", file.clone());
     // An etcd without authentication needs no user.
-    let mut log = connect(&config, PATIENT);
+    let mut log = steady(&config, PATIENT);
     assert_eq!(replace(&mut *log, None, "one"), Ok(Appended::Done));
 
     require_users(&etcd, "first");
     let mut without = config.clone();
     (without.user, without.password_file) = (None, None);
-    let message = misconfigured(connect(&without, PATIENT).head());
+    let message = misconfigured(steady(&without, PATIENT).head());
     assert_eq!(
         message,
         "etcd requires a user: set etcd.user and etcd.password_file"
@@ -113,7 +113,7 @@ fn a_user_is_authenticated_again_when_its_token_or_its_password_changes() {
     wait_for(&mut *log, |outcome| outcome.is_ok().then_some(()));
 
     fs::remove_file(&file).unwrap();
-    let message = misconfigured(connect(&config, PATIENT).head());
+    let message = misconfigured(steady(&config, PATIENT).head());
     let begin = format!("can't read {} (etcd.password_file): ", file.display());
     assert!(message.starts_with(&begin), "{message}");
     // The token is still valid.
@@ -131,7 +131,7 @@ fn a_user_without_rights_reads_what_to_grant_and_goes_on_afterwards() {
     fs::write(&file, "right").unwrap();
     require_users(&etcd, "right");
     let user = with_user(config(etcd.endpoints()), "tenure", file);
-    let mut log = connect(&user, PATIENT);
+    let mut log = steady(&user, PATIENT);
     assert_eq!(replace(&mut *log, None, "one"), Ok(Appended::Done));
 
     let role = json!({"name": "tenure", "role": "tenure"});
@@ -153,7 +153,7 @@ fn a_user_without_rights_reads_what_to_grant_and_goes_on_afterwards() {
 
     let mut elsewhere = user;
     elsewhere.prefix = "other/".to_owned();
-    let message = misconfigured(connect(&elsewhere, PATIENT).head());
+    let message = misconfigured(steady(&elsewhere, PATIENT).head());
     assert!(message.ends_with("--prefix=true other/"), "{message}");
 }
 
@@ -212,7 +212,7 @@ fn a_client_certificate_must_have_no_common_name_and_is_read_again() {
     let mut config = config(etcd.endpoints());
     let url = etcd.endpoint(0);
     assert_eq!(
-        misconfigured(connect(&config, PATIENT).head()),
+        misconfigured(steady(&config, PATIENT).head()),
         format!(
             "etcd at {url}: the certificate of etcd is not signed by a known authority: name the \
              certificate of its authority in etcd.ca_file"
@@ -220,7 +220,7 @@ fn a_client_certificate_must_have_no_common_name_and_is_read_again() {
     );
     config.ca_file = Some(path("ca.pem"));
     // The connection may end before the reason for it arrives.
-    let message = wait_for(&mut *connect(&config, PATIENT), message_of);
+    let message = wait_for(&mut *steady(&config, PATIENT), message_of);
     assert_eq!(
         message,
         format!(
@@ -234,7 +234,7 @@ fn a_client_certificate_must_have_no_common_name_and_is_read_again() {
     let failed = ConnectEtcd::new(&config, "default", PATIENT).connect();
     assert_eq!(misconfigured(failed), "etcd.certificate requires etcd.key");
     config.key = Some(path("client.key"));
-    let mut log = connect(&config, PATIENT);
+    let mut log = steady(&config, PATIENT);
     let refused = "etcd does not accept the certificate in etcd.certificate and etcd.key (";
     let reason = "it has expired, or its authority is not in --trusted-ca-file of etcd";
     let assert_refused = |log: &mut dyn SharedLog| {
@@ -252,14 +252,14 @@ fn a_client_certificate_must_have_no_common_name_and_is_read_again() {
 
     // So is one that has expired.
     issue_until(&authority, folder.path(), "client", None, -HOUR);
-    let mut log = connect(&config, PATIENT);
+    let mut log = steady(&config, PATIENT);
     assert_refused(&mut *log);
     issue(&authority, folder.path(), "client", None);
     wait_for(&mut *log, |outcome| outcome.is_ok().then_some(()));
 
     // The certificate of etcd may have expired, or be of another authority than in the file here.
     issue_until(&authority, folder.path(), "server", None, -HOUR);
-    let mut log = connect(&config, PATIENT);
+    let mut log = steady(&config, PATIENT);
     let message = misconfigured(log.head());
     assert_eq!(
         message,
@@ -270,7 +270,7 @@ fn a_client_certificate_must_have_no_common_name_and_is_read_again() {
     fs::write(path("ca-here.pem"), &Authority::new("other").pem).unwrap();
     let mut elsewhere = config.clone();
     elsewhere.ca_file = Some(path("ca-here.pem"));
-    let mut log = connect(&elsewhere, PATIENT);
+    let mut log = steady(&elsewhere, PATIENT);
     let message = misconfigured(log.head());
     assert!(
         message.ends_with("of its authority in etcd.ca_file"),
@@ -286,7 +286,7 @@ fn a_client_certificate_must_have_no_common_name_and_is_read_again() {
     config.key = Some(path("named.key"));
     etcd_auth_over_tls(&config, &etcd);
     assert_eq!(
-        misconfigured(connect(&config, PATIENT).head()),
+        misconfigured(steady(&config, PATIENT).head()),
         "etcd takes no client certificate with a common name at its gateway: set etcd.user and \
          etcd.password_file, or use a certificate without a common name"
     );

@@ -15,12 +15,12 @@ use tracing::subscriber::with_default;
 
 use super::ConnectEtcd;
 use crate::config::{Compaction, EtcdConfig};
-use crate::engine::shared::conformance;
+use crate::engine::shared::conformance::{self, Steady};
 use crate::engine::shared::log::{Append, Appended, Connect, LogError, SharedLog, Sighting};
 use crate::support::etcd::Etcd;
 
 /// The time of an attempt in tests that expect no timeout.
-const PATIENT: Duration = Duration::from_secs(10);
+const PATIENT: Duration = Duration::from_secs(60);
 
 #[test]
 fn etcd_is_a_shared_log() {
@@ -52,6 +52,11 @@ fn connect(config: &EtcdConfig, attempt: Duration) -> Box<dyn SharedLog> {
     ConnectEtcd::new(config, "default", attempt)
         .connect()
         .unwrap()
+}
+
+/// The same for tests with real members, which may be late.
+fn steady(config: &EtcdConfig, attempt: Duration) -> Box<dyn SharedLog> {
+    Box::new(Steady(connect(config, attempt)))
 }
 
 /// A user in a configuration, and the file with the password.

@@ -20,13 +20,13 @@ use crate::engine::shared::log::{
 use crate::support::postgres::Postgres;
 
 /// The time limit of a call. Nothing waits for it, unless the service does not answer.
-const ATTEMPT: Duration = Duration::from_secs(10);
+const ATTEMPT: Duration = Duration::from_secs(60);
 
 /// The time limit of a call whose answer does not come.
 const SHORT: Duration = Duration::from_millis(700);
 
 /// How long a test waits for an expected event.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server that all tests use that do not harm it; `None` if PostgreSQL is not installed.
 fn shared_server(test: &str) -> Option<&'static Postgres> {

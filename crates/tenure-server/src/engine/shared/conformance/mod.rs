@@ -3,6 +3,9 @@
 
 mod appends;
 mod reads;
+mod steady;
+
+pub(crate) use steady::{Steady, until_definite};
 
 use axum::body::Bytes;
 use tenure_core::ownership::EngineId;
@@ -59,7 +62,7 @@ pub(crate) fn check<C: Connect>(mut empty_log: impl FnMut() -> C) {
 }
 
 fn open(connect: &dyn Connect) -> Box<dyn SharedLog> {
-    connect.connect().unwrap()
+    Box::new(Steady(connect.connect().unwrap()))
 }
 
 fn append_of<'a>(expected: Option<&'a [u8]>, head: &'a [u8]) -> Append<'a> {
