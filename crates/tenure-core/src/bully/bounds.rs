@@ -20,8 +20,8 @@ const LOOKS: f64 = 5.0;
 /// takes longer than its lifetime. They help to choose timings; no safety rule depends on them.
 ///
 /// A member computes them from its own detection, as if all members had the same one. In a group
-/// with different detectors the slowest one decides without a quorum: a member that does not suspect
-/// the leader yet refuses an election. So the bound of the group is the one with the latest detection
+/// with different detectors and without a quorum, the slowest one decides: a member that does not
+/// suspect the leader yet refuses an election. So the bound of the group has the latest detection
 /// and the longest question of any member.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {

@@ -55,8 +55,8 @@ pub(super) fn up_to(rng: &mut Rng, duration: Duration) -> Duration {
 }
 
 impl Network {
-    /// Creates nodes 1 to `members`, which all start at 0 s and run the same detector. Node 1 watches
-    /// all others.
+    /// Creates nodes 1 to `members`, which all start at 0 s and run the same detector. Node 1
+    /// watches all others.
     pub(super) fn new(make: Make, members: u32) -> Self {
         Self::mixed(&vec![make; members as usize])
     }
