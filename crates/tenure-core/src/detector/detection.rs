@@ -93,8 +93,8 @@ impl DetectionOptions {
     pub const PHI_THRESHOLD: RangeInclusive<u32> = 1..=100;
 }
 
-/// The failure detection of a member: a detector with all its parameters. Each member of a group may
-/// have another one.
+/// The failure detection of a member: a detector with all its parameters. Each member of a group
+/// may have another one.
 ///
 /// Every value is valid: [`Detection::new`] refuses other values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,8 @@ impl Detection {
     /// no message is lost:
     ///
     /// - Heartbeats: a node crashes before its next heartbeat is due, and is suspected at the
-    ///   earliest `suspect_after` after that time. So `suspect_after` is at least a message lifetime.
+    ///   earliest `suspect_after` after that time. So `suspect_after` is at least one message
+    ///   lifetime.
     /// - Pings and questions: a node that is up when a ping arrives has answered within two message
     ///   lifetimes. If there is no answer, it crashed within the first one, and the second one ends
     ///   its messages. So `pull` and every question wait for two message lifetimes or more.

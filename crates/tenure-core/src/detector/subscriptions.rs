@@ -13,9 +13,9 @@ use crate::{Instant, NodeId};
 /// [`PeerTable`](super::peer_table::PeerTable) serves them for every detector. So a node sends
 /// heartbeats to a member that needs them, whichever detector the node itself runs.
 ///
-/// Heartbeats leave at multiples of the subscriber's interval **on the sender's clock**, independent
-/// of the subscriber and of the time of the subscription. So heartbeat number `tick` is due `tick`
-/// intervals after a fixed moment. Estimators rely on this, also after expired subscriptions, lost
+/// Heartbeats leave at multiples of the subscriber's interval **on the sender's clock**,
+/// independent of the subscriber and of the time of the subscription. So heartbeat number `tick` is
+/// due `tick` intervals after a fixed moment. Estimators rely on this, also after expired subscriptions, lost
 /// heartbeats and pauses.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {

@@ -17,8 +17,8 @@ impl Contestant {
     /// A lease, and a vote of a quorum, lasts for this time. A detector suspects its member at the
     /// latest after this time: it expects a heartbeat in each fifth of it, and an older algorithm
     /// asks in each two thirds of it and waits a third of it for the answer. Without a quorum the
-    /// message lifetime is three tenths of it (an eighth with pings on demand), and the lease, whose
-    /// votes don't count then, twice as long.
+    /// message lifetime is three tenths of it (an eighth if a member pings on demand), and the lease,
+    /// whose votes don't count then, twice as long.
     ///
     /// # Panics
     ///
