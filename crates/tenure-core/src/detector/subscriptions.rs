@@ -75,11 +75,7 @@ impl Subscriptions {
     }
 
     /// Sends the heartbeats that are due, and drops the subscriptions that have expired.
-    pub(super) fn handle_timeout(
-        &mut self,
-        now: Instant,
-        outputs: &mut VecDeque<DetectorOutput>,
-    ) {
+    pub(super) fn handle_timeout(&mut self, now: Instant, outputs: &mut VecDeque<DetectorOutput>) {
         self.by_member.retain(|_, it| now < it.until);
         for (&to, subscription) in &mut self.by_member {
             if subscription.next <= now {
