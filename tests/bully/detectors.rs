@@ -42,7 +42,9 @@ fn calm(group: &Group, members: &[u32]) -> Leader {
         let leader = group.followed_by(members[0]);
         let is_calm = members.iter().all(|&member| {
             let status = group.status(member).unwrap_or_default();
-            status["leader"] == json!(leader) && status["suspects"] == json!([])
+            let suspects = status["suspects"].as_array();
+            let suspects_leader = suspects.is_none_or(|it| it.contains(&json!(leader)));
+            status["leader"] == json!(leader) && !suspects_leader
         });
         if !is_calm || leader.is_none() || leader != calm.0 {
             calm = (leader, Instant::now());
