@@ -56,6 +56,30 @@ fn a_crash_is_suspected_within_the_bound_of_the_watcher() {
     }
 }
 
+/// A node with another detector sends messages of its own. Its last one arrives after its crash, and
+/// excuses open pings and questions.
+#[test]
+fn the_last_message_of_a_node_delays_the_detection_no_longer_than_the_bound() {
+    for (name, make) in detectors() {
+        for phase in (0..1_300).step_by(7) {
+            let mut network = Network::new(make, 2);
+            let bound = network.bound(LONGEST_DELAY);
+            let crash = at(30_000 + phase);
+            network.run_until(crash).crash(TWO);
+            network.run_until(crash + LONGEST_DELAY);
+            let (from, incarnation) = (TWO, Incarnation(1));
+            network.input(ONE, DetectorInput::Heard { from, incarnation });
+            network.run_until(at(60_000));
+            let detection = network.quality().detection;
+            assert_eq!(detection.count, 1, "{name}");
+            assert!(
+                detection.longest <= bound,
+                "{name}, phase {phase}: {detection:?}, {bound:?}"
+            );
+        }
+    }
+}
+
 /// A group changes its detector in this way: one member after the other.
 #[test]
 fn a_restart_with_any_detector_is_seen_and_the_node_is_watched_further() {
