@@ -3,6 +3,7 @@
 
 mod clocks;
 mod cuts;
+mod detectors;
 mod disk;
 mod ends;
 mod freezes;

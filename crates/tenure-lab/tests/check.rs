@@ -82,6 +82,29 @@ fn members_without_a_quorum_agree_again_after_severe_faults() {
     }
 }
 
+/// Each member has the detector that suits it: push, pull and on-demand in turns.
+#[test]
+fn members_with_different_detectors_keep_their_guarantees() {
+    for nodes in [3, 5] {
+        // With a quorum the random faults are severe.
+        let quorum = case("bully-mixed", nodes);
+        keeps_its_guarantees(&quorum, SEEDS);
+        let storm = CheckCase {
+            storm: true,
+            ..quorum
+        };
+        keeps_its_guarantees(&storm, SEEDS);
+        // Without one, mild faults must not cause two leaders.
+        let no_quorum = case("bully-mixed-no-quorum", nodes);
+        keeps_its_guarantees(&no_quorum, SEEDS);
+        let severe = CheckCase {
+            severe: true,
+            ..no_quorum
+        };
+        keeps_its_guarantees(&severe, SEEDS);
+    }
+}
+
 #[test]
 fn epochs_increase_without_a_wall_clock() {
     for (name, nodes) in [

@@ -247,7 +247,7 @@ mod tests {
         let members = Bully::new(NodeId(1), peers.clone());
         let config = Config::new("nightly".parse().unwrap()).with_fallback(Fallback::new(members));
         let plan = config.election_plan().unwrap().unwrap();
-        let fingerprint = Fingerprint::of(&plan.settings, &plan.detection);
+        let fingerprint = Fingerprint::of(&plan.settings);
         let cluster = &config.election.name;
         let file = StateFile::open(folder, cluster, NodeId(1), &fingerprint).unwrap();
         let client = PeersClient::new(cluster.clone(), peers).unwrap();

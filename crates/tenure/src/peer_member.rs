@@ -90,7 +90,7 @@ impl CandidateRuntime {
         }
         let cluster = bully.cluster.as_ref();
         let cluster = cluster.unwrap_or(&config.election.name);
-        let fingerprint = Fingerprint::of(rules, detection);
+        let fingerprint = Fingerprint::of(rules);
         let mut file = StateFile::open(&bully.state_dir, cluster, me, &fingerprint)?;
         if let Some(fallback) = &config.fallback {
             self.check_changes(&config, fallback, &mut file, &fingerprint)?;

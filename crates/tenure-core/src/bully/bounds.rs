@@ -18,6 +18,11 @@ const LOOKS: f64 = 5.0;
 /// The message cost of an election while one member leads and all others follow, and the duration
 /// of an election after the leader dies. The values assume that no message is lost and that none
 /// takes longer than its lifetime. They help to choose timings; no safety rule depends on them.
+///
+/// A member computes them from its own detection, as if all members had the same one. In a group
+/// with different detectors and without a quorum, the slowest one decides: a member that does not
+/// suspect the leader yet refuses an election. So the bound of the group has the latest detection
+/// and the longest question of any member.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// The longest time from the leader's end until its followers suspect it, if every message
@@ -76,8 +81,8 @@ impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a leader that is gone is suspected after {:.1?} at most, and replaced after {:.1?} at most; \
-             {:.1} messages a second at rest",
+            "by the detector of this member, a leader that is gone is suspected after {:.1?} at most, and \
+             replaced after {:.1?} at most; {:.1} messages a second at rest",
             self.detection, self.without_leader, self.messages_per_second,
         )
     }

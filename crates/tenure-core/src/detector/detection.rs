@@ -1,4 +1,4 @@
-//! The choice of a group's detector, from a name and a few numbers.
+//! The choice of a member's detector, from a name and a few numbers.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -80,7 +80,8 @@ pub struct DetectionOptions {
     /// The time after which a member is suspected if an expected heartbeat does not arrive. For
     /// `on-demand`, the time that a member has to answer a question. Default: 4 intervals (for
     /// `phi` 2, since it adds the margin that the link needs; for `on-demand` 5/2 of the message
-    /// lifetime), and at least the message lifetime. A longer time means fewer mistakes and later
+    /// lifetime), and at least the least time that [`Detection::new`] allows: the message lifetime,
+    /// for `pull` twice and for `on-demand` 5/2 of it. A longer time means fewer mistakes and later
     /// detection.
     pub suspect_after: Option<Duration>,
     /// For `phi`: the threshold, 1 to 100. A threshold of 8 means one mistake in 10^8. Default: 8.
@@ -92,8 +93,8 @@ impl DetectionOptions {
     pub const PHI_THRESHOLD: RangeInclusive<u32> = 1..=100;
 }
 
-/// The failure detection of a group: a detector with all its parameters. The parameters must be
-/// equal on all members.
+/// The failure detection of a member: a detector with all its parameters. Each member of a group
+/// may have another one.
 ///
 /// Every value is valid: [`Detection::new`] refuses other values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +111,21 @@ impl Detection {
     /// Receivers drop messages that are older than `message_lifetime`.
     ///
     /// **No message outlives the detection of its sender's crash**: an election without a quorum
-    /// depends on this. So a node never counts as down within a message lifetime, neither after a
-    /// silence nor after a question, nor after the short question that follows a hint.
+    /// depends on this. So a node never counts as down within a message lifetime of its crash, if
+    /// no message is lost:
+    ///
+    /// - Heartbeats: a node crashes before its next heartbeat is due, and is suspected at the
+    ///   earliest `suspect_after` after that time. So `suspect_after` is at least one message
+    ///   lifetime.
+    /// - Pings and questions: a node that is up when a ping arrives has answered within two message
+    ///   lifetimes. If there is no answer, it crashed within the first one, and the second one ends
+    ///   its messages. So `pull` and every question wait for two message lifetimes or more.
+    /// - The short question after a hint: the crash came before the hint, so more than one message
+    ///   lifetime is enough.
+    ///
+    /// This holds at each watcher by its own parameters alone, since all members have the same
+    /// message lifetime, and a node sends heartbeats at the interval for which the watcher asks. So
+    /// each member checks its own detection here, and members may have different ones.
     ///
     /// # Errors
     ///
@@ -122,12 +136,12 @@ impl Detection {
     ) -> Result<Self, OptionsError> {
         let by = options.by;
         let asks = by == DetectBy::OnDemand;
-        // The last ping of a question has half of the time, which must be longer than a message
-        // lifetime.
-        let (least, limit) = if asks {
-            (message_lifetime * 5 / 2, "5/2 of the message lifetime,")
-        } else {
-            (message_lifetime, "the message lifetime")
+        let (least, limit) = match by {
+            // The last ping of a question has half of the time, which must be longer than a message
+            // lifetime.
+            DetectBy::OnDemand => (message_lifetime * 5 / 2, "5/2 of the message lifetime,"),
+            DetectBy::Pull => (message_lifetime * 2, "twice the message lifetime,"),
+            _ => (message_lifetime, "the message lifetime"),
         };
         let default_interval = if asks {
             let timeout = options.suspect_after.unwrap_or(least);
@@ -295,7 +309,7 @@ impl Detection {
     }
 }
 
-/// Writes exactly the parameters that must be equal on all members.
+/// Writes the parameters, for the log and `tenure config check`.
 impl fmt::Display for Detection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (by, interval, suspect_after) = (self.by, self.interval, self.suspect_after);

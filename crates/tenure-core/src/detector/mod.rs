@@ -16,9 +16,11 @@
 //! [`Detection`] creates one of them from a name and a few numbers, and refuses impossible ones.
 //! The detectors do not check their parameters.
 //!
-//! All nodes of a group must run the same detector with the same parameters. All detectors answer
-//! questions in the same way ([`AskOptions`]): they send pings, which every node answers. All
-//! detectors are pure state machines. Their methods, in the order in which a driver calls them:
+//! Each node of a group may run another detector, with parameters of its own. Every detector serves
+//! the messages of all others ([`PeerTable`](peer_table::PeerTable)): it answers pings, sends
+//! heartbeats to subscribers at the interval for which they ask, and acknowledges recovery notices.
+//! All detectors answer questions in the same way ([`AskOptions`]): they send pings. All detectors
+//! are pure state machines. Their methods, in the order in which a driver calls them:
 //!
 //! - inputs: [`Detector::handle_input`], [`Detector::handle_timeout`];
 //! - outputs, to be drained after each of the above: [`Detector::poll_output`], then
@@ -68,6 +70,8 @@
 
 mod message;
 pub mod options;
+mod subscriptions;
+
 pub mod peer_table;
 
 mod on_demand;
@@ -89,8 +93,7 @@ pub use detection::{DetectBy, Detection, DetectionOptions};
 pub use fixed::FixedTimeout;
 pub use message::{Candidacy, DetectorInput, DetectorMessage, DetectorOutput, Group, Verdict};
 pub use on_demand::OnDemand;
-pub use options::{MAX_DURATION, MIN_INTERVAL, OptionsError};
-pub use peer_table::AskOptions;
+pub use options::{AskOptions, MAX_DURATION, MIN_INTERVAL, OptionsError};
 pub use phi::{PhiAccrual, PhiOptions};
 pub use pull::Pull;
 pub use push::{Estimator, Push};

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::message::{DetectorInput, DetectorOutput, Group};
-use super::peer_table::{AskOptions, PeerTable, Step};
-use super::{Detector, earliest};
+use super::peer_table::{PeerTable, Step};
+use super::{AskOptions, Detector, earliest};
 use crate::{Instant, NodeId};
 
 /// The detector of Bully_FD. It sends nothing until a client asks, and it remembers the nodes that
@@ -22,7 +22,8 @@ use crate::{Instant, NodeId};
 /// it is fresh, and confirms an older entry by a ping. Any message of the node removes its entry.
 /// Notices are repeated until they are acknowledged.
 ///
-/// - Detection: at most `poll` + `timeout`, if timers are punctual. A question is answered within
+/// - Detection: at most `poll` + `timeout` after the node's last message has arrived, if timers are
+///   punctual. A question is answered within
 ///   `timeout`, or at once if the node has a fresh entry on the list.
 /// - Messages: none in the background; 2 per poll of a node that is up, 1 per poll of a listed node
 ///   whose entry is not fresh; 2 per recovery notice.
@@ -99,7 +100,9 @@ impl Detector for OnDemand {
         self.table.is_suspected(node)
     }
 
-    fn detection_bound(&self, _delay: Duration) -> Duration {
-        self.poll + self.table.options.timeout
+    /// Any message of the node settles the open question. Its last one may arrive `delay` after the
+    /// crash.
+    fn detection_bound(&self, delay: Duration) -> Duration {
+        delay + self.poll + self.table.options.timeout
     }
 }

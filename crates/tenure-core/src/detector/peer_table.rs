@@ -1,47 +1,20 @@
-//! The part that all detectors share: the state of each peer, questions about one peer, and the
-//! down list.
+//! The part that all detectors share: the state of each peer, questions about one peer, the down
+//! list, and the answers to the messages of other members' detectors.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::earliest;
 use super::message::{Candidacy, DetectorInput, DetectorMessage, DetectorOutput, Group, Verdict};
+use super::subscriptions::Subscriptions;
+use super::{AskOptions, earliest};
 use crate::{Incarnation, Instant, NodeId};
 
-/// The timing of questions about a node, and of the reuse of a `Down` answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AskOptions {
-    /// T_o: a node counts as down if it sends nothing for this time after the question. Default:
-    /// 500 ms. It must be well above the longest time of a message and its answer. A longer time
-    /// means fewer mistakes and later answers.
-    pub timeout: Duration,
-    /// The number of pings within the timeout, evenly spaced. Default: 2, at most 10. Each further
-    /// ping multiplies the probability of a mistake by lost messages by the loss rate, but leaves
-    /// less time for the answer to the last ping: the timeout divided by this number.
-    pub pings: u32,
-    /// The time to answer if there is a reason to suspect the node: it refused a connection, or it
-    /// is on the down list. Default: 125 ms. At most the timeout.
-    pub confirm: Duration,
-    /// T_fresh: the time after a node was found down in which questions about it are answered
-    /// without a ping. Default: 2 s. A longer time means fewer messages, but a node that is up
-    /// again and whose recovery notices are lost counts as down for that much longer. With zero,
-    /// every question sends a ping.
-    pub fresh: Duration,
-}
-
-impl Default for AskOptions {
-    fn default() -> Self {
-        Self {
-            timeout: Duration::from_millis(500),
-            pings: 2,
-            confirm: Duration::from_millis(125),
-            fresh: Duration::from_secs(2),
-        }
-    }
-}
-
 /// The peers of a node, the open questions about them, and the outputs to poll.
+///
+/// The table answers all messages of other detectors: it answers pings, sends heartbeats to
+/// subscribers, and acknowledges recovery notices. So each member of a group may run another
+/// detector.
 #[derive(Debug)]
 pub struct PeerTable {
     /// The node and its peers.
@@ -58,6 +31,7 @@ pub struct PeerTable {
     /// The earliest time of a recovery notice. It is stored because drivers call `poll_timeout`
     /// often, and a large group has many nodes.
     notice_at: Option<Instant>,
+    subscriptions: Subscriptions,
     outputs: VecDeque<DetectorOutput>,
 }
 
@@ -143,6 +117,7 @@ impl PeerTable {
             peers,
             rounds: 0,
             open: 0,
+            subscriptions: Subscriptions::default(),
             outputs: VecDeque::new(),
         }
     }
@@ -304,6 +279,10 @@ impl PeerTable {
             self.outputs
                 .push_back(DetectorOutput::Restarted(from, incarnation));
         }
+        if restarted {
+            // The subscription was for the former start, whose detector may have been another one.
+            self.subscriptions.end(from);
+        }
         if let Some(ask) = asked {
             self.answer(ask, from, verdict, now);
         }
@@ -312,6 +291,10 @@ impl PeerTable {
                 let candidacy = self.candidacy;
                 self.send(from, DetectorMessage::Pong { round, candidacy });
             }
+            Some(DetectorMessage::Subscribe { interval, lifetime }) => {
+                self.subscriptions.renew(now, from, interval, lifetime);
+            }
+            Some(DetectorMessage::Unsubscribe) => self.subscriptions.end(from),
             Some(DetectorMessage::Recovered) => {
                 self.send(from, DetectorMessage::RecoveredAck { incarnation })
             }
@@ -330,8 +313,10 @@ impl PeerTable {
         }
     }
 
-    /// Sends the pings and notices that are due, and returns the nodes that were found down.
+    /// Sends the pings, heartbeats and notices that are due, and returns the nodes that were found
+    /// down.
     pub fn handle_timeout(&mut self, now: Instant) -> Vec<NodeId> {
+        self.subscriptions.handle_timeout(now, &mut self.outputs);
         if self.notice_at.is_some_and(|due| now >= due) {
             self.send_notices(now);
         }
@@ -493,13 +478,15 @@ impl PeerTable {
     /// Returns the latest time for the next call of [`handle_timeout`](Self::handle_timeout).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
+        let heartbeat = self.subscriptions.poll_timeout();
         if self.open == 0 {
-            return self.notice_at;
+            return earliest([self.notice_at, heartbeat]);
         }
         let questions = self.peers.values().filter_map(|peer| peer.question);
         earliest([
             questions.map(|question| question.next).min(),
             self.notice_at,
+            heartbeat,
         ])
     }
 }

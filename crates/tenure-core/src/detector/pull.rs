@@ -4,8 +4,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 
 use super::message::{DetectorInput, DetectorMessage, DetectorOutput, Group};
-use super::peer_table::{AskOptions, PeerTable, Step};
-use super::{Detector, earliest};
+use super::peer_table::{PeerTable, Step};
+use super::{AskOptions, Detector, earliest};
 use crate::{Instant, NodeId};
 
 /// Pings a node under watch at an interval, and suspects it if several pings in a row stay
@@ -14,7 +14,8 @@ use crate::{Instant, NodeId};
 /// The time for an answer counts from when its ping was **sent**, so a slow answer does not extend
 /// the time for the next one.
 ///
-/// - Detection: at most (`misses` + 1) × `interval`, if timers are punctual.
+/// - Detection: at most (`misses` + 1) × `interval` after the node's last message has arrived, if
+///   timers are punctual.
 /// - Messages: 2 per interval and watch (1 while the node is down).
 /// - A mistake requires `misses` exchanges in a row that are lost or take longer than the interval:
 ///   with a loss of p per message, about (2p)^`misses` per interval.
@@ -139,7 +140,9 @@ impl Detector for Pull {
         self.table.is_suspected(node)
     }
 
-    fn detection_bound(&self, _delay: Duration) -> Duration {
-        self.interval * (self.misses + 1)
+    /// Any message of the node excuses the open pings. Its last one may arrive `delay` after the
+    /// crash.
+    fn detection_bound(&self, delay: Duration) -> Duration {
+        delay + self.interval * (self.misses + 1)
     }
 }

@@ -5,10 +5,8 @@ use core::fmt;
 use core::time::Duration;
 
 use super::message::{DetectorInput, DetectorMessage, DetectorOutput, Group};
-use super::options::{MAX_DURATION, MIN_INTERVAL};
-use super::peer_table::{AskOptions, PeerTable, Step};
-use super::{Detector, earliest};
-use crate::time::nanos;
+use super::peer_table::{PeerTable, Step};
+use super::{AskOptions, Detector, earliest};
 use crate::{Instant, NodeId};
 
 /// The number of renewals within a subscription's lifetime, so that a lost renewal does not end it.
@@ -17,10 +15,7 @@ pub(super) const RENEWALS: u32 = 3;
 /// Subscribes to the heartbeats of a node under watch. An [`Estimator`] calculates the deadline of
 /// the next heartbeat.
 ///
-/// A node sends heartbeats at multiples of the interval **on its own clock**, independent of the
-/// subscriber and of the time of the subscription. So heartbeat number `tick` is due `tick`
-/// intervals after a fixed moment. Estimators rely on this, also after expired subscriptions, lost
-/// heartbeats and pauses.
+/// Every detector serves subscriptions: the node under watch need not run this one.
 ///
 /// A subscription ends unless it is renewed, so a node stops sending to a subscriber that is gone.
 /// The subscriber renews it at every interval while the node is suspected, and until the first
@@ -44,7 +39,6 @@ pub struct Push<E: Estimator> {
     /// The initial state of each watch's estimator.
     estimator: E,
     watches: BTreeMap<NodeId, Watch<E>>,
-    subscribers: BTreeMap<NodeId, Subscription>,
 }
 
 /// Calculates the deadline of a node's next heartbeat from the earlier ones.
@@ -78,25 +72,6 @@ struct Watch<E> {
     renew: Instant,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Subscription {
-    interval: Duration,
-    until: Instant,
-    next: Instant,
-}
-
-impl Subscription {
-    /// Returns the number of the interval that contains `now`.
-    fn tick(self, now: Instant) -> u64 {
-        now.as_nanos() / nanos(self.interval)
-    }
-
-    fn after(self, now: Instant) -> Instant {
-        let tick = self.tick(now).saturating_add(1);
-        Instant::from_nanos(tick.saturating_mul(nanos(self.interval)))
-    }
-}
-
 impl<E: Estimator> Push<E> {
     /// The default interval of heartbeats. A longer interval means fewer messages and later
     /// detection.
@@ -111,7 +86,6 @@ impl<E: Estimator> Push<E> {
             lifetime: subscription_lifetime(interval),
             estimator,
             watches: BTreeMap::new(),
-            subscribers: BTreeMap::new(),
         }
     }
 
@@ -134,13 +108,10 @@ impl<E: Estimator> Push<E> {
         restarted: bool,
         message: Option<&DetectorMessage>,
     ) {
-        if restarted {
+        if restarted && self.watches.contains_key(&from) {
             // The node's clock has a new origin, and the node does not know its subscribers.
-            self.subscribers.remove(&from);
-            if self.watches.contains_key(&from) {
-                self.table.trust(from);
-                self.begin(now, from);
-            }
+            self.table.trust(from);
+            self.begin(now, from);
         }
         if let Some(DetectorMessage::Heartbeat { tick }) = message {
             return self.handle_heartbeat(now, from, *tick);
@@ -156,15 +127,6 @@ impl<E: Estimator> Push<E> {
             // The node is alive, but may have been down when the watch began, and missed the
             // subscription.
             watch.estimator.begin(now);
-        }
-        match message {
-            Some(DetectorMessage::Subscribe { interval, lifetime }) => {
-                self.subscribe(now, from, *interval, *lifetime);
-            }
-            Some(DetectorMessage::Unsubscribe) => {
-                self.subscribers.remove(&from);
-            }
-            _ => {}
         }
     }
 
@@ -183,21 +145,6 @@ impl<E: Estimator> Push<E> {
         if now < watch.estimator.deadline() {
             self.table.trust(from);
         }
-    }
-
-    /// Adds a subscription. Limits its interval and lifetime to the allowed range: the subscriber
-    /// may run another version.
-    fn subscribe(&mut self, now: Instant, from: NodeId, interval: Duration, lifetime: Duration) {
-        let mut subscription = Subscription {
-            interval: interval.clamp(MIN_INTERVAL, MAX_DURATION),
-            until: now + lifetime.min(MAX_DURATION),
-            next: now,
-        };
-        subscription.next = match self.subscribers.get(&from) {
-            Some(old) if old.interval == subscription.interval => old.next,
-            _ => subscription.after(now),
-        };
-        self.subscribers.insert(from, subscription);
     }
 }
 
@@ -239,14 +186,6 @@ impl<E: Estimator> Detector for Push<E> {
                     };
             }
         }
-        self.subscribers.retain(|_, it| now < it.until);
-        for (node, subscription) in &mut self.subscribers {
-            if subscription.next <= now {
-                let tick = subscription.tick(now);
-                self.table.send(*node, DetectorMessage::Heartbeat { tick });
-                subscription.next = subscription.after(now);
-            }
-        }
     }
 
     fn poll_output(&mut self) -> Option<DetectorOutput> {
@@ -261,8 +200,7 @@ impl<E: Estimator> Detector for Push<E> {
                 trusted.then(|| watch.estimator.deadline()),
             ]
         });
-        let heartbeats = self.subscribers.values().map(|it| Some(it.next));
-        earliest(watches.chain(heartbeats).chain([self.table.poll_timeout()]))
+        earliest(watches.chain([self.table.poll_timeout()]))
     }
 
     fn is_suspected(&self, node: NodeId) -> bool {

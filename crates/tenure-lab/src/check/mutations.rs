@@ -69,6 +69,7 @@ const RANDOM: &[(&str, &[Mutation])] = &[
             Without(Rule::OwnRound),
         ],
     ),
+    ("bully-mixed-no-quorum", &[Mutation::SubscriptionsIgnored]),
 ];
 
 /// Mutations that storms catch, by contestant and number of hosts.

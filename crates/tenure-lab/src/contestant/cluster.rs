@@ -19,7 +19,7 @@ use super::peer_link::PeerLink;
 use super::shared::{self, Log, SERVERS, Server};
 use super::store::Store;
 use super::store_client::{StoreClient, name_of};
-use super::{Algorithm, Contestant, DetectorKind};
+use super::{Algorithm, Contestant, DetectorKind, MIXED};
 use crate::baseline::{self, BaselineTimings};
 use crate::detector::{AttendanceRing, SimDetector};
 use crate::fault::Mutation;
@@ -263,12 +263,13 @@ impl Cluster {
     ) -> Result<SimDetector, OptionsError> {
         let by = match kind {
             DetectorKind::Of(by) => by,
+            DetectorKind::Mixed => MIXED[(group.me.0 as usize - 1) % MIXED.len()],
             DetectorKind::AttendanceRing => DetectBy::default(),
         };
         let mut options = self.contestant.detection;
         options.by = by;
         let detection = Detection::new(&options, self.timings.message_lifetime())?;
-        if let DetectorKind::Of(_) = kind {
+        if kind != DetectorKind::AttendanceRing {
             return Ok(SimDetector::Library(detection.detector(group)));
         }
         let ask = AskOptions {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_core::bully::GroupTimings;
 use tenure_core::detector::{DetectBy, Detection};
 
-use super::{Algorithm, Contestant, DetectorKind};
+use super::{Algorithm, Contestant, DetectorKind, MIXED};
 
 /// The interval at which an older algorithm asks about its leader.
 const POLL: Duration = Duration::from_secs(1);
@@ -17,8 +17,8 @@ impl Contestant {
     /// A lease, and a vote of a quorum, lasts for this time. A detector suspects its member at the
     /// latest after this time: it expects a heartbeat in each fifth of it, and an older algorithm
     /// asks in each two thirds of it and waits a third of it for the answer. Without a quorum the
-    /// message lifetime is three tenths of it (an eighth with pings on demand), and the lease, whose
-    /// votes don't count then, twice as long.
+    /// message lifetime is three tenths of it (an eighth if a member pings on demand), and the lease,
+    /// whose votes don't count then, twice as long.
     ///
     /// # Panics
     ///
@@ -33,6 +33,8 @@ impl Contestant {
         };
         let (interval, suspect_after) = match by {
             DetectorKind::Of(DetectBy::OnDemand) => (time * 2 / 3, time / 3),
+            // An interval that suits all three.
+            DetectorKind::Mixed => (time / 2, time / 2),
             // It adds an allowance for the spread of the link.
             DetectorKind::Of(DetectBy::Phi) => (time / 4, time * 2 / 5),
             // It adds the timeout of the last question.
@@ -49,7 +51,7 @@ impl Contestant {
             // quorum its result counts. The lease is the shortest one for this lifetime.
             peers.message_lifetime = Some(match by {
                 // Its questions are its detection, and end within a third of the time.
-                DetectorKind::Of(DetectBy::OnDemand) => time / 8,
+                DetectorKind::Of(DetectBy::OnDemand) | DetectorKind::Mixed => time / 8,
                 _ => time * 3 / 10,
             });
             lease = time * 2;
@@ -82,14 +84,20 @@ impl Contestant {
                 return Some(poll + timeout);
             }
         };
-        let DetectorKind::Of(by) = detector else {
-            return None;
+        let detectors = match &detector {
+            DetectorKind::Of(by) => std::slice::from_ref(by),
+            DetectorKind::Mixed => &MIXED[..],
+            DetectorKind::AttendanceRing => return None,
         };
-        let mut options = self.detection;
-        options.by = by;
         let timings = GroupTimings::new(self.term, &self.peers).ok()?;
-        let detection = Detection::new(&options, timings.message_lifetime()).ok()?;
-        let detected = detection.detection_bound(Duration::ZERO);
+        let detected = detectors.iter().map(|&by| {
+            let mut options = self.detection;
+            options.by = by;
+            let detection = Detection::new(&options, timings.message_lifetime()).ok()?;
+            Some(detection.detection_bound(Duration::ZERO))
+        });
+        // A member that does not suspect the leader yet refuses another one.
+        let detected = detected.collect::<Option<Vec<_>>>()?.into_iter().max()?;
         Some(if has_lease {
             lease.max(detected)
         } else {
@@ -137,6 +145,7 @@ mod tests {
             ("lease", 15.0),
             ("bully", 15.0),
             ("bully-no-quorum", 1.5),
+            ("bully-mixed-no-quorum", 2.5),
             ("fallback", 15.0),
             ("published", 1.5),
             ("lease@3s", 3.0),

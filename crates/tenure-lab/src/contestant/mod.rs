@@ -88,9 +88,15 @@ pub enum Algorithm {
 pub enum DetectorKind {
     /// A detector of the library.
     Of(DetectBy),
+    /// Three detectors of the library: the members take [`MIXED`] in turns.
+    Mixed,
     /// An attendance list that passes around a ring, for experiments.
     AttendanceRing,
 }
+
+/// The detectors of members 1, 2 and 3 of a mixed group, and of the next three, and so on: one for
+/// each way to watch a node. The other detectors only calculate another deadline for heartbeats.
+pub(crate) const MIXED: [DetectBy; 3] = [DetectBy::Push, DetectBy::Pull, DetectBy::OnDemand];
 
 impl Contestant {
     /// Creates a contestant with this algorithm and the library's default settings.

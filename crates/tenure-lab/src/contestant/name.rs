@@ -14,6 +14,7 @@ const DETECTORS: &[(&str, DetectorKind)] = &[
     ("-phi", DetectorKind::Of(DetectBy::Phi)),
     ("-pull", DetectorKind::Of(DetectBy::Pull)),
     ("-on-demand", DetectorKind::Of(DetectBy::OnDemand)),
+    ("-mixed", DetectorKind::Mixed),
     ("-ring", DetectorKind::AttendanceRing),
 ];
 
@@ -95,16 +96,15 @@ impl Algorithm {
 
 impl fmt::Display for DetectorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Of(by) = self else {
-            return f.write_str("an attendance list that passes around a ring");
-        };
-        f.write_str(match by {
-            DetectBy::OnDemand => "pings on demand, with a down list",
-            DetectBy::Pull => "pings at an interval",
-            DetectBy::PushFixed => "heartbeats, fixed timeout",
-            DetectBy::Push => "heartbeats, Chen's deadline",
-            DetectBy::Phi => "heartbeats, phi accrual",
-            other => other.name(),
+        f.write_str(match self {
+            Self::Of(DetectBy::OnDemand) => "pings on demand, with a down list",
+            Self::Of(DetectBy::Pull) => "pings at an interval",
+            Self::Of(DetectBy::PushFixed) => "heartbeats, fixed timeout",
+            Self::Of(DetectBy::Push) => "heartbeats, Chen's deadline",
+            Self::Of(DetectBy::Phi) => "heartbeats, phi accrual",
+            Self::Of(other) => other.name(),
+            Self::Mixed => "push, pull and on-demand in turns",
+            Self::AttendanceRing => "an attendance list that passes around a ring",
         })
     }
 }

@@ -91,6 +91,11 @@ impl PeerLink {
             return;
         }
         let input = match payload {
+            Payload::Detector(incarnation, DetectorMessage::Subscribe { .. })
+                if self.has(Mutation::SubscriptionsIgnored) =>
+            {
+                DetectorInput::Heard { from, incarnation }
+            }
             Payload::Detector(incarnation, message) => {
                 if message == DetectorMessage::Recovered {
                     self.state.listed.remove(&from);

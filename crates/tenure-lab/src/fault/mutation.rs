@@ -58,6 +58,8 @@ pub enum Mutation {
     StaleDownList,
     /// A member that has restarted sends no recovery notice.
     NoNotice,
+    /// A member sends no heartbeats to the members that subscribe to them.
+    SubscriptionsIgnored,
     /// The detector reports a member as down late, when the member may be up again, and the verdict
     /// counts for any later question.
     LateVerdict,

@@ -7,6 +7,7 @@ mod quality;
 mod chaos;
 mod figures;
 mod hints;
+mod pairs;
 mod questions;
 mod ring;
 mod watches;

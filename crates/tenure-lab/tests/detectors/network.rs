@@ -8,7 +8,6 @@ use tenure_lab::sim::Rng;
 
 pub(super) struct Network {
     pub(super) now: Instant,
-    make: Make,
     nodes: BTreeMap<NodeId, Node>,
     /// The messages under way, by their time of arrival and then in the order in which they were
     /// sent.
@@ -26,6 +25,7 @@ pub(super) struct Network {
 
 struct Node {
     group: Group,
+    make: Make,
     /// The time by which the node's clock is ahead. It differs between nodes, because no detector
     /// may depend on another node's clock.
     ahead: Duration,
@@ -55,11 +55,18 @@ pub(super) fn up_to(rng: &mut Rng, duration: Duration) -> Duration {
 }
 
 impl Network {
-    /// Creates nodes 1 to `members`, which all start at 0 s. Node 1 watches all others.
+    /// Creates nodes 1 to `members`, which all start at 0 s and run the same detector. Node 1
+    /// watches all others.
     pub(super) fn new(make: Make, members: u32) -> Self {
+        Self::mixed(&vec![make; members as usize])
+    }
+
+    /// Creates a node for each of these detectors, all of which start at 0 s. Node 1 watches all
+    /// others.
+    pub(super) fn mixed(makes: &[Make]) -> Self {
+        let members = makes.len() as u32;
         let mut network = Self {
             now: at(0),
-            make,
             nodes: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             rng: Rng::from_seed(1),
@@ -69,9 +76,10 @@ impl Network {
             sent: 0,
             reports: Vec::new(),
         };
-        for id in (1..=members).map(NodeId) {
+        for (id, &make) in (1..).map(NodeId).zip(makes) {
             let node = Node {
                 group: group(id, members),
+                make,
                 // The offsets are multiples of 300 ms, so that heartbeats are also due at round
                 // times of the network.
                 ahead: millis(300) * 1000 * id.0,
@@ -127,9 +135,15 @@ impl Network {
         self.update_meters(id, true);
     }
 
+    /// Starts the node in its next incarnation with another detector.
+    pub(super) fn restart_with(&mut self, id: NodeId, make: Make) {
+        self.nodes.get_mut(&id).unwrap().make = make;
+        self.restart(id);
+    }
+
     fn boot(&mut self, id: NodeId) {
         let node = self.nodes.get_mut(&id).unwrap();
-        node.detector = Some((self.make)(self.now + node.ahead, &node.group));
+        node.detector = Some((node.make)(self.now + node.ahead, &node.group));
         self.tick(id);
     }
 

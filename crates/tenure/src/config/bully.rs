@@ -154,7 +154,7 @@ pub struct Bully {
     /// The hold-down, and the greatest age of a message. The greatest age must be the same for all
     /// members.
     pub timings: GroupTimingsOptions,
-    /// The failure detector. It must be the same for all members.
+    /// The failure detector. Each member may have another one.
     pub detection: DetectionOptions,
 }
 

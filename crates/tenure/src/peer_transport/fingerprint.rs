@@ -2,13 +2,16 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use tenure_core::bully::{GroupGuarantee, GroupSettings};
-use tenure_core::detector::Detection;
 
 use super::mac::hex;
 
 /// A short form of the settings that must be the same for all members. Every message contains it,
 /// because members with different majorities, or with different durations of their promises, must
 /// not take part in one election.
+///
+/// The failure detection is not part of it. With a quorum, no rule of safety depends on detectors.
+/// Without one, each member checks that its own detection is not faster than the message lifetime
+/// ([`Detection::new`](tenure_core::detector::Detection::new)), and the message lifetime is here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     /// The short form, for messages.
@@ -23,8 +26,8 @@ impl Fingerprint {
         self.hash.get(..16).unwrap_or(&self.hash)
     }
 
-    /// Computes the fingerprint of these settings and of the failure detection.
-    pub(crate) fn of(settings: &GroupSettings, detection: &Detection) -> Self {
+    /// Computes the fingerprint of these settings.
+    pub(crate) fn of(settings: &GroupSettings) -> Self {
         let guarantee = match settings.guarantee() {
             GroupGuarantee::Quorum => "a quorum".to_owned(),
             GroupGuarantee::BestEffort => "no quorum".to_owned(),
@@ -41,7 +44,7 @@ impl Fingerprint {
         let timings = settings.timings();
         // Priorities only determine the order.
         let text = format!(
-            "members {} (best first), {guarantee}, lease {:?}, messages live {:?}, detection {detection}",
+            "members {} (best first), {guarantee}, lease {:?}, messages live {:?}",
             members.join(" "),
             timings.term().lease_duration(),
             timings.message_lifetime(),

@@ -31,7 +31,8 @@ impl Random for Middle {
 struct World {
     now: Instant,
     settings: GroupSettings,
-    detection: Detection,
+    /// The detection of each member. If there are fewer than members, they are taken in turns.
+    detections: Vec<Detection>,
     places: BTreeMap<NodeId, Place>,
     /// The messages and inputs under way, by arrival time and then in the order in which they were
     /// sent.
@@ -64,17 +65,24 @@ enum Parcel {
 
 impl World {
     fn new(members: u32, guarantee: GroupGuarantee, by: DetectBy) -> Self {
+        Self::mixed(members, guarantee, &[by])
+    }
+
+    fn mixed(members: u32, guarantee: GroupGuarantee, by: &[DetectBy]) -> Self {
         let settings =
             GroupSettings::new(NodeId(1), super::members(members), GroupTimings::default());
         let settings = settings.unwrap().with_guarantee(guarantee);
-        let options = DetectionOptions {
-            by,
-            ..DetectionOptions::default()
-        };
         let lifetime = settings.timings().message_lifetime();
+        let detections = by.iter().map(|&by| {
+            let options = DetectionOptions {
+                by,
+                ..DetectionOptions::default()
+            };
+            Detection::new(&options, lifetime).unwrap()
+        });
         let mut world = Self {
             now: Instant::default() + Duration::from_secs(1_000),
-            detection: Detection::new(&options, lifetime).unwrap(),
+            detections: detections.collect(),
             settings,
             places: BTreeMap::new(),
             parcels: BTreeMap::new(),
@@ -101,7 +109,7 @@ impl World {
         };
         let place = Place {
             node: PeerCandidate::new(settings, HardState::default(), started),
-            detector: self.detection.detector(&group),
+            detector: self.detections[(id.0 as usize - 1) % self.detections.len()].detector(&group),
             watched: Vec::new(),
             seen: None,
             leads: false,
@@ -343,7 +351,7 @@ fn the_bounds_give_the_number_of_messages_at_rest() {
                 let before = world.sent;
                 world.run_until(world.now + Duration::from_secs(600));
                 let sent = (world.sent - before) as f64;
-                let bounds = Bounds::of(&world.settings, &world.detection);
+                let bounds = Bounds::of(&world.settings, &world.detections[0]);
                 let told = bounds.messages_per_second * 600.0;
                 println!(
                     "{members} members, {guarantee}, {}: {sent} in 600 s, calculated {told:.1}",
@@ -392,14 +400,14 @@ fn a_leader_that_is_gone_is_replaced_within_the_bounds() {
                 }
                 world.run_until(world.now + Duration::from_millis(20_130));
                 let took = world.failover();
-                let bounds = Bounds::of(&world.settings, &world.detection);
+                let bounds = Bounds::of(&world.settings, &world.detections[0]);
                 println!(
                     "{guarantee}, {}, hints {hints}, {others:?} down as well: {took:.3?} of {:.1?}",
                     by.name(),
                     bounds.without_leader
                 );
                 assert!(took <= bounds.without_leader);
-                let (timings, detection) = (world.settings.timings(), &world.detection);
+                let (timings, detection) = (world.settings.timings(), &world.detections[0]);
                 let lifetime = timings.message_lifetime();
                 // All members that are down as well are asked about at once.
                 let (missed, question) = match (guarantee, hints) {
@@ -414,6 +422,37 @@ fn a_leader_that_is_gone_is_replaced_within_the_bounds() {
                 let most = missed + question + round;
                 assert!(took <= most, "{took:?} of {most:?}");
             }
+        }
+    }
+}
+
+/// Each member has the detector that suits it. Without a quorum the slowest one decides.
+#[test]
+fn members_with_different_detectors_follow_one_leader_and_replace_it_within_the_bounds() {
+    for guarantee in BOTH {
+        for first in 0..DetectBy::ALL.len() {
+            let mut detectors = DetectBy::ALL;
+            detectors.rotate_left(first);
+            let mut world = World::mixed(5, guarantee, &detectors);
+            world.settle();
+            // A minute is two lifetimes of a subscription.
+            let end = world.now + Duration::from_secs(60);
+            world.run_while(end, |world| world.follows(NodeId(1)));
+            assert_eq!(world.now, end, "{guarantee}, {detectors:?}");
+            let took = world.failover();
+            let timings = world.settings.timings();
+            let lifetime = timings.message_lifetime();
+            let followers = &world.detections[1..];
+            let most = match guarantee {
+                GroupGuarantee::Quorum => timings.worst_without_leader(),
+                GroupGuarantee::BestEffort => {
+                    let detected = followers.iter().map(|it| it.detection_bound(DELAY));
+                    let question = followers.iter().map(Detection::ask_timeout);
+                    detected.max().unwrap() + question.max().unwrap() + lifetime
+                }
+            };
+            println!("{guarantee}, {detectors:?}: {took:.3?} of {most:.1?}");
+            assert!(took <= most, "{took:?} of {most:?}");
         }
     }
 }

@@ -132,81 +132,6 @@ fn windows_are_bounded_and_drop_old_samples() {
     }
 }
 
-/// Returns the detector after node 2 has acknowledged the recovery of this node.
-fn acknowledged(mut detector: Box<dyn Detector>, now: Instant) -> Box<dyn Detector> {
-    let incarnation = Incarnation(1);
-    let ack = DetectorInput::Message {
-        from: TWO,
-        incarnation,
-        message: DetectorMessage::RecoveredAck { incarnation },
-    };
-    detector.handle_input(now, ack);
-    detector
-}
-
-/// Node 1 is the publisher: node 2 subscribes while node 1's clock shows 1,050 ms.
-#[test]
-fn heartbeats_are_numbered_by_the_publishers_clock_and_end_with_the_subscription() {
-    let mut detector = acknowledged(push_fixed(at(1_050), &group(ONE, 2)), at(1_050));
-    let subscribe = DetectorInput::Message {
-        from: TWO,
-        incarnation: Incarnation(1),
-        message: DetectorMessage::Subscribe {
-            interval: INTERVAL,
-            lifetime: millis(500),
-        },
-    };
-    let mut sent = Vec::new();
-    detector.handle_input(at(1_050), subscribe.clone());
-    for now in (1_050..3_000).step_by(10) {
-        if now == 1_230 {
-            detector.handle_input(at(now), subscribe.clone()); // Renewed: until 1,730 ms.
-        }
-        if (1_310..1_480).contains(&now) {
-            continue; // The publisher is paused.
-        }
-        detector.handle_timeout(at(now));
-        for output in drain(detector.as_mut()) {
-            let DetectorOutput::Send {
-                message: DetectorMessage::Heartbeat { tick },
-                ..
-            } = output
-            else {
-                panic!("{output:?}");
-            };
-            sent.push((now, tick));
-        }
-    }
-    let expected = [
-        (1_100, 11),
-        (1_200, 12),
-        (1_300, 13),
-        (1_480, 14),
-        (1_500, 15),
-        (1_600, 16),
-        (1_700, 17),
-    ];
-    assert_eq!(sent, expected);
-    assert_eq!(detector.poll_timeout(), None);
-}
-
-#[test]
-fn a_subscriber_cannot_ask_for_more_heartbeats_than_the_shortest_interval_allows() {
-    let mut detector = acknowledged(push_fixed(at(0), &group(ONE, 2)), at(0));
-    let (interval, lifetime) = (Duration::ZERO, Duration::MAX);
-    let message = DetectorMessage::Subscribe { interval, lifetime };
-    let (from, incarnation) = (TWO, Incarnation(1));
-    detector.handle_input(
-        at(0),
-        DetectorInput::Message {
-            from,
-            incarnation,
-            message,
-        },
-    );
-    assert_eq!(detector.poll_timeout(), Some(at(0) + MIN_INTERVAL));
-}
-
 #[test]
 fn a_heartbeat_whose_successor_is_already_overdue_does_not_end_a_suspicion() {
     let mut detector = push_chen(at(0), &group(ONE, 2));
@@ -225,25 +150,4 @@ fn a_heartbeat_whose_successor_is_already_overdue_does_not_end_a_suspicion() {
     assert!(detector.is_suspected(TWO));
     detector.handle_input(at(15_001), heartbeat(50)); // Sent at 15 s.
     assert!(!detector.is_suspected(TWO));
-}
-
-#[test]
-fn a_restart_of_the_subscriber_ends_its_subscription() {
-    let mut detector = acknowledged(push_fixed(at(0), &group(ONE, 2)), at(0));
-    let message = DetectorMessage::Subscribe {
-        interval: INTERVAL,
-        lifetime: millis(9_000),
-    };
-    let (from, incarnation) = (TWO, Incarnation(1));
-    detector.handle_input(
-        at(0),
-        DetectorInput::Message {
-            from,
-            incarnation,
-            message,
-        },
-    );
-    let incarnation = Incarnation(2);
-    detector.handle_input(at(50), DetectorInput::Heard { from, incarnation });
-    assert_eq!(detector.poll_timeout(), None);
 }

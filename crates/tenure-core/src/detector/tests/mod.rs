@@ -2,6 +2,7 @@
 
 mod estimators;
 mod parameters;
+mod subscriptions;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,10 +24,6 @@ fn at(millis: u64) -> Instant {
 
 fn group(me: NodeId, members: u32) -> Group {
     Group::new(me, Incarnation(1), (1..=members).map(NodeId))
-}
-
-fn push_fixed(_: Instant, group: &Group) -> Box<dyn Detector> {
-    push(group, FixedTimeout::new(millis(300), millis(1500)))
 }
 
 fn push_chen(_: Instant, group: &Group) -> Box<dyn Detector> {

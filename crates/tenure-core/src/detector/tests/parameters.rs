@@ -87,7 +87,11 @@ fn no_node_counts_as_down_within_a_message_lifetime() {
         Detection::new(&options, lifetime)
     };
     for by in DetectBy::ALL {
-        let least = if by == DetectBy::OnDemand { 1_000 } else { 400 };
+        let least = match by {
+            DetectBy::OnDemand => 1_000,
+            DetectBy::Pull => 800,
+            _ => 400,
+        };
         let refused = refusal(detection(by, Some(millis(least - 1))));
         assert!(
             refused.contains("suspect_after") && refused.contains("message lifetime"),

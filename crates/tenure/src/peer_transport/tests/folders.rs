@@ -53,7 +53,7 @@ fn changed_settings_of_the_group_are_detected() {
     });
     let members = Membership::new(members).unwrap();
     let settings = GroupSettings::new(NodeId(1), members, GroupTimings::default()).unwrap();
-    let two = fingerprint_of(&settings);
+    let two = Fingerprint::of(&settings);
     let opened = StateFile::open(folder.path(), &cluster(), NodeId(1), &two).unwrap();
     assert!(opened.config_changed);
     assert_eq!(opened.record(), record(1));
@@ -83,9 +83,9 @@ fn members_with_another_k_have_another_fingerprint() {
     let settings = GroupSettings::new(NodeId(1), members, GroupTimings::default()).unwrap();
     let with_k = |k| {
         let quorums = tenure_core::bully::Quorums::fallback(3, k).unwrap();
-        fingerprint_of(&settings.clone().with_quorums(quorums))
+        Fingerprint::of(&settings.clone().with_quorums(quorums))
     };
-    let [one, two, majority] = [with_k(1), with_k(2), fingerprint_of(&settings)];
+    let [one, two, majority] = [with_k(1), with_k(2), Fingerprint::of(&settings)];
     assert!(one.hash != two.hash && one.hash != majority.hash && two.hash != majority.hash);
     assert!(one.text.contains("k = 1") && two.text.contains("k = 2"));
 }

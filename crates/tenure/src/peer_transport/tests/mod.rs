@@ -15,7 +15,6 @@ use reqwest::Url;
 use tenure_core::bully::{
     GroupSettings, GroupTimings, Member, Membership, PeerMessage, QuorumMessage,
 };
-use tenure_core::detector::{Detection, DetectionOptions};
 use tenure_core::{Epoch, Incarnation, Instant, Name, NodeId};
 use tokio::sync::watch;
 
@@ -52,13 +51,7 @@ fn fingerprint(me: u32) -> Fingerprint {
     };
     let members = Membership::new([1, 2, 3].map(member)).unwrap();
     let settings = GroupSettings::new(NodeId(me), members, GroupTimings::default()).unwrap();
-    fingerprint_of(&settings)
-}
-
-fn fingerprint_of(settings: &GroupSettings) -> Fingerprint {
-    let lifetime = settings.timings().message_lifetime();
-    let detection = Detection::new(&DetectionOptions::default(), lifetime).unwrap();
-    Fingerprint::of(settings, &detection)
+    Fingerprint::of(&settings)
 }
 
 /// The setup of a member that listens. Its peers have no address until a test sets one.
@@ -329,7 +322,7 @@ fn settings_that_must_be_the_same_are_in_the_fingerprint() {
         let members = Membership::new(members).unwrap();
         let settings = GroupSettings::new(NodeId(1), members, GroupTimings::default()).unwrap();
         let settings = settings.with_guarantee(guarantee);
-        fingerprint_of(&settings).hash
+        Fingerprint::of(&settings).hash
     };
     use tenure_core::bully::GroupGuarantee::{BestEffort, Quorum};
     assert_eq!(of([0, 0, 0], Quorum), fingerprint(1).hash);

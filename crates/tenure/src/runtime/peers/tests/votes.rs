@@ -125,7 +125,7 @@ impl Group {
         let folder = tempfile::tempdir().unwrap();
         let plan = bully.plan(&config.timings).unwrap();
         let (rules, detection) = (plan.settings, plan.detection);
-        let fingerprint = Fingerprint::of(&rules, &detection);
+        let fingerprint = Fingerprint::of(&rules);
         let cluster = config.election.name.clone();
         let mut file =
             StateFile::open(folder.path(), &cluster, bully.node.unwrap(), &fingerprint).unwrap();
