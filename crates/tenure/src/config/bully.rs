@@ -222,8 +222,9 @@ pub enum BullyError {
     NoOwnAddress(NodeId),
     /// This member has no address for another one, and messages are not passed on.
     #[error(
-        "member {0} has no address: write it, such as {0}=http://10.0.0.1:7500; or, with the strategy \
-         \"bully\" or \"both\", set relay = true, so that other members pass messages on"
+        "member {0} has no address ({0}=relay), and relay is false: write its address, such as \
+         {0}=http://10.0.0.1:7500; or, with the strategy \"bully\" or \"both\", set relay = true, so \
+         that other members pass messages on"
     )]
     NoAddress(NodeId),
     /// This member has no address for any other one.
