@@ -10,6 +10,10 @@ use super::path::RelayPath;
 /// uses a direct link that works again.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
+/// After this time on a path with several relays, a member without the receiver's address searches
+/// again. A path that was found while other members were down may be longer than needed.
+const SHORTEN_AGAIN: Duration = Duration::from_secs(60);
+
 /// How one attempt to send a message goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -62,8 +66,13 @@ impl PathMemory {
         match &self.state {
             State::Direct => Some(Way::Direct),
             State::Through(path, found) => {
-                let is_due = self.has_address && now > *found + LOOK_AGAIN;
-                Some(match is_due {
+                let again = match (self.has_address, path.relays()) {
+                    (true, _) => Some(LOOK_AGAIN),
+                    // No path is shorter.
+                    (false, [_]) => None,
+                    (false, _) => Some(SHORTEN_AGAIN),
+                };
+                Some(match again.is_some_and(|again| now > *found + again) {
                     true => Way::Search,
                     false => Way::Through(path.clone()),
                 })
@@ -145,7 +154,9 @@ mod tests {
         assert!(memory.fail(&through, at(3601)), "a search is next");
         assert_eq!(memory.way(at(3601)), Some(Way::Search));
         memory.succeed(&Way::Search, Some(path("1,5,4,3")), at(3601));
-        assert_eq!(memory.way(at(3601)), Some(Way::Through(path("1,5,4,3"))));
+        assert_eq!(memory.way(at(3661)), Some(Way::Through(path("1,5,4,3"))));
+        // There may be a shorter path now.
+        assert_eq!(memory.way(at(3662)), Some(Way::Search));
     }
 
     #[test]
