@@ -9,6 +9,8 @@ mod ends;
 mod freezes;
 mod kills;
 mod page;
+mod relays;
+mod requests;
 mod rolling;
 mod three;
 mod unguarded;

@@ -47,6 +47,8 @@ pub struct Group {
     members: BTreeMap<u32, Process>,
     store: Option<GroupStore>,
     links: BTreeMap<(u32, u32), Proxy>,
+    /// The pairs of members that have each other's address, if the others have not.
+    neighbors: Option<Vec<(u32, u32)>>,
     addresses: BTreeMap<u32, SocketAddr>,
     settings: Vec<(Option<u32>, OsString, OsString)>,
     command: PathBuf,
@@ -103,6 +105,7 @@ impl Group {
             members: BTreeMap::new(),
             store: None,
             links,
+            neighbors: None,
             addresses,
             settings: Vec::new(),
             command: command.into(),
@@ -119,6 +122,21 @@ impl Group {
             group.set_for(member, "TENURE_BULLY_STATE_DIR", state);
         }
         group
+    }
+
+    /// Lets the members pass messages on. Each of them has the addresses of its neighbours only,
+    /// which are in these pairs.
+    #[must_use]
+    pub fn with_neighbors(mut self, pairs: impl IntoIterator<Item = (u32, u32)>) -> Self {
+        self.neighbors = Some(pairs.into_iter().collect());
+        self.set("TENURE_BULLY_RELAY", "true");
+        self
+    }
+
+    fn has_address(&self, member: u32, of: u32) -> bool {
+        let linked =
+            |pairs: &Vec<_>| pairs.contains(&(member, of)) || pairs.contains(&(of, member));
+        member == of || self.neighbors.as_ref().is_none_or(linked)
     }
 
     /// Gives the members a store, which is running, and lets them elect among themselves while it is
@@ -262,7 +280,10 @@ impl Group {
             Some(link) => link.address(),
             None => self.addresses[&member],
         };
-        let peers = MEMBERS.map(|to| format!("{to}=http://{}", address(to)));
+        let peers = MEMBERS.map(|to| match self.has_address(member, to) {
+            true => format!("{to}=http://{}", address(to)),
+            false => format!("{to}=relay"),
+        });
         let mut run = command(&["run", "--election", "tests/job"]);
         let listen = self.addresses[&member].to_string();
         let key_file = self.folder().join("key");

@@ -131,6 +131,7 @@ impl CandidateRuntime {
             incarnation,
             fingerprint,
             peers: bully.others(),
+            relay: bully.relay,
             message_lifetime: timings.message_lifetime(),
             mac: Mac::new(bully.key.as_ref()).into(),
             listen: bully.listening_address(),

@@ -56,6 +56,9 @@ pub enum AskError {
     /// The member refuses the request, for instance because it belongs to another group.
     #[error("the member refuses: {0}")]
     Refused(String),
+    /// The client has no address for the member. Ask from a place that can reach it.
+    #[error("no address for it here: ask from a place that can reach it")]
+    NoAddress,
     /// Another member has this address.
     #[error("member {0} answers at this address")]
     Misdirected(NodeId),
@@ -73,7 +76,7 @@ impl PeersClient {
     ) -> Result<Self, HttpClientError> {
         let peers: Vec<Peer> = peers.into_iter().collect();
         let client = http::plain_client();
-        let uses_tls = http::uses_tls(peers.iter().map(|peer| &peer.url));
+        let uses_tls = http::uses_tls(peers.iter().filter_map(|peer| peer.url.as_ref()));
         let http = http::build(client, &RootCertificates::system(), uses_tls)?;
         Ok(Self {
             http,
@@ -111,7 +114,8 @@ impl PeersClient {
             })
         };
         let path = format!("/v1/peers/{}/status", self.cluster);
-        let url = http::url_below(&peer.url, &path);
+        let base = peer.url.as_ref().ok_or(AskError::NoAddress)?;
+        let url = http::url_below(base, &path);
         let request = self.http.get(url).timeout(self.timeout);
         let response = request.send().await.map_err(unreachable)?;
         let status = response.status();
@@ -173,8 +177,8 @@ pub struct MemberView {
     pub node: NodeId,
     /// Its priority.
     pub priority: u32,
-    /// Its address, without a password.
-    pub url: String,
+    /// Its address, without a password; `None` if this process has none for it.
+    pub url: Option<String>,
     /// Its status, if it has answered.
     pub view: Option<PeerView>,
     /// The reason why it has not answered.
@@ -189,7 +193,7 @@ impl GroupView {
         let members = asked.iter().map(|Asked { peer, view }| MemberView {
             node: peer.node,
             priority: peer.priority,
-            url: Endpoint::shown(peer.url()),
+            url: peer.url().map(Endpoint::shown),
             view: view.as_ref().ok().cloned(),
             error: view.as_ref().err().map(ToString::to_string),
         });
@@ -271,12 +275,16 @@ mod tests {
             quorum: Some(true),
             ..Status::of(NodeId(node), Incarnation(1))
         };
-        let counters = Counters::default();
+        let (counters, paths) = Default::default();
         Asked {
             peer: format!("{node}=http://127.0.0.1:1")
                 .parse::<Peer>()
                 .unwrap(),
-            view: Ok(PeerView { status, counters }),
+            view: Ok(PeerView {
+                status,
+                counters,
+                paths,
+            }),
         }
     }
 

@@ -91,7 +91,8 @@ fn table(asked: &[Asked]) -> Table {
             Ok(view) => cells(view),
             Err(error) => {
                 let mut cells = vec!["-".to_owned(); header.len() - 2];
-                cells.push(format!("{error} ({})", peer.url()));
+                let url = peer.url().map(|url| format!(" ({url})"));
+                cells.push(format!("{error}{}", url.unwrap_or_default()));
                 cells
             }
         };
@@ -106,10 +107,6 @@ fn cells(view: &PeerView) -> Vec<String> {
     let quorum = status
         .quorum
         .map(|reached| if reached { "yes" } else { "no" });
-    let refused = view.counters.refused.iter();
-    let refused: Vec<_> = refused
-        .map(|(code, count)| format!("{code} {count}"))
-        .collect();
     let suspects: Vec<_> = status.suspects.iter().map(ToString::to_string).collect();
     vec![
         status.role.clone(),
@@ -121,8 +118,27 @@ fn cells(view: &PeerView) -> Vec<String> {
         status.incarnation.to_string(),
         status.strategy.clone(),
         or_dash(status.carried_by.as_ref().map(carrier)),
-        or_dash((!refused.is_empty()).then(|| format!("refused: {}", refused.join(", ")))),
+        or_dash(note(view)),
     ]
+}
+
+/// The paths that are not direct, and the refused requests.
+fn note(view: &PeerView) -> Option<String> {
+    let list = |items: Vec<String>| items.join(", ");
+    let relayed = view.paths.iter().filter(|(_, relays)| !relays.is_empty());
+    let relayed = relayed.map(|(to, relays)| {
+        let relays = relays.iter().map(ToString::to_string).collect::<Vec<_>>();
+        format!("{to} through {}", relays.join(" and "))
+    });
+    let refused = view.counters.refused.iter();
+    let refused = refused.map(|(code, count)| format!("{code} {count}"));
+    let notes = [
+        ("reaches", list(relayed.collect())),
+        ("refused:", list(refused.collect())),
+    ];
+    let notes = notes.into_iter().filter(|(_, text)| !text.is_empty());
+    let notes: Vec<String> = notes.map(|(name, text)| format!("{name} {text}")).collect();
+    (!notes.is_empty()).then(|| notes.join("; "))
 }
 
 /// The voters of a leader's term, the number of members that it can still lose, and since when the
@@ -142,4 +158,36 @@ fn carrier(carried_by: &CarriedBy) -> String {
 /// The organiser, its incarnation, and the number of the election.
 fn election(id: ElectionId) -> String {
     format!("{}.{}.{}", id.organiser, id.incarnation, id.number)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_note_has_the_members_that_are_reached_through_others() {
+        let view = json!({
+            "node": 1, "incarnation": 1, "strategy": "bully", "role": "leading", "leader": 1,
+            "epoch": 7, "election": null, "suspects": [], "quorum": true,
+            "counters": {
+                "sent": 1, "answered": 1, "refused_by_peers": 0, "failed": 0,
+                "answers_unauthenticated": 0, "expired": 0, "replaced": 0, "copies": 0,
+                "relayed": 0, "taken": 1, "refused": {},
+            },
+        });
+        let noted = |paths, refused| {
+            let mut view = view.clone();
+            view["paths"] = paths;
+            view["counters"]["refused"] = refused;
+            note(&serde_json::from_value(view).unwrap())
+        };
+        let paths = json!({"2": [], "3": [2], "4": [5, 6]});
+        let reached = "reaches 3 through 2, 4 through 5 and 6";
+        assert_eq!(noted(paths.clone(), json!({})).as_deref(), Some(reached));
+        let both = format!("{reached}; refused: late 2");
+        assert_eq!(noted(paths, json!({"late": 2})), Some(both));
+        assert_eq!(noted(json!({"2": []}), json!({})), None);
+    }
 }

@@ -25,7 +25,10 @@ use crate::store::Endpoint;
 /// use tenure::config::Peer;
 ///
 /// let peer: Peer = "1@50=http://10.0.0.1:7500".parse()?;
-/// assert_eq!((peer.node.0, peer.priority, peer.url()), (1, 50, "http://10.0.0.1:7500/"));
+/// assert_eq!((peer.node.0, peer.priority), (1, 50));
+/// assert_eq!(peer.url(), Some("http://10.0.0.1:7500/"));
+/// // A member that is reached only through others, which needs `Bully::relay`.
+/// assert_eq!("4=relay".parse::<Peer>()?.url(), None);
 /// # Ok::<(), tenure::config::PeerError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +37,12 @@ pub struct Peer {
     pub node: NodeId,
     /// The member's priority.
     pub priority: u32,
-    pub(crate) url: Url,
+    /// `None` if this process has no address for the member.
+    pub(crate) url: Option<Url>,
 }
+
+/// The text in place of the address of a member that is reached only through others.
+const RELAY: &str = "relay";
 
 /// The error for a text that does not describe a member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,7 +53,8 @@ impl Peer {
     /// The default priority.
     pub const DEFAULT_PRIORITY: u32 = 100;
 
-    /// Creates a member with the default priority.
+    /// Creates a member with the default priority. The text `relay` in place of `url` means that
+    /// this process has no address for it.
     ///
     /// # Errors
     ///
@@ -62,20 +70,22 @@ impl Peer {
         Self { priority, ..self }
     }
 
-    /// Returns the address on which the member listens.
+    /// Returns the address on which the member listens. `None` if this process has none for it, and
+    /// reaches it through other members.
     #[must_use]
-    pub fn url(&self) -> &str {
-        self.url.as_str()
+    pub fn url(&self) -> Option<&str> {
+        self.url.as_ref().map(Url::as_str)
     }
 }
 
-/// Parses `1=http://10.0.0.1:7500`, or `1@50=http://10.0.0.1:7500` for a priority of 50.
+/// Parses `1=http://10.0.0.1:7500`, or `1@50=http://10.0.0.1:7500` for a priority of 50, or `1=relay`
+/// for a member without an address.
 impl FromStr for Peer {
     type Err = PeerError;
 
     fn from_str(text: &str) -> Result<Self, PeerError> {
         let right = "write number=address, such as 1=http://10.0.0.1:7500, or with a priority \
-                     1@50=http://10.0.0.1:7500";
+                     1@50=http://10.0.0.1:7500, or 1=relay if other members pass messages on to it";
         let wrong =
             |reason: &str| PeerError(format!("{:?}: {reason}; {right}", Endpoint::shown(text)));
         let number = |name: &str, text: &str| {
@@ -83,17 +93,24 @@ impl FromStr for Peer {
             let reason = || wrong(&format!("the {name} is not a whole number, 0 to {most}"));
             text.trim().parse().map_err(|_| reason())
         };
+        let address = |text: &str| {
+            let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
+            if !matches!(url.scheme(), "http" | "https") || url.query().is_some() {
+                return Err(wrong("this is not an http or https address"));
+            }
+            if !url.username().is_empty() || url.password().is_some() {
+                return Err(wrong(
+                    "an address with a user or a password: members authenticate each other by the key that \
+                     they share, in key_file",
+                ));
+            }
+            Ok(url)
+        };
         let (name, url) = text.split_once('=').ok_or_else(|| wrong("no \"=\""))?;
-        let url = Url::parse(url.trim()).map_err(|error| wrong(&error.to_string()))?;
-        if !matches!(url.scheme(), "http" | "https") || url.query().is_some() {
-            return Err(wrong("this is not an http or https address"));
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(wrong(
-                "an address with a user or a password: members authenticate each other by the key that they \
-                 share, in key_file",
-            ));
-        }
+        let url = match url.trim() {
+            RELAY => None,
+            text => Some(address(text)?),
+        };
         let (node, priority) = match name.split_once('@') {
             Some((node, priority)) => (node, Some(priority)),
             None => (name, None),
@@ -130,7 +147,8 @@ impl FromStr for Peer {
 pub struct Bully {
     /// The node id of this member; `None` for a process that only observes.
     pub node: Option<NodeId>,
-    /// All members, including this one. All members must have the same list.
+    /// All members, including this one. All members must have the same list, but with `relay` the
+    /// addresses may be missing or differ.
     pub peers: Vec<Peer>,
     /// The name of the group, which keeps messages of different groups apart. Default: the
     /// election's name.
@@ -151,6 +169,11 @@ pub struct Bully {
     /// Whether this member replaces a healthy leader with a worse priority after it has followed
     /// that leader for the hold-down. Default: no.
     pub preempt: bool,
+    /// Whether members pass messages on to members that their senders can't reach directly, and
+    /// whether this member has its own messages passed on. Default: no. A message must arrive, and
+    /// its answer return, within the greatest age of a message, also over the longest path. Members
+    /// with and without this setting may run together.
+    pub relay: bool,
     /// The hold-down, and the greatest age of a message. The greatest age must be the same for all
     /// members.
     pub timings: GroupTimingsOptions,
@@ -191,6 +214,24 @@ pub enum BullyError {
          the store do not wait for it"
     )]
     FallbackLockDelay(std::time::Duration),
+    /// This member has no address for itself, and nothing says where it listens.
+    #[error(
+        "this is member {0} and it has no address: write its own address, such as \
+         {0}=http://10.0.0.1:7500"
+    )]
+    NoOwnAddress(NodeId),
+    /// This member has no address for another one, and messages are not passed on.
+    #[error(
+        "member {0} has no address ({0}=relay), and relay is false: write its address, such as \
+         {0}=http://10.0.0.1:7500; or, with the strategy \"bully\" or \"both\", set relay = true, so \
+         that other members pass messages on"
+    )]
+    NoAddress(NodeId),
+    /// This member has no address for any other one.
+    #[error(
+        "no other member has an address: write the address of at least one that passes messages on"
+    )]
+    NoNeighbor,
     /// The configuration was read for an observer and has no node id.
     #[error("the configuration has no node id, because it is for observers only")]
     NoNode,
@@ -210,6 +251,7 @@ impl Bully {
             state_dir: "tenure-state".into(),
             quorum: None,
             preempt: false,
+            relay: false,
             timings: GroupTimingsOptions::default(),
             detection: DetectionOptions::default(),
         }
@@ -233,8 +275,30 @@ impl Bully {
         }
     }
 
-    /// Returns the addresses of the other members.
-    pub(crate) fn others(&self) -> BTreeMap<NodeId, Url> {
+    /// Checks that this member can listen, and can reach each other member.
+    pub(super) fn check_addresses(&self) -> Result<(), BullyError> {
+        let missing: Vec<NodeId> = self
+            .peers
+            .iter()
+            .filter(|peer| peer.url.is_none())
+            .map(|peer| peer.node)
+            .collect();
+        for node in &missing {
+            if Some(*node) == self.node {
+                return Err(BullyError::NoOwnAddress(*node));
+            }
+            if !self.relay {
+                return Err(BullyError::NoAddress(*node));
+            }
+        }
+        if !missing.is_empty() && missing.len() + 1 == self.peers.len() {
+            return Err(BullyError::NoNeighbor);
+        }
+        Ok(())
+    }
+
+    /// Returns the other members, with their addresses.
+    pub(crate) fn others(&self) -> BTreeMap<NodeId, Option<Url>> {
         let others = self
             .peers
             .iter()
@@ -246,7 +310,7 @@ impl Bully {
     pub(crate) fn listening_address(&self) -> Option<SocketAddr> {
         let own = self.peers.iter().find(|peer| Some(peer.node) == self.node);
         let default = || {
-            let url = &own?.url;
+            let url = own?.url.as_ref()?;
             let loopback = ip_of(url).filter(IpAddr::is_loopback);
             let address = loopback.unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into());
             Some(SocketAddr::from((address, url.port_or_known_default()?)))

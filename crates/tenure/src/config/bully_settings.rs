@@ -87,10 +87,15 @@ fn members_of(settings: &Settings, keys: &MemberKeys) -> Result<Vec<Peer>, Confi
         return Err(ConfigError::missing(keys.members, reason));
     }
     for (place, peer) in peers.iter().enumerate() {
-        if let Some(other) = peers[..place].iter().find(|other| other.url == peer.url) {
+        if let Some(other) = peers[..place]
+            .iter()
+            .find(|other| peer.url.is_some() && other.url == peer.url)
+        {
             let reason = format!(
                 "members {} and {} have the same address, {}: each needs its own",
-                other.node, peer.node, peer.url
+                other.node,
+                peer.node,
+                peer.url().unwrap_or_default()
             );
             return Err(settings.invalid(keys.members, reason));
         }
@@ -148,6 +153,7 @@ pub(super) fn bully(
         return Ok(bully);
     }
     bully.preempt = settings.flag("bully.preempt")?.unwrap_or_default();
+    bully.relay = settings.flag("bully.relay")?.unwrap_or_default();
     bully.timings.hold_down = settings.duration("bully.hold_down")?;
     let detection = &mut bully.detection;
     let by = settings.with("bully.detector", str::parse)?;

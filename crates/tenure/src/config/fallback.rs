@@ -35,7 +35,7 @@ use super::{Bully, BullyError};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Fallback {
-    /// The members. Their `quorum`, `preempt` and `detection`, and the hold-down of their timings,
+    /// The members. Their `quorum`, `preempt`, `relay` and `detection`, and the hold-down of their timings,
     /// must have the default values: the number k replaces the quorum, and a leader is never
     /// replaced while it works.
     pub members: Bully,
@@ -144,6 +144,7 @@ impl Fallback {
         let Bully {
             quorum,
             preempt,
+            relay,
             timings,
             detection,
             ..
@@ -152,6 +153,7 @@ impl Fallback {
         let set = [
             ("quorum", quorum.is_some()),
             ("preempt", *preempt),
+            ("relay", *relay),
             ("hold_down", hold_down.is_some()),
             ("detection", *detection != DetectionOptions::default()),
         ];

@@ -12,6 +12,10 @@ use tenure_core::lease::candidate::Timings;
 use super::{Bully, BullyError, Fallback};
 use crate::credentials::is_loopback;
 
+/// The largest group for which relays are recommended. In a ring of seven, a search costs 8 requests
+/// and the messages of an election cost several hundred; both grow with the number of links.
+const MANY_FOR_RELAY: usize = 10;
+
 /// The consequences of the settings of an election among peers: costs, times and warnings.
 /// `tenure config check` prints the plan, and a member logs it when it starts.
 #[derive(Clone, Debug)]
@@ -49,6 +53,7 @@ impl Bully {
         }))?;
         let timings = GroupTimings::new(*term, &self.timings)?;
         let node = self.node.ok_or(BullyError::NoNode)?;
+        self.check_addresses()?;
         let rules = GroupSettings::new(node, members, timings)?
             .with_guarantee(self.guarantee())
             .with_preempt(self.preempt);
@@ -67,7 +72,14 @@ impl Bully {
             let open = "no key: every process that reaches a member can vote, and be elected";
             warnings.push(open.into());
         }
-        let bare = self.peers.iter().map(|peer| &peer.url);
+        if self.relay && self.peers.len() > MANY_FOR_RELAY {
+            warnings.push(format!(
+                "relay with {} members: a search for a path may send a request over each link of the \
+                 network, so use at most {MANY_FOR_RELAY}",
+                self.peers.len()
+            ));
+        }
+        let bare = self.peers.iter().filter_map(|peer| peer.url.as_ref());
         let bare: Vec<&str> = bare.filter(|url| is_bare(url)).map(Url::as_str).collect();
         if !bare.is_empty() {
             warnings.push(format!(

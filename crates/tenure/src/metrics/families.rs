@@ -185,6 +185,8 @@ impl super::PeerMetrics {
             ("sent", "unauthenticated", messages.answers_unauthenticated),
             ("sent", "expired", messages.expired),
             ("sent", "replaced", messages.replaced),
+            ("sent", "copy", messages.copies),
+            ("relayed", "sent", messages.relayed),
             ("received", "ok", messages.taken),
             ("received", "refused", messages.refused.values().sum()),
         ];

@@ -5,7 +5,7 @@
  * @typedef {{role: string, leader: number | null, epoch: number | null, quorum: boolean | null,
  *   suspects: number[], incarnation: number, strategy: string,
  *   counters: {answered: number, failed: number, refused: Record<string, number>}}} View
- * @typedef {{node: number, priority: number, url: string, view: View | null, error: string | null}} Member
+ * @typedef {{node: number, priority: number, url: string | null, view: View | null, error: string | null}} Member
  * @typedef {{cluster: string, asked_by: number, leader: number | null, epoch: number | null,
  *   members: Member[]}} Group
  */
@@ -115,7 +115,7 @@ function showRow(member, group) {
   row.dataset.state = rowState(member, group);
   const [link, address] = /** @type {HTMLElement[]} */ ([...row.cells[0].children]);
   setText(link, `${member.node}`);
-  setText(address, member.url);
+  setText(address, member.url ?? "no address here");
   while (row.cells.length > texts.length + 1) row.deleteCell(-1);
   while (row.cells.length < texts.length + 1) row.insertCell();
   texts.forEach(([name, text], index) => {

@@ -17,6 +17,9 @@ enum Identity {
     #[default]
     Unauthenticated,
     Member(NodeId),
+    /// A member that passes requests of other members on. The end of such a connection says nothing
+    /// about the process of any member, so there is no hint.
+    Relay,
     /// A member that has announced its last request on this connection.
     Leaving,
 }
@@ -35,6 +38,15 @@ impl Caller {
         };
     }
 
+    /// Records a valid request that another member than its sender has passed on, or that is to be
+    /// passed on. Its sender is not the caller.
+    pub(super) fn authenticate_relay(&self) {
+        let mut identity = self.lock();
+        if matches!(*identity, Identity::Unauthenticated) {
+            *identity = Identity::Relay;
+        }
+    }
+
     /// Returns whether no valid request has arrived yet. A recorded request that is sent again is
     /// not valid.
     pub(super) fn is_unauthenticated(&self) -> bool {
@@ -45,7 +57,7 @@ impl Caller {
     pub(super) fn gone(&self) -> Option<NodeId> {
         match *self.lock() {
             Identity::Member(node) => Some(node),
-            Identity::Unauthenticated | Identity::Leaving => None,
+            Identity::Unauthenticated | Identity::Relay | Identity::Leaving => None,
         }
     }
 

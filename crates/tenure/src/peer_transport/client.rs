@@ -6,18 +6,23 @@ use std::iter::successors;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Bytes;
+use reqwest::Url;
 use reqwest::header::{CONNECTION, CONTENT_TYPE};
-use reqwest::{Response, Url};
 use tenure_core::{Instant, NodeId};
 
 use super::age::PeerClock;
 use super::endpoint::PeerEndpoint;
-use super::envelope::{Answer, Answerer, Envelope, MAX_ANSWER_BYTES, VERSION};
+use super::envelope::{Answer, Answerer, Envelope, VERSION};
 use super::inbox::PeerEvent;
-use super::mac::{MAC_HEADER, Mac, RequestMac};
+use super::mac::{MAC_HEADER, RequestMac};
+use super::path::RelayPath;
+use super::path_memory::{PathMemory, Way};
 use super::problem::{PeerErrorCode, PeerProblem};
+use super::raw_answer::RawAnswer;
+use super::relay::{Carried, Delivered, NoAnswer, Relay};
 use super::send_queue::{Queued, SendQueue};
-use crate::http::{self, HttpClientError, last_of_causes, read_body};
+use crate::http::{self, HttpClientError, last_of_causes};
 use crate::root_certificates::RootCertificates;
 
 /// After this time, the next request is the last one on its connection. Otherwise a member that can
@@ -29,13 +34,20 @@ const CONNECTION_LIFE: Duration = Duration::from_secs(10);
 /// close it.
 const IDLE: Duration = Duration::from_secs(15);
 
+/// The time without a search for a member after one that found nothing, in message lifetimes. A
+/// search may send 2m - (n - 1) requests in a network of n members and m links.
+const SEARCH_PAUSE: u32 = 2;
+
 /// Sends messages to one member.
 pub(super) struct Client {
     http: reqwest::Client,
     endpoint: Arc<PeerEndpoint>,
+    relay: Arc<Relay>,
     queue: Arc<SendQueue>,
     to: NodeId,
-    url: Url,
+    /// The address of the message route of the member, if this member has it.
+    url: Option<Url>,
+    paths: PathMemory,
     /// The member's clock, as its last answer shows it.
     clock: Option<PeerClock>,
     number: u64,
@@ -49,14 +61,17 @@ pub(super) struct Client {
 enum Trouble {
     Refused(PeerErrorCode),
     Unreachable,
+    NoPath,
     Unauthenticated,
     Nonsense,
 }
 
 impl Client {
-    /// Creates the HTTP client that all these clients share.
+    /// Creates an HTTP client for members at these URLs, which keeps this number of idle connections
+    /// to each of them.
     pub(super) fn http<'a>(
         urls: impl IntoIterator<Item = &'a Url>,
+        idle_connections: usize,
     ) -> Result<reqwest::Client, HttpClientError> {
         let client = http::plain_client()
             // With HTTP/1.1, a request that times out closes its connection, so the next request
@@ -65,21 +80,26 @@ impl Client {
             .retry(reqwest::retry::never())
             .tcp_nodelay(true)
             .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(1);
+            .pool_max_idle_per_host(idle_connections);
         http::build(client, &RootCertificates::system(), http::uses_tls(urls))
     }
 
     pub(super) fn new(
         http: reqwest::Client,
-        endpoint: Arc<PeerEndpoint>,
+        relay: Arc<Relay>,
         queue: Arc<SendQueue>,
-        (to, base): (NodeId, &Url),
+        to: NodeId,
     ) -> Self {
-        let url = http::url_below(base, &endpoint.message_path());
+        let endpoint = relay.endpoint.clone();
+        let base = endpoint.url_of(to);
+        let url = base.map(|base| http::url_below(base, &endpoint.message_path()));
+        let pause = endpoint.setup.message_lifetime * SEARCH_PAUSE;
         Self {
             fresh_since: endpoint.setup.clock.now(),
+            paths: PathMemory::new(url.is_some(), endpoint.setup.relay.then_some(pause)),
             http,
             endpoint,
+            relay,
             queue,
             to,
             url,
@@ -98,17 +118,35 @@ impl Client {
     }
 
     /// Sends one message. A process that has just started refuses the first message as late, and
-    /// its answer contains its time. Then the message is sent again.
+    /// its answer contains its time. Then the message is sent again. It is also sent again if no
+    /// member has received it and there is another way.
     async fn deliver(&mut self, queued: Queued) {
         let setup = &self.endpoint.setup;
         let clock = setup.clock.clone();
         let good_until = queued.made + setup.message_lifetime;
-        for _ in 0..2 {
-            if clock.now() > good_until {
+        let mut late = 0;
+        while late < 2 {
+            let now = clock.now();
+            if now > good_until {
                 self.endpoint.count(|counters| counters.expired += 1);
                 return;
             }
-            if self.attempt(&queued).await == Outcome::Done {
+            let Some(way) = self.paths.way(now) else {
+                self.endpoint.count(|counters| counters.expired += 1);
+                return;
+            };
+            let outcome = self.attempt(&queued, &way).await;
+            if let Outcome::NoAnswer { is_unsent } = outcome {
+                let has_other = self.paths.fail(&way, clock.now());
+                self.show_path();
+                // A message that may have arrived is not sent again: the copy would have another
+                // number, and the receiver would handle the message twice.
+                if !(is_unsent && has_other) {
+                    return;
+                }
+            } else if outcome == Outcome::AskAgain {
+                late += 1;
+            } else {
                 return;
             }
         }
@@ -118,15 +156,60 @@ impl Client {
         self.log_trouble(late, "its answers are too slow to learn its time");
     }
 
-    async fn attempt(&mut self, queued: &Queued) -> Outcome {
-        let body = serde_json::to_vec(&self.envelope(queued)).unwrap_or_default();
+    async fn attempt(&mut self, queued: &Queued, way: &Way) -> Outcome {
+        let body = Bytes::from(serde_json::to_vec(&self.envelope(queued)).unwrap_or_default());
         let setup = &self.endpoint.setup;
         let mac = (setup.mac).of_request(&self.endpoint.message_path(), &body);
         let asked = setup.clock.now();
+        self.endpoint.count(|counters| counters.sent += 1);
+        if *way == Way::Direct {
+            return match self.send_directly(body, &mac, asked).await {
+                Ok(raw) => self.handle_answer(&raw, &mac, (way, None), asked),
+                Err(error) => {
+                    if is_refused(&error) {
+                        self.endpoint.notify(PeerEvent::Refused(self.to));
+                    }
+                    let detail = last_of_causes(&error).to_string();
+                    self.fail(Trouble::Unreachable, &detail, error.is_connect())
+                }
+            };
+        }
+        let left = (queued.made + setup.message_lifetime).since(asked);
+        let request = Carried {
+            body,
+            mac: mac.clone(),
+            to: self.to,
+            deadline: tokio::time::Instant::now() + left,
+        };
+        let delivered = match way {
+            Way::Through(path) => self.relay.follow(&request, path).await,
+            _ => {
+                let path = RelayPath::of_sender(setup.me);
+                self.relay.search(&request, &path).await
+            }
+        };
+        match delivered {
+            Ok(Delivered { answer, path }) => {
+                self.handle_answer(&answer, &mac, (way, Some(path)), asked)
+            }
+            // Here a refused connection is no hint that the receiver is down: it may be a relay's
+            // connection, or the direct link is known to be broken.
+            Err(NoAnswer { reason, is_unsent }) => self.fail(Trouble::NoPath, &reason, is_unsent),
+        }
+    }
+
+    async fn send_directly(
+        &mut self,
+        body: Bytes,
+        mac: &RequestMac,
+        asked: Instant,
+    ) -> reqwest::Result<RawAnswer> {
+        // Without an address the direct way is never chosen, and this request fails.
+        let url = self.url.as_ref().map_or("", Url::as_str);
         let mut request = self
             .http
-            .post(self.url.clone())
-            .timeout(setup.message_lifetime)
+            .post(url)
+            .timeout(self.endpoint.setup.message_lifetime)
             .header(CONTENT_TYPE, "application/json")
             .body(body);
         if let Some(mac) = mac.header() {
@@ -136,20 +219,7 @@ impl Client {
             request = request.header(CONNECTION, "close");
             self.fresh_since = asked;
         }
-        self.endpoint.count(|counters| counters.sent += 1);
-        let answered = match request.send().await {
-            Ok(response) => RawAnswer::read(response).await,
-            Err(error) => Err(error),
-        };
-        match answered {
-            Ok(raw) => self.handle_answer(&raw, &mac, asked),
-            Err(error) => {
-                if is_refused(&error) {
-                    self.endpoint.notify(PeerEvent::Refused(self.to));
-                }
-                self.fail(Trouble::Unreachable, &last_of_causes(&error).to_string())
-            }
-        }
+        RawAnswer::read(request.send().await?).await
     }
 
     fn envelope(&mut self, queued: &Queued) -> Envelope {
@@ -172,44 +242,49 @@ impl Client {
         }
     }
 
-    fn handle_answer(&mut self, raw: &RawAnswer, request: &RequestMac, asked: Instant) -> Outcome {
-        let expected = request.of_answer(raw.status, &raw.body);
-        let problem = || serde_json::from_slice::<PeerProblem>(&raw.body);
-        if !Mac::is_good(expected.as_deref(), raw.mac.as_deref()) {
+    fn handle_answer(
+        &mut self,
+        raw: &RawAnswer,
+        request: &RequestMac,
+        way: (&Way, Option<RelayPath>),
+        asked: Instant,
+    ) -> Outcome {
+        if !raw.is_authentic(request) {
             self.endpoint
                 .count(|counters| counters.answers_unauthenticated += 1);
             // An unauthenticated answer may contain a reason for the log. The rest of it is
             // ignored.
-            let reason = problem().map_or_else(|_| "no reason".into(), |problem| problem.detail);
+            let reason = (raw.problem()).map_or_else(|| "no reason".into(), |it| it.detail);
             let detail = format!("status {}, reason {reason:?}", raw.status);
             self.log_trouble(Trouble::Unauthenticated, &detail);
-            return Outcome::Done;
+            return NOT_FROM_MEMBER;
         }
         if raw.status != 200 {
-            return match problem() {
-                Ok(problem) => self.refused(&problem),
-                Err(_) => self.fail(Trouble::Nonsense, &format!("status {}", raw.status)),
+            return match raw.problem() {
+                Some(problem) => self.refused(&problem, way),
+                None => self.fail(Trouble::Nonsense, &format!("status {}", raw.status), false),
             };
         }
         match serde_json::from_slice::<Answer>(&raw.body) {
             Ok(answer) if answer.member.node == self.to => {
                 self.endpoint.count(|counters| counters.answered += 1);
                 self.trouble = None;
-                self.learn_time(answer.member);
+                self.learn(answer.member, way);
                 self.endpoint.handle_answer(answer, asked);
                 Outcome::Done
             }
             Ok(answer) => {
                 let detail = format!("member {} answers at this address", answer.member.node);
-                self.fail(Trouble::Nonsense, &detail)
+                self.fail(Trouble::Nonsense, &detail, false)
             }
-            Err(error) => self.fail(Trouble::Nonsense, &error.to_string()),
+            Err(error) => self.fail(Trouble::Nonsense, &error.to_string(), false),
         }
     }
 
-    fn refused(&mut self, problem: &PeerProblem) -> Outcome {
-        if let Some(member) = problem.member.filter(|member| member.node == self.to) {
-            self.learn_time(member);
+    fn refused(&mut self, problem: &PeerProblem, way: (&Way, Option<RelayPath>)) -> Outcome {
+        let member = problem.member.filter(|member| member.node == self.to);
+        if let Some(member) = member {
+            self.learn(member, way);
         }
         if problem.code == PeerErrorCode::Late && self.clock.is_some() {
             // This is not a failure: the other process is new to this one, or one of the two was
@@ -232,26 +307,39 @@ impl Client {
             _ => problem.detail.clone(),
         };
         self.log_trouble(Trouble::Refused(problem.code), &detail);
-        Outcome::Done
+        match member {
+            Some(_) => Outcome::Done,
+            None => NOT_FROM_MEMBER,
+        }
     }
 
-    fn learn_time(&mut self, member: Answerer) {
+    /// Remembers the receiver's time and the way on which it has answered.
+    fn learn(&mut self, member: Answerer, (way, found): (&Way, Option<RelayPath>)) {
+        let now = self.endpoint.setup.clock.now();
         self.clock = Some(PeerClock {
             instance: member.instance,
             time_ms: member.time_ms,
-            at: self.endpoint.setup.clock.now(),
+            at: now,
         });
+        self.paths.succeed(way, found, now);
+        self.show_path();
+    }
+
+    fn show_path(&self) {
+        if self.endpoint.setup.relay {
+            self.endpoint.show_path(self.to, self.paths.relays());
+        }
     }
 
     /// Records that there was no answer, or an answer that no member gives.
-    fn fail(&mut self, trouble: Trouble, detail: &str) -> Outcome {
+    fn fail(&mut self, trouble: Trouble, detail: &str, is_unsent: bool) -> Outcome {
         self.endpoint.count(|counters| counters.failed += 1);
         self.log_trouble(trouble, detail);
-        Outcome::Done
+        Outcome::NoAnswer { is_unsent }
     }
 
     fn log_trouble(&mut self, trouble: Trouble, detail: &str) {
-        let (peer, url) = (self.to, &self.url);
+        let (peer, url) = (self.to, self.url.as_ref().map_or("none", Url::as_str));
         if self.trouble.replace(trouble) != Some(trouble) {
             tracing::warn!(%peer, %url, ?trouble, error = detail, "a message was not delivered");
         }
@@ -261,28 +349,16 @@ impl Client {
 /// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
+    /// The receiver has accepted or refused the message.
     Done,
+    /// The receiver has told its time.
     AskAgain,
+    /// The receiver has not answered. If `is_unsent`, no member has received the message.
+    NoAnswer { is_unsent: bool },
 }
 
-/// An answer that is not checked yet.
-struct RawAnswer {
-    status: u16,
-    mac: Option<String>,
-    body: Vec<u8>,
-}
-
-impl RawAnswer {
-    async fn read(response: Response) -> reqwest::Result<Self> {
-        let mac = response.headers().get(MAC_HEADER);
-        Ok(Self {
-            status: response.status().as_u16(),
-            mac: mac.map(|mac| mac.to_str().unwrap_or_default().to_owned()),
-            // If the body is too long, it is empty here, and the MAC is wrong.
-            body: (read_body(response, MAX_ANSWER_BYTES).await?).unwrap_or_default(),
-        })
-    }
-}
+/// Another process than the receiver has answered.
+const NOT_FROM_MEMBER: Outcome = Outcome::NoAnswer { is_unsent: false };
 
 fn is_refused(error: &reqwest::Error) -> bool {
     successors(error.source(), |&error| error.source())

@@ -1,8 +1,10 @@
 //! The identity of this member, and the checks of requests to it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use reqwest::Url;
 use tenure_core::{Incarnation, Instant, NodeId};
 use tokio::sync::{mpsc, oneshot};
 
@@ -38,6 +40,7 @@ impl PeerEndpoint {
             view: Mutex::new(PeerView {
                 status: Status::of(setup.me, setup.incarnation),
                 counters: Counters::default(),
+                paths: BTreeMap::new(),
             }),
             setup,
             start,
@@ -67,6 +70,15 @@ impl PeerEndpoint {
         self.setup.store.clone()
     }
 
+    /// Shows through which members this member reaches another one, or that it does not reach it.
+    pub(super) fn show_path(&self, to: NodeId, relays: Option<&[NodeId]>) {
+        let mut view = self.view();
+        match relays {
+            Some(relays) => drop(view.paths.insert(to, relays.to_vec())),
+            None => drop(view.paths.remove(&to)),
+        }
+    }
+
     pub(super) fn count(&self, count: impl FnOnce(&mut Counters)) {
         count(&mut self.view().counters);
     }
@@ -85,6 +97,16 @@ impl PeerEndpoint {
     /// which the application mounts the route.
     pub(super) fn message_path(&self) -> String {
         format!("/v1/peers/{}/message", self.setup.cluster)
+    }
+
+    /// Returns the path of the route for requests to other members.
+    pub(super) fn relay_path(&self) -> String {
+        format!("/v1/peers/{}/relay", self.setup.cluster)
+    }
+
+    /// Returns the address of another member, if this member has it.
+    pub(super) fn url_of(&self, node: NodeId) -> Option<&Url> {
+        self.setup.peers.get(&node)?.as_ref()
     }
 
     /// Returns the identity of this member and its time, for an answer.
@@ -140,8 +162,8 @@ impl PeerEndpoint {
         Ok((from, answer))
     }
 
-    /// Parses a request and checks that it is for this member and from a member of its group.
-    fn open(&self, body: &[u8]) -> Result<Envelope, PeerProblem> {
+    /// Parses a request to a member of this group.
+    pub(super) fn parse(&self, body: &[u8]) -> Result<Envelope, PeerProblem> {
         let malformed = |error: serde_json::Error| {
             PeerProblem::new(PeerErrorCode::Malformed, error.to_string())
         };
@@ -153,21 +175,40 @@ impl PeerEndpoint {
             return Err(PeerProblem::new(PeerErrorCode::VersionDiffers, detail));
         }
         let envelope: Envelope = serde_json::from_slice(body).map_err(malformed)?;
-        let Setup {
-            me, fingerprint, ..
-        } = &self.setup;
-        let (from, to) = (envelope.from, envelope.to);
         self.check_cluster(&envelope.cluster)?;
-        if from == *me {
+        Ok(envelope)
+    }
+
+    /// Parses a request and checks that it is for this member and from a member of its group.
+    fn open(&self, body: &[u8]) -> Result<Envelope, PeerProblem> {
+        let envelope = self.parse(body)?;
+        let (from, to, me) = (envelope.from, envelope.to, self.setup.me);
+        if from == me {
             return Err(self.refuse_own_number(&envelope));
         }
-        let refuse = |code, detail| Err(PeerProblem::new(code, detail));
-        if to != *me {
+        if to != me {
             let detail = format!(
                 "the message is for member {to} and this is member {me}; member {from} has a wrong address"
             );
-            return refuse(PeerErrorCode::Misdirected, detail);
+            return Err(PeerProblem::new(PeerErrorCode::Misdirected, detail));
         }
+        self.check_group(&envelope)?;
+        if let (Some(own), Some(theirs)) = (&self.setup.store, &envelope.store) {
+            own.hear(from, theirs).map_err(|detail| {
+                self.compare_stores(own);
+                PeerProblem::new(PeerErrorCode::StoreDiffers, detail)
+            })?;
+        }
+        Ok(envelope)
+    }
+
+    /// Checks that another member with the same settings has sent this request.
+    pub(super) fn check_group(&self, envelope: &Envelope) -> Result<(), PeerProblem> {
+        let Setup {
+            me, fingerprint, ..
+        } = &self.setup;
+        let from = envelope.from;
+        let refuse = |code, detail| Err(PeerProblem::new(code, detail));
         if !self.setup.peers.contains_key(&from) {
             let detail = format!("member {from} is not in the list of member {me}");
             return refuse(PeerErrorCode::UnknownMember, detail);
@@ -177,13 +218,7 @@ impl PeerEndpoint {
             let detail = format!("member {from} has other settings than member {me}: {settings}");
             return refuse(PeerErrorCode::ConfigDiffers, detail);
         }
-        if let (Some(own), Some(theirs)) = (&self.setup.store, &envelope.store) {
-            own.hear(from, theirs).map_err(|detail| {
-                self.compare_stores(own);
-                PeerProblem::new(PeerErrorCode::StoreDiffers, detail)
-            })?;
-        }
-        Ok(envelope)
+        Ok(())
     }
 
     /// Excludes this member if more members use another store: two of them may lead already.

@@ -11,6 +11,8 @@ mod server;
 
 mod client;
 mod listener;
+mod path_memory;
+mod relay;
 mod routes;
 mod send_queue;
 
@@ -22,7 +24,9 @@ mod age;
 mod envelope;
 mod fingerprint;
 mod mac;
+mod path;
 mod problem;
+mod raw_answer;
 mod status;
 
 mod state_dir;

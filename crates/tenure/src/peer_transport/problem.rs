@@ -32,6 +32,12 @@ pub(super) enum PeerErrorCode {
     TooLarge,
     /// The message is for another member.
     Misdirected,
+    /// This member passes no messages on.
+    RelayOff,
+    /// This member has passed the message on before, or a newer one.
+    RelayedBefore,
+    /// This member has found no path to the receiver.
+    NoPath,
     /// The sender uses another version of the protocol.
     VersionDiffers,
     /// This member accepts no messages now.
@@ -58,6 +64,9 @@ impl PeerErrorCode {
             Self::Replayed => (409, "replayed", "The message was taken before"),
             Self::TooLarge => (413, "too_large", "The message is too large"),
             Self::Misdirected => (421, "misdirected", "The message is for another member"),
+            Self::RelayOff => (403, "relay_off", "The member passes no messages on"),
+            Self::RelayedBefore => (409, "relayed_before", "The message was passed on before"),
+            Self::NoPath => (502, "no_path", "There is no path to the receiver"),
             Self::VersionDiffers => (409, "version_differs", "The member speaks another version"),
             Self::Unavailable => (503, "unavailable", "The member does not take messages now"),
             Self::Other => (503, "other", "Unknown"),

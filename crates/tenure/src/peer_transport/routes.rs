@@ -11,21 +11,31 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::caller::Caller;
 use super::endpoint::PeerEndpoint;
 use super::envelope::{Answer, MAX_REQUEST_BYTES, Payload};
 use super::mac::{MAC_HEADER, RequestMac};
+use super::path::PATH_HEADER;
 use super::problem::{PeerErrorCode, PeerProblem};
+use super::relay::{Delivered, Relay};
 
 /// The shortest time for a body. Over a bad connection it arrives in pieces.
 const MIN_BODY_TIME: Duration = Duration::from_secs(1);
 
-pub(super) fn router(endpoint: Arc<PeerEndpoint>) -> Router {
+const PROBLEM: &str = "application/problem+json";
+
+pub(super) fn router(relay: Arc<Relay>) -> Router {
+    let endpoint = relay.endpoint.clone();
+    let for_others = Router::new()
+        .route("/v1/peers/{cluster}/relay", post(pass_on))
+        .with_state(relay);
     Router::new()
         .route("/v1/peers/{cluster}/message", post(message))
         .route("/v1/peers/{cluster}/status", get(show))
         .with_state(endpoint)
+        .merge(for_others)
 }
 
 async fn show(State(endpoint): State<Arc<PeerEndpoint>>, Path(cluster): Path<String>) -> Response {
@@ -58,7 +68,11 @@ async fn message(
         mac = Some(check_mac(endpoint, &headers, &body)?);
         let (from, reply) = endpoint.admit(&body)?;
         if let Some(caller) = &caller {
-            caller.authenticate(from, &headers);
+            if headers.contains_key(PATH_HEADER) {
+                caller.authenticate_relay();
+            } else {
+                caller.authenticate(from, &headers);
+            }
         }
         // If the driver takes longer than a message's lifetime, it sends its answer in a request.
         let reply = tokio::time::timeout(endpoint.setup.message_lifetime, reply).await;
@@ -73,6 +87,46 @@ async fn message(
         }
         Err(refusal) => refuse(endpoint, refusal, mac.as_ref()),
     }
+}
+
+/// Passes a request on to another member, and its answer back.
+async fn pass_on(
+    State(relay): State<Arc<Relay>>,
+    Path(cluster): Path<String>,
+    caller: Option<Extension<Caller>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let arrived = Instant::now();
+    let endpoint = &*relay.endpoint;
+    let mut mac = None;
+    let pass = async {
+        endpoint.check_cluster(&cluster)?;
+        let body = read(body, body_time(endpoint)).await?;
+        // Nothing is passed on for a caller without a key.
+        let checked = check_mac(endpoint, &headers, &body)?;
+        mac = Some(checked.clone());
+        let passage = relay.accept(body, checked, &headers, arrived)?;
+        if let Some(caller) = &caller {
+            caller.authenticate_relay();
+        }
+        relay.pass_on(passage).await
+    };
+    let delivered: Result<Delivered, PeerProblem> = pass.await;
+    let Delivered { answer, path } = match delivered {
+        Ok(delivered) => delivered,
+        Err(refusal) => return refuse(endpoint, refusal, mac.as_ref()),
+    };
+    let kind = match answer.status {
+        200 => "application/json",
+        _ => PROBLEM,
+    };
+    let mut response = respond_with(answer.status, kind, answer.body, answer.mac);
+    // A path consists of digits and commas.
+    if let Ok(path) = HeaderValue::try_from(path.to_string()) {
+        response.headers_mut().insert(PATH_HEADER, path);
+    }
+    response
 }
 
 /// Returns the time that a body may take.
@@ -119,8 +173,7 @@ fn refuse(endpoint: &PeerEndpoint, mut refusal: PeerProblem, mac: Option<&Reques
     endpoint.count_refusal(refusal.code);
     tracing::debug!(code = refusal.code.as_str(), "refused: {}", refusal.detail);
     refusal.member = mac.map(|_| endpoint.answerer());
-    let (kind, body) = ("application/problem+json", json(&refusal));
-    respond(refusal.status, kind, body, mac)
+    respond(refusal.status, PROBLEM, json(&refusal), mac)
 }
 
 /// Serialises a body. Text and numbers always result in JSON.
@@ -134,9 +187,13 @@ fn respond(
     body: Vec<u8>,
     request: Option<&RequestMac>,
 ) -> Response {
+    let mac = request.and_then(|request| request.of_answer(status, &body));
+    respond_with(status, kind, body, mac)
+}
+
+fn respond_with(status: u16, kind: &'static str, body: Vec<u8>, mac: Option<String>) -> Response {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    let mac = request.and_then(|request| request.of_answer(status, &body));
     // A MAC consists of hexadecimal digits.
     if let Some(Ok(mac)) = mac.map(HeaderValue::try_from) {
         headers.insert(MAC_HEADER, mac);

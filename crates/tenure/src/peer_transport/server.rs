@@ -37,12 +37,17 @@ use super::fingerprint::Fingerprint;
 use super::inbox::{self, Inbox};
 use super::listener;
 use super::mac::Mac;
+use super::relay::Relay;
 use super::routes;
 use super::send_queue::SendQueue;
 use crate::clock::Clock;
 use crate::group_store::GroupStore;
 use crate::http::HttpClientError;
 use crate::random::OsRandom;
+
+/// The greatest number of idle connections to one member that carry relayed requests. More of them
+/// are opened when needed.
+const MAX_IDLE_OF_RELAY: usize = 4;
 
 /// The parts of a server.
 #[derive(Debug)]
@@ -55,8 +60,12 @@ pub(crate) struct Setup {
     pub(crate) incarnation: Incarnation,
     /// The settings that must be the same for all members.
     pub(crate) fingerprint: Fingerprint,
-    /// The base URLs of the other members, to which the paths of the routes are appended.
-    pub(crate) peers: BTreeMap<NodeId, Url>,
+    /// The other members with their base URLs, to which the paths of the routes are appended. A
+    /// member without a URL is reached through others.
+    pub(crate) peers: BTreeMap<NodeId, Option<Url>>,
+    /// Whether members pass messages on. It is not part of the fingerprint: it changes no rule of
+    /// the election, and so a group can be changed member by member.
+    pub(crate) relay: bool,
     /// The greatest age of a message ([`tenure_core::bully::GroupTimings::message_lifetime`]).
     pub(crate) message_lifetime: Duration,
     /// The authenticator of messages.
@@ -76,6 +85,7 @@ pub(crate) struct Setup {
 #[derive(Debug)]
 pub(crate) struct PeerServer {
     pub(super) endpoint: Arc<PeerEndpoint>,
+    pub(super) relay: Arc<Relay>,
     pub(super) queues: BTreeMap<NodeId, Arc<SendQueue>>,
     /// The address on which the server listens, if it listens.
     pub(crate) listening_on: Option<SocketAddr>,
@@ -111,21 +121,25 @@ impl PeerServer {
     ///
     /// Panics outside of a Tokio runtime.
     pub(crate) fn start(setup: Setup) -> Result<(Self, Inbox), ListenError> {
-        let http = Client::http(setup.peers.values())?;
+        let urls = || setup.peers.values().flatten();
+        let http = Client::http(urls(), 1)?;
+        let relay_http = Client::http(urls(), MAX_IDLE_OF_RELAY)?;
         let (sender, events) = mpsc::channel(inbox::CAPACITY);
         let clock = setup.clock.clone();
         let endpoint = Arc::new(PeerEndpoint::new(setup, OsRandom.next_u64(), sender));
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&endpoint.setup.mac).keep_fresh());
+        let relay = Arc::new(Relay::new(endpoint.clone(), relay_http));
         let mut queues = BTreeMap::new();
-        for (&id, url) in &endpoint.setup.peers {
+        for &id in endpoint.setup.peers.keys() {
             let queue = Arc::new(SendQueue::default());
-            let client = Client::new(http.clone(), endpoint.clone(), queue.clone(), (id, url));
+            let client = Client::new(http.clone(), relay.clone(), queue.clone(), id);
             tasks.spawn(client.run());
             queues.insert(id, queue);
         }
         let mut server = Self {
             endpoint,
+            relay,
             queues,
             listening_on: None,
             tasks,
@@ -158,6 +172,6 @@ impl PeerServer {
 
     /// Returns the routes of this member. Any runtime may serve them; the messages go to the inbox.
     pub(crate) fn router(&self) -> Router {
-        routes::router(self.endpoint.clone()).merge(self.endpoint.setup.page.clone())
+        routes::router(self.relay.clone()).merge(self.endpoint.setup.page.clone())
     }
 }

@@ -67,6 +67,10 @@ pub struct PeerView {
     pub status: Status,
     /// Its counters.
     pub counters: Counters,
+    /// With `relay`: the other members that have answered, each with the members that passed the
+    /// last message on to it. The list is empty if the message went there directly.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub paths: BTreeMap<NodeId, Vec<NodeId>>,
 }
 
 impl Status {
@@ -105,10 +109,16 @@ pub struct Counters {
     pub failed: u64,
     /// Of these requests, those whose answer had no MAC, or a wrong one.
     pub answers_unauthenticated: u64,
-    /// Messages that were too old before they could be sent.
+    /// Messages that were not sent: they were too old, or no way to their receiver was known.
     pub expired: u64,
     /// Messages that a newer message of the same kind replaced before they could be sent.
     pub replaced: u64,
+    /// With `relay`: further copies of requests to other members, which searched for a path.
+    #[serde(default)]
+    pub copies: u64,
+    /// With `relay`: requests and copies of requests that this member passed on for others.
+    #[serde(default)]
+    pub relayed: u64,
     /// Requests of other members that this member accepted.
     pub taken: u64,
     /// Requests that this member refused, by code.

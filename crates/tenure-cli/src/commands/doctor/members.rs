@@ -33,7 +33,7 @@ pub(super) async fn examine(settings: &Settings) -> anyhow::Result<Vec<MemberRep
         };
         MemberReport {
             node: asked.peer.node.0,
-            url: asked.peer.url().into(),
+            url: asked.peer.url().unwrap_or_default().into(),
             answers: view.is_some(),
             store: view.as_ref().and_then(|status| status.store.clone()),
             settings: view.and_then(|status| status.settings),

@@ -135,7 +135,11 @@ fn an_invalid_fallback_is_refused_with_key_and_values() {
         let told = words.iter().all(|word| error.contains(word));
         assert!(told, "{name}={value}: {error}");
     }
-    for (key, hint) in [("preempt = true", "preempt"), ("quorum = false", "quorum")] {
+    for (key, hint) in [
+        ("preempt = true", "preempt"),
+        ("quorum = false", "quorum"),
+        ("relay = true", "relay"),
+    ] {
         let error = load(&format!("{FALLBACK}\n{key}"), &[]).unwrap_err();
         assert!(
             error.contains("unknown key") && error.contains(hint),
@@ -169,6 +173,14 @@ fn a_fallback_in_code_is_checked_like_one_in_a_file() {
     preempting.preempt = true;
     let text = refused(config().with_fallback(Fallback::new(preempting)));
     assert!(text.contains("preempt is set"), "{text}");
+    let mut relaying = members();
+    relaying.relay = true;
+    let text = refused(config().with_fallback(Fallback::new(relaying)));
+    assert!(text.contains("relay is set"), "{text}");
+    let mut without_address = members();
+    without_address.peers[2] = Peer::new(NodeId(3), "relay").unwrap();
+    let text = refused(config().with_fallback(Fallback::new(without_address)));
+    assert!(text.contains("member 3 has no address"), "{text}");
 }
 
 #[test]

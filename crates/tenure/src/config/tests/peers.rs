@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use tenure_core::NodeId;
+
 use super::{load, refused};
 use crate::Guarantee;
 use crate::config::{Config, Strategy};
@@ -101,6 +103,62 @@ fn invalid_peers_are_refused_with_key_and_numbers() {
     );
     let error = refused(&PEERS.replace("node = 1", ""));
     assert!(error.contains("bully.node is not set"), "{error}");
+}
+
+#[test]
+fn a_member_without_an_address_needs_relays() {
+    let listed = |peers: &str, settings: &[(&str, &str)]| {
+        let peers = ("TENURE_BULLY_PEERS", peers);
+        let config = load(PEERS, &[&[peers], settings].concat())?;
+        let Strategy::Bully(bully) = config.strategy else {
+            unreachable!("these are peers")
+        };
+        Ok::<_, String>(bully)
+    };
+    let relay = ("TENURE_BULLY_RELAY", "true");
+    let bully = listed("1=http://a:1,2@7=relay,3=http://c:3", &[relay]).unwrap();
+    assert!(bully.relay && bully.address_without_key().is_some());
+    let others = bully.others();
+    assert_eq!(others[&NodeId(2)], None);
+    assert!(others[&NodeId(3)].is_some());
+    assert_eq!(bully.peers[1].priority, 7);
+    // Members with all addresses may have messages passed on, too.
+    assert!(
+        load(PEERS, &[relay]).is_ok() && load(PEERS, &[("TENURE_BULLY_RELAY", "false")]).is_ok()
+    );
+    for (peers, settings, words) in [
+        (
+            "1=http://a:1,2=http://b:2,3=relay",
+            &[][..],
+            ["member 3 has no address", "relay = true"],
+        ),
+        (
+            "1=relay,2=http://b:2,3=http://c:3",
+            &[relay],
+            ["this is member 1", "1=http://10.0.0.1:7500"],
+        ),
+        (
+            "1=http://a:1,2=relay,3=relay",
+            &[relay],
+            ["no other member has an address", "at least one"],
+        ),
+        ("1=http://a:1,2=http://b:2,3=", &[relay], ["3=", "1=relay"]),
+    ] {
+        let error = listed(peers, settings).unwrap_err();
+        let told =
+            error.contains("TENURE_BULLY_PEERS") && words.iter().all(|word| error.contains(word));
+        assert!(told && error.contains(peers), "{peers}: {error}");
+    }
+    let error = load(PEERS, &[("TENURE_BULLY_RELAY", "maybe")]).unwrap_err();
+    assert!(error.contains("true or false"), "{error}");
+    let warnings = |count: u32| {
+        let peers: Vec<String> = (1..=count)
+            .map(|node| format!("{node}=http://a:{node}"))
+            .collect();
+        let config = load(PEERS, &[relay, ("TENURE_BULLY_PEERS", &peers.join(","))]).unwrap();
+        config.election_plan().unwrap().unwrap().warnings.join(" ")
+    };
+    assert!(!warnings(9).contains("relay with") && warnings(11).contains("relay with 11 members"));
 }
 
 #[test]

@@ -8,38 +8,40 @@ use tokio::net::{TcpListener, TcpStream};
 use super::listener::MAX_CONNECTIONS;
 use super::*;
 
-/// A relay that can discard the data on its connections.
+/// A link that can discard the data on its connections.
 #[derive(Clone)]
-struct Relay {
-    address: SocketAddr,
+pub(super) struct Link {
+    pub(super) address: SocketAddr,
     connections: Arc<AtomicUsize>,
-    /// The relay discards all data on the connections up to this number.
+    /// The link discards all data on the connections up to this number.
     hole_up_to: Arc<AtomicUsize>,
     swallowed: Arc<AtomicBool>,
 }
 
-impl Relay {
-    async fn to(target: SocketAddr) -> Self {
+impl Link {
+    pub(super) async fn to(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let relay = Self {
+        let link = Self {
             address: listener.local_addr().unwrap(),
             connections: Arc::default(),
             hole_up_to: Arc::default(),
             swallowed: Arc::default(),
         };
-        let of_task = relay.clone();
+        let of_task = link.clone();
         tokio::spawn(async move {
             loop {
                 let (client, _) = listener.accept().await.unwrap();
                 let number = of_task.connections.fetch_add(1, Ordering::SeqCst) + 1;
-                let member = TcpStream::connect(target).await.unwrap();
+                let Ok(member) = TcpStream::connect(target).await else {
+                    continue;
+                };
                 let (from_client, to_client) = client.into_split();
                 let (from_member, to_member) = member.into_split();
                 tokio::spawn(of_task.clone().pump(number, from_client, to_member));
                 tokio::spawn(of_task.clone().pump(number, from_member, to_client));
             }
         });
-        relay
+        link
     }
 
     async fn pump(
@@ -56,6 +58,11 @@ impl Relay {
                 return;
             }
         }
+    }
+
+    /// From now on nothing passes, as on a broken link.
+    pub(super) fn cut(&self) {
+        self.hole_up_to.store(usize::MAX, Ordering::SeqCst);
     }
 
     fn connections(&self) -> usize {
@@ -120,18 +127,18 @@ async fn until_answered(one: &PeerServer) {
 async fn a_connection_that_failed_silently_is_replaced() {
     let (two, inbox) = PeerServer::start(setup(2)).unwrap();
     answering(inbox);
-    let relay = Relay::to(listening_on(&two)).await;
+    let link = Link::to(listening_on(&two)).await;
     let setup = Setup {
         message_lifetime: Duration::from_secs(1),
-        ..one_with_two_at(relay.address)
+        ..one_with_two_at(link.address)
     };
     let (one, _inbox) = PeerServer::start(setup).unwrap();
     until_answered(&one).await;
-    let connections = relay.connections();
-    relay.hole_up_to.store(connections, Ordering::SeqCst);
+    let connections = link.connections();
+    link.hole_up_to.store(connections, Ordering::SeqCst);
     until_answered(&one).await;
-    assert!(relay.swallowed.load(Ordering::SeqCst));
-    assert!(relay.connections() > connections);
+    assert!(link.swallowed.load(Ordering::SeqCst));
+    assert!(link.connections() > connections);
     assert!(one.counters().failed > 0);
 }
 
@@ -153,10 +160,10 @@ async fn an_old_connection_is_replaced_by_a_new_one() {
             }
         }
     });
-    let relay = Relay::to(listening_on(&two)).await;
+    let link = Link::to(listening_on(&two)).await;
     let one = Setup {
         clock,
-        ..one_with_two_at(relay.address)
+        ..one_with_two_at(link.address)
     };
     let (one, _inbox) = PeerServer::start(one).unwrap();
     let mut rounds = 0;
@@ -166,7 +173,7 @@ async fn an_old_connection_is_replaced_by_a_new_one() {
             one.send(NodeId(2), pre_vote(rounds));
             wait_until("an answer", || one.counters().answered == rounds).await;
         }
-        relay.connections()
+        link.connections()
     };
     assert_eq!(connections_after(5).await, 1, "new connections are kept");
     time.send_modify(|time| *time = *time + Duration::from_secs(11));
@@ -232,8 +239,8 @@ async fn idle_unauthenticated_connections_do_not_exclude_members() {
         }
     });
     let address = listening_on(&two);
-    let relay = Relay::to(address).await;
-    let (one, _inbox) = PeerServer::start(one_with_two_at(relay.address)).unwrap();
+    let link = Link::to(address).await;
+    let (one, _inbox) = PeerServer::start(one_with_two_at(link.address)).unwrap();
     one.send(NodeId(2), pre_vote(1));
     wait_until("an answer before", || one.counters().answered == 1).await;
     let mut unauthenticated = unauthenticated_at(address).await;
@@ -243,9 +250,9 @@ async fn idle_unauthenticated_connections_do_not_exclude_members() {
         one.counters().answered == 2
     })
     .await;
-    assert_eq!(relay.connections(), 1);
+    assert_eq!(link.connections(), 1);
     let mut three = setup(3);
-    three.peers.insert(NodeId(2), at(address));
+    three.peers.insert(NodeId(2), Some(at(address)));
     let (three, _inbox_of_three) = PeerServer::start(three).unwrap();
     three.send(NodeId(2), pre_vote(1));
     wait_until("an answer to a newcomer", || three.counters().answered == 1).await;
@@ -263,8 +270,8 @@ async fn a_connection_without_a_member_is_closed_soon_and_one_of_a_member_is_kep
     };
     let (two, inbox) = PeerServer::start(two).unwrap();
     answering(inbox);
-    let relay = Relay::to(listening_on(&two)).await;
-    let (one, _inbox) = PeerServer::start(one_with_two_at(relay.address)).unwrap();
+    let link = Link::to(listening_on(&two)).await;
+    let (one, _inbox) = PeerServer::start(one_with_two_at(link.address)).unwrap();
     one.send(NodeId(2), pre_vote(1));
     wait_until("an answer", || one.counters().answered == 1).await;
     let mut silent = TcpStream::connect(listening_on(&two)).await.unwrap();
@@ -276,5 +283,5 @@ async fn a_connection_without_a_member_is_closed_soon_and_one_of_a_member_is_kep
     assert!(is_closed(&mut slow).await);
     one.send(NodeId(2), pre_vote(2));
     wait_until("another answer", || one.counters().answered == 2).await;
-    assert_eq!(relay.connections(), 1);
+    assert_eq!(link.connections(), 1);
 }

@@ -82,7 +82,7 @@ async fn an_answer_of_a_process_that_was_replaced_is_ignored() {
     let (old, mut inbox_of_old) = PeerServer::start(two_of(5)).unwrap();
     let (one, mut inbox) = PeerServer::start(one_with_two_at(listening_on(&old))).unwrap();
     let mut new = two_of(6);
-    new.peers.insert(NodeId(1), at(listening_on(&one)));
+    new.peers.insert(NodeId(1), Some(at(listening_on(&one))));
     let (new, _inbox) = PeerServer::start(new).unwrap();
     one.send(NodeId(2), pre_vote(1));
     let asked = next_message(&mut inbox_of_old).await;

@@ -6,6 +6,7 @@ mod doubles;
 mod folders;
 mod macs;
 mod refusals;
+mod relays;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -65,8 +66,9 @@ fn setup(me: u32) -> Setup {
         fingerprint: fingerprint(me),
         peers: peers
             .filter(|id| id.0 != me)
-            .map(|id| (id, nowhere.clone()))
+            .map(|id| (id, Some(nowhere.clone())))
             .collect(),
+        relay: false,
         message_lifetime: LIFETIME,
         mac: keyed(),
         listen: Some("127.0.0.1:0".parse().unwrap()),
@@ -87,7 +89,7 @@ fn listening_on(server: &PeerServer) -> SocketAddr {
 /// The setup of member 1, with member 2 at this address.
 fn one_with_two_at(address: SocketAddr) -> Setup {
     let mut setup = setup(1);
-    setup.peers.insert(NodeId(2), at(address));
+    setup.peers.insert(NodeId(2), Some(at(address)));
     setup
 }
 
@@ -173,7 +175,7 @@ async fn an_answer_in_the_same_turn_is_in_the_response() {
 async fn a_message_that_arrived_in_a_response_has_no_reply() {
     let (one, mut inbox_of_one) = PeerServer::start(setup(1)).unwrap();
     let mut two = setup(2);
-    two.peers.insert(NodeId(1), at(listening_on(&one)));
+    two.peers.insert(NodeId(1), Some(at(listening_on(&one))));
     let (two, mut inbox_of_two) = PeerServer::start(two).unwrap();
     // There is no response to a response.
     two.send(NodeId(1), pre_vote(1));
@@ -197,7 +199,7 @@ async fn an_application_may_mount_the_routes_under_a_prefix() {
     tokio::spawn(async move { axum::serve(listener, app).await });
     let mut setup = one_with_two_at(address);
     let url = format!("http://{address}/tenure/").parse().unwrap();
-    setup.peers.insert(NodeId(2), url);
+    setup.peers.insert(NodeId(2), Some(url));
     let (one, _inbox) = PeerServer::start(setup).unwrap();
     one.send(NodeId(2), pre_vote(1));
     assert_eq!(next_message(&mut inbox).await.payload, pre_vote(1));

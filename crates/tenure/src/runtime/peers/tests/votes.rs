@@ -142,6 +142,7 @@ impl Group {
             incarnation: Incarnation(1),
             fingerprint,
             peers: bully.others(),
+            relay: false,
             message_lifetime: rules.timings().message_lifetime(),
             mac: Mac::new(None).into(),
             listen: None,
