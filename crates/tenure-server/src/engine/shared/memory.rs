@@ -79,7 +79,9 @@ pub(crate) struct MemoryConnect {
 struct Faults {
     /// The faults of the next appends.
     appends: VecDeque<Option<Fault>>,
-    /// The fault of all other calls.
+    /// The faults of the next other calls.
+    reads: VecDeque<Option<Fault>>,
+    /// The fault of all further calls.
     all: Option<Fault>,
     /// The clock of the server, and the nanoseconds by which each call advances it.
     slow: Option<(Arc<AtomicU64>, u64)>,
@@ -176,6 +178,11 @@ impl MemoryConnect {
         self.lock().appends.extend(faults);
     }
 
+    /// Gives the next calls other than appends these faults, in this order.
+    pub(crate) fn fail_reads(&self, faults: impl IntoIterator<Item = Option<Fault>>) {
+        self.lock().reads.extend(faults);
+    }
+
     /// Returns whether an append has not met its fault yet.
     pub(crate) fn has_planned_faults(&self) -> bool {
         !self.lock().appends.is_empty()
@@ -198,7 +205,10 @@ impl MemoryConnect {
         if let Some((clock, nanos)) = &faults.slow {
             clock.fetch_add(*nanos, Ordering::SeqCst);
         }
-        let planned = is_append.then(|| faults.appends.pop_front()).flatten();
+        let planned = match is_append {
+            true => faults.appends.pop_front(),
+            false => faults.reads.pop_front(),
+        };
         planned.unwrap_or(faults.all)
     }
 

@@ -267,15 +267,19 @@ fn a_client_certificate_must_have_no_common_name_and_is_read_again() {
     );
     issue(&authority, folder.path(), "server", None);
     wait_for(&mut *log, |outcome| outcome.is_ok().then_some(()));
-    fs::write(path("ca-here.pem"), &Authority::new("other").pem).unwrap();
     let mut elsewhere = config.clone();
     elsewhere.ca_file = Some(path("ca-here.pem"));
+    // Another authority, and one with the same name and another key.
+    for name in ["other", "etcd"] {
+        fs::write(path("ca-here.pem"), &Authority::new(name).pem).unwrap();
+        let message = misconfigured(steady(&elsewhere, PATIENT).head());
+        assert!(
+            message.ends_with("of its authority in etcd.ca_file"),
+            "{name}: {message}"
+        );
+    }
     let mut log = steady(&elsewhere, PATIENT);
-    let message = misconfigured(log.head());
-    assert!(
-        message.ends_with("of its authority in etcd.ca_file"),
-        "{message}"
-    );
+    misconfigured(log.head());
     fs::write(path("ca-here.pem"), &authority.pem).unwrap();
     wait_for(&mut *log, |outcome| outcome.is_ok().then_some(()));
     assert_eq!(head_of(&log.head().unwrap()), Some("one"));

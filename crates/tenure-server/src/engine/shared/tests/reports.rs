@@ -91,6 +91,8 @@ fn a_standby_without_its_service_says_so_once_and_its_end_once() {
         "WARN tenure_server::engine::shared::chain::report: no read of the log for 3.0 s (memory: \
          no answer), taking nothing over until it works",
     );
+    // A second line would have another time.
+    lines.assert_once("no read of the log");
     assert_eq!(lines.count("can be read again"), 0);
     standby.connect.fail_all(None);
     follow(&mut standby, T / 4);

@@ -97,6 +97,19 @@ fn a_server_does_not_start_if_its_service_definitely_refuses_and_waits_for_one_t
 }
 
 #[test]
+fn a_server_looks_for_two_seconds_before_it_starts_without_an_answer() {
+    // It looks every T/12, which is 250 ms.
+    for (unanswered, starts) in [(7, false), (9, true)] {
+        let mut server = Server::new("next", &vacant());
+        let lost = std::iter::repeat_n(Some(Fault::LoseRequest), unanswered);
+        server.connect.fail_reads(lost);
+        server.connect.fail_all(Some(Fault::Misconfigured));
+        let looked = server.follower.look_first();
+        assert_eq!(looked.is_ok(), starts, "{unanswered}: {looked:?}");
+    }
+}
+
+#[test]
 fn the_first_look_of_a_server_counts_as_its_first() {
     let service = MemoryService::new();
     let mut first = Server::new("first", &service);
