@@ -92,7 +92,8 @@ pub(crate) enum Work {
 pub(crate) enum CommitFailure {
     /// The disk is full.
     DiskFull,
-    /// Another program has the database locked.
+    /// The engine refused the change, and may accept it later: another program has the database
+    /// locked, or the service of a shared log refused.
     Busy,
     /// Another server owns the log. The change may be in the log, if it was under way.
     NotOwner,

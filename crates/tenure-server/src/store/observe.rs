@@ -281,7 +281,8 @@ pub(super) fn undone(failure: CommitFailure) -> Problem {
         ),
         CommitFailure::Busy => Problem::new(
             Code::EngineUnavailable,
-            "another program has the store's database locked, so the change was undone",
+            "the store could not write the change now, so it was undone; the log of the store names the \
+             cause",
         ),
         CommitFailure::NotOwner => Problem::new(
             Code::NotActive,
