@@ -26,7 +26,7 @@ pub fn links_page(
         TEMPLATE,
         &[
             ("style", style().into()),
-            ("about", escape(about)),
+            ("about", escape(about).replace('\n', "<br>")),
             ("command", escape(&made.by)),
             ("version", escape(&made.version)),
             ("machine", escape(&made.on)),
