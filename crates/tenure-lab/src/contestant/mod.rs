@@ -88,7 +88,7 @@ pub enum Algorithm {
 pub enum DetectorKind {
     /// A detector of the library.
     Of(DetectBy),
-    /// Three detectors of the library: the members take [`MIXED`] in turns.
+    /// Three detectors of the library in turns: `push`, `pull` and `on-demand`.
     Mixed,
     /// An attendance list that passes around a ring, for experiments.
     AttendanceRing,
