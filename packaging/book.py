@@ -4,6 +4,7 @@
     book.py check FOLDER    checks the links and anchors of the HTML in this folder
 """
 
+import html
 import html.parser
 import os
 import re
@@ -12,8 +13,15 @@ import sys
 import urllib.parse
 
 # mdBook gives README.md another name in the book, but not in links to it.
-NAMES = {"README.md": "tenure.md", "docker/README.md": "docker/containers.md"}
+NAMES = {
+    "README.md": "tenure.md",
+    "docker/README.md": "docker/containers.md",
+    "docs/papers/README.md": "docs/papers/papers.md",
+}
+# The contents of the book are beside each of its pages.
+CONTENTS = "docs/SUMMARY.md"
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s`]+)\)")
+DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def is_outside(target):
@@ -26,12 +34,12 @@ def place(page, target):
 
 
 def stage(out):
-    summary = open("docs/SUMMARY.md").read()
-    pages = [place("docs/SUMMARY.md", target) for _, _, target in LINK.findall(summary)]
+    summary = open(CONTENTS).read()
+    pages = [place(CONTENTS, target) for _, _, target in LINK.findall(summary)]
     missing = [page for page in sorted(os.listdir("docs"))
-               if page.endswith(".md") and f"docs/{page}" not in pages + ["docs/SUMMARY.md"]]
+               if page.endswith(".md") and f"docs/{page}" not in [*pages, CONTENTS]]
     if missing:
-        sys.exit(f"docs/SUMMARY.md does not name {', '.join(missing)}")
+        sys.exit(f"{CONTENTS} does not name {', '.join(missing)}")
 
     def rewritten(page, text, root):
         def link(match):
@@ -42,23 +50,27 @@ def stage(out):
             named = place(page, urllib.parse.unquote(path))
             if named in pages:
                 named = NAMES.get(named, named)
-            elif os.path.isfile(named):
+            elif os.path.isfile(named) and named != CONTENTS:
                 copy = os.path.join(out, named)
                 os.makedirs(os.path.dirname(copy), exist_ok=True)
                 shutil.copy(named, copy)
             else:
-                # A folder of the repository is no page of the book.
+                # A folder of the repository is no page of the book, nor are its contents.
                 return label
             relative = os.path.relpath(named, root)
             return f"{bang}[{label}]({relative}{'#' + anchor if anchor else ''})"
-        return LINK.sub(link, text)
+        return DIAGRAM.sub(diagram, LINK.sub(link, text))
+
+    def diagram(match):
+        # A blank line would end the HTML.
+        return f'<pre class="mermaid">\n{html.escape(match.group(1))}</pre>'
 
     for page in pages:
         text = rewritten(page, open(page).read(), os.path.dirname(NAMES.get(page, page)) or ".")
         target = os.path.join(out, NAMES.get(page, page))
         os.makedirs(os.path.dirname(target), exist_ok=True)
         open(target, "w").write(text)
-    open(os.path.join(out, "SUMMARY.md"), "w").write(rewritten("docs/SUMMARY.md", summary, "."))
+    open(os.path.join(out, "SUMMARY.md"), "w").write(rewritten(CONTENTS, summary, "."))
 
 
 class Page(html.parser.HTMLParser):

@@ -10,10 +10,19 @@ if ! command -v mdbook > /dev/null; then
   "${TENURE_CARGO:-cargo}" install --locked mdbook --no-default-features --features search
 fi
 
+if ! command -v npm > /dev/null; then
+  apt-get update
+  apt-get install -y --no-install-recommends nodejs npm
+fi
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 packaging/book.py stage "$work/src"
 cp packaging/book.toml "$work/book.toml"
+# The program that draws the diagrams in the reader's browser.
+(cd "$work" && npm pack --silent mermaid@11.12.0 && tar -xzf mermaid-*.tgz package/dist/mermaid.min.js)
+mv "$work/package/dist/mermaid.min.js" "$work/"
+echo 'mermaid.initialize({ startOnLoad: true, securityLevel: "strict" });' > "$work/diagrams.js"
 mdbook build --dest-dir "$work/html" "$work" > "$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 if grep -E 'WARN|ERROR' "$work/log"; then exit 1; fi
 python3 packaging/book.py check "$work/html"

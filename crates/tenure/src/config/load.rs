@@ -191,7 +191,14 @@ fn strategy_of(
             return Ok(text);
         }
         let names = Strategy::NAMES.map(|name| format!("{name:?}"));
-        Err(format!("must be one of {}", names.join(", ")))
+        let hint = match text {
+            "links" => {
+                "; for members that reach each other only through others, use \"bully\" with relay = true \
+                 in [bully]"
+            }
+            _ => "",
+        };
+        Err(format!("must be one of {}{hint}", names.join(", ")))
     })?;
     match name.unwrap_or("lease") {
         "lease" => Ok(Strategy::Lease),
