@@ -100,6 +100,8 @@ fn a_file_names_broken_links_and_halves_elect_nobody() {
     );
     assert!(text.contains("no leader: the working links connect 2 of 4 nodes at most"));
     assert!(text.contains("dead: 2-x-3"), "{text}");
+    let error = refused(&["--file", file, "--initiators", "5"]);
+    assert!(error.contains("the network has 4 nodes"), "{error}");
     fs::write(file, "1 2\n2 3 broken\n").unwrap();
     let error = refused(&["--file", file]);
     assert!(
@@ -127,6 +129,32 @@ fn bully_leads_where_a_member_reaches_a_majority_directly_or_messages_are_relaye
 }
 
 #[test]
+fn the_advice_names_the_setting_of_relays_and_is_wrapped() {
+    let choose = |nodes: &str| {
+        let text = links(&["--graph", "ring", "--nodes", nodes, "--up-to", "0"]);
+        let advice = text.find("choose: ").map(|begin| text[begin..].to_owned());
+        let advice = advice.unwrap_or_else(|| panic!("{text}"));
+        let width = advice.lines().map(|line| line.chars().count()).max();
+        assert!(width.is_some_and(|it| it <= 100), "{advice}");
+        advice.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(choose("7").ends_with("bully with relay = true in [bully]"));
+    assert!(choose("16").contains("over a network that routes"));
+}
+
+#[test]
+fn more_initiators_than_nodes_are_left_out_of_the_comparison_over_n() {
+    let json = links(&["--initiators", "16", "--up-to", "32", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let growth = json["growth"].as_array().unwrap();
+    let nodes: Vec<u64> = growth
+        .iter()
+        .filter_map(|it| it["nodes"].as_u64())
+        .collect();
+    assert_eq!(nodes, [16, 32]);
+}
+
+#[test]
 fn wrong_arguments_say_what_would_be_right() {
     for (arguments, expected) in [
         (&["--graph", "rnig"][..], "did you mean \"ring\"?"),
@@ -134,6 +162,10 @@ fn wrong_arguments_say_what_would_be_right() {
         (&["--graph", "line", "--faulty", "1"], "--anywhere"),
         (&["--nodes", "5000"], "4096"),
         (&["--initiators", "none"], "use all, third, one or a number"),
+        (
+            &["--initiators", "17"],
+            "--initiators 17: the network has 16 nodes; use all, third, one or a number up to 16",
+        ),
         (&["--delay", "unifrm"], "did you mean \"uniform\"?"),
         (&["--draw", "--nodes", "100"], "64 at most"),
         (&["--file", "/nonexistent"], "--file /nonexistent"),

@@ -10,6 +10,10 @@ use super::{GroupGuarantee, NodeId};
 /// larger quorum is slower and hardly safer.
 pub const MAX_MEMBERS: usize = 31;
 
+/// The largest group for which relays are recommended. In a ring of seven, a search costs 8 requests
+/// and the messages of an election cost several hundred; both grow with the number of links.
+pub const RECOMMENDED_RELAY_MEMBERS: usize = 10;
+
 /// A member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Member {

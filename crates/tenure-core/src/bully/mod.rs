@@ -38,7 +38,7 @@ pub use crate::NodeId;
 pub use bounds::Bounds;
 pub use guarantee::GroupGuarantee;
 pub use hard_state::HardState;
-pub use member::{MAX_MEMBERS, Member, Membership, MembershipError};
+pub use member::{MAX_MEMBERS, Member, Membership, MembershipError, RECOMMENDED_RELAY_MEMBERS};
 pub use message::{ElectionId, PeerEffect, PeerInput, PeerMessage, QuorumMessage};
 pub use node::PeerCandidate;
 pub use node_state::Started;

@@ -1,6 +1,7 @@
 //! The comparison of the algorithms on one network.
 
 use serde::Serialize;
+use tenure_core::bully::{MAX_MEMBERS, RECOMMENDED_RELAY_MEMBERS};
 
 use super::bully::{BullyLinks, run_bully};
 use super::elect::{LinkElection, LinkIds, LinkOutcome};
@@ -8,6 +9,9 @@ use super::graph::LinkNetwork;
 
 /// The most attempts with random identifiers.
 const ATTEMPTS: u32 = 100;
+
+const BULLY_DIRECT: &str = "bully, direct";
+const BULLY_RELAYED: &str = "bully, relayed";
 
 /// The result of one algorithm on a network.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -72,8 +76,8 @@ pub fn compare_on_links(
         },
     ];
     for (algorithm, links) in [
-        ("bully, direct", BullyLinks::Direct),
-        ("bully, relayed", BullyLinks::Relayed),
+        (BULLY_DIRECT, BullyLinks::Direct),
+        (BULLY_RELAYED, BullyLinks::Relayed),
     ] {
         let found = run_bully(network, links, election.seed);
         rows.push(LinkRow {
@@ -125,22 +129,102 @@ impl LinkComparison {
         }
     }
 
-    /// Says which algorithm fits this network.
+    /// Says which algorithm fits this network, by the table in `docs/links.md`.
     #[must_use]
-    pub fn advice(&self) -> &'static str {
-        let elects = |algorithm: &str| {
-            let mut rows = self.rows.iter();
-            rows.any(|row| row.algorithm == algorithm && row.leaders == Some(1))
+    pub fn advice(&self) -> String {
+        let nodes = self.afleu.next_to_leader.len();
+        let knowing = |algorithm: &str| {
+            let row = self.rows.iter().find(|row| row.algorithm == algorithm)?;
+            row.knowing.filter(|_| row.leaders == Some(1))
         };
-        if elects("bully, direct") {
-            "a member reaches a majority directly: use the strategy bully, or a lease if all reach a store"
-        } else if elects("bully, relayed") {
-            "no member reaches a majority directly: use a lease if all reach a store, else Bully with \
-             relayed messages, or aFLEU if delays have no bound"
-        } else if elects("aFLEU") {
-            "use a lease if all reach a store, and aFLEU otherwise: a group of peers has 31 members at most"
-        } else {
-            "no majority can talk, or f is too small: use a lease if all reach a store"
+        let lease = "use a lease if all reach a store";
+        if knowing(BULLY_DIRECT) == Some(nodes as u32) {
+            return format!(
+                "all members have one leader over direct links: {lease}, else the strategy bully"
+            );
         }
+        match knowing(BULLY_RELAYED) {
+            Some(knowing) if nodes <= RECOMMENDED_RELAY_MEMBERS => {
+                let connected = match knowing as usize == nodes {
+                    true => "not all members have a leader over direct links".into(),
+                    false => format!(
+                        "only {knowing} of {nodes} members are connected and can have a leader"
+                    ),
+                };
+                format!(
+                    "{connected}: {lease}, else the strategy bully with relay = true in [bully]"
+                )
+            }
+            Some(_) => format!(
+                "not all members have a leader over direct links, and {nodes} are too many for relays: \
+                 {lease}, else the strategy bully over a network that routes between all members"
+            ),
+            None if !self.afleu.leaders.is_empty() => {
+                let no_bully = match nodes > MAX_MEMBERS {
+                    true => {
+                        format!("a group of the strategy bully has {MAX_MEMBERS} members at most")
+                    }
+                    false => "the strategy bully elects no leader here".into(),
+                };
+                format!(
+                    "{no_bully}: {lease}, else aFLEU, which is no strategy of tenure and needs links and \
+                     processes that do not fail while it runs"
+                )
+            }
+            None => format!("no majority can talk, or f is too small: {lease}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shape::GraphShape;
+    use super::*;
+
+    fn advice_on(network: &LinkNetwork) -> String {
+        let election = LinkElection::on(network, 1);
+        let comparison = compare_on_links(network, &election, None).unwrap();
+        comparison.advice()
+    }
+
+    fn advice(shape: &str, nodes: u32) -> String {
+        let shape: GraphShape = shape.parse().unwrap();
+        advice_on(&LinkNetwork::new(shape, nodes, 1).unwrap())
+    }
+
+    const RELAY: &str = "else the strategy bully with relay = true in [bully]";
+
+    #[test]
+    fn direct_bully_is_advised_only_if_all_members_learn_the_leader() {
+        assert!(advice("complete", 16).ends_with("else the strategy bully"));
+        // Node 1 reaches a majority directly, and its leadership is unknown to 5.
+        let network = LinkNetwork::parse("1 2\n1 3\n2 3\n1 4\n2 4\n3 4\n4 5").unwrap();
+        let direct = run_bully(&network, BullyLinks::Direct, 1).unwrap();
+        assert!(direct.leaders == 1 && direct.knowing < 5, "{direct:?}");
+        assert!(advice_on(&network).ends_with(RELAY));
+    }
+
+    #[test]
+    fn relays_are_advised_for_ten_members_and_not_for_eleven() {
+        assert!(advice("ring", 10).ends_with(RELAY));
+        for nodes in [11, 16, 31] {
+            let advice = advice("ring", nodes);
+            assert!(
+                advice.contains("a network that routes"),
+                "{nodes}: {advice}"
+            );
+            assert!(!advice.contains("relay ="), "{nodes}: {advice}");
+        }
+        assert!(advice("ring", 32).contains("aFLEU, which is no strategy"));
+    }
+
+    #[test]
+    fn members_that_are_not_connected_are_named() {
+        let parted = LinkNetwork::parse("1 2\n2 3\n3 4 dead\n4 5").unwrap();
+        let advice = advice_on(&parted);
+        assert!(advice.starts_with("only 3 of 5 members"), "{advice}");
+        assert!(advice.ends_with(RELAY), "{advice}");
+        let halves = LinkNetwork::parse("1 2\n2 3 dead\n3 4").unwrap();
+        assert!(advice_on(&halves).starts_with("no majority"));
     }
 }

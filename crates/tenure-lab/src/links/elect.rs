@@ -58,6 +58,17 @@ impl fmt::Display for LinkInitiators {
     }
 }
 
+impl LinkInitiators {
+    /// Returns the smallest number of nodes of a network in which so many can begin.
+    #[must_use]
+    pub const fn least_nodes(self) -> u32 {
+        match self {
+            Self::Some(count) => count,
+            Self::All | Self::Third | Self::Id(_) => 1,
+        }
+    }
+}
+
 /// The identifiers of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkIds {

@@ -51,6 +51,9 @@ pub fn measure_link_growth(
             }
         };
         let election = election_on(&network);
+        if election.initiators.least_nodes() > nodes {
+            continue;
+        }
         let messages = |ids| {
             let outcome = LinkElection { ids, ..election }.run(&network);
             outcome.map_or(0, |it| it.traffic.all())

@@ -31,7 +31,7 @@ pub fn links_page(
             ("version", escape(&made.version)),
             ("machine", escape(&made.on)),
             ("at", escape(&made.at)),
-            ("advice", escape(comparison.advice())),
+            ("advice", escape(&comparison.advice())),
             ("table", table(network, &comparison.rows)),
             ("drawing", drawing(network, comparison)),
             ("growth", growth_plot(growth)),

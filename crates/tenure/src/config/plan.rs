@@ -5,16 +5,13 @@ use std::fmt;
 use reqwest::Url;
 use tenure_core::bully::{
     Bounds, GroupGuarantee, GroupSettings, GroupTimings, Member, Membership, Quorums,
+    RECOMMENDED_RELAY_MEMBERS,
 };
 use tenure_core::detector::Detection;
 use tenure_core::lease::candidate::Timings;
 
 use super::{Bully, BullyError, Fallback};
 use crate::credentials::is_loopback;
-
-/// The largest group for which relays are recommended. In a ring of seven, a search costs 8 requests
-/// and the messages of an election cost several hundred; both grow with the number of links.
-const MANY_FOR_RELAY: usize = 10;
 
 /// The consequences of the settings of an election among peers: costs, times and warnings.
 /// `tenure config check` prints the plan, and a member logs it when it starts.
@@ -72,10 +69,10 @@ impl Bully {
             let open = "no key: every process that reaches a member can vote, and be elected";
             warnings.push(open.into());
         }
-        if self.relay && self.peers.len() > MANY_FOR_RELAY {
+        if self.relay && self.peers.len() > RECOMMENDED_RELAY_MEMBERS {
             warnings.push(format!(
                 "relay with {} members: a search for a path may send a request over each link of the \
-                 network, so use at most {MANY_FOR_RELAY}",
+                 network, so use at most {RECOMMENDED_RELAY_MEMBERS}",
                 self.peers.len()
             ));
         }

@@ -95,6 +95,13 @@ impl Links {
             )));
         }
         let election = self.election(&network);
+        let (begin, nodes) = (self.initiators.least_nodes(), network.nodes());
+        if begin > nodes {
+            return Err(exit::bad_configuration(format!(
+                "--initiators {begin}: the network has {nodes} nodes; use all, third, one or a number \
+                 up to {nodes}"
+            )));
+        }
         let comparison = links::compare_on_links(&network, &election, self.domain);
         let comparison = comparison.map_err(anyhow::Error::msg)?;
         let growth = self.growth();
@@ -224,7 +231,8 @@ impl Links {
         }
         print_growth(growth)?;
         output::line(format!("\n{LEGEND}"))?;
-        output::line(format!("\nchoose: {}", comparison.advice()))?;
+        let advice = output::wrapped(&comparison.advice(), "choose: ", "        ");
+        output::line(format!("\n{advice}"))?;
         Ok(())
     }
 

@@ -42,6 +42,11 @@ fn a_change_of_the_strategy_keeps_all_other_settings() {
 fn invalid_peers_are_refused_with_key_and_numbers() {
     for (name, value, words) in [
         ("TENURE_STRATEGY", "paxos", ["strategy", "\"bully\""]),
+        (
+            "TENURE_STRATEGY",
+            "links",
+            ["strategy", "\"bully\" with relay = true"],
+        ),
         ("TENURE_BULLY_NODE", "4", ["bully.node", "member 4"]),
         ("TENURE_BULLY_NODE", "one", ["bully.node", "whole number"]),
         (
