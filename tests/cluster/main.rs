@@ -12,6 +12,7 @@
 //!
 //! `TENURE_ROUNDS` changes the number of rounds of the long forms.
 
+mod certificates;
 mod clocks;
 mod cuts;
 mod engine;
@@ -25,6 +26,8 @@ mod restarts;
 mod starts;
 mod stops;
 mod streams;
+mod unfenced;
+mod upgrade;
 mod wrong;
 
 use std::time::Duration;

@@ -104,7 +104,7 @@ fn many_rolling_restarts_over_postgresql_end_no_term() {
 }
 
 /// Ends the sessions of all servers, so that they need new ones.
-const END_SESSIONS: &str =
+pub(super) const END_SESSIONS: &str =
     "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'tenure'";
 
 /// Writes the connection strings of all servers anew.

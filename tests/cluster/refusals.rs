@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 use tenure_tests::PATIENCE;
 use tenure_tests::cluster::{Cluster, Server, Settings};
 use tenure_tests::engine::{connection_string, url_file};
+use tenure_tests::needs::{output_of, skipped};
 use tenure_tests::ports::free_address;
 use tenure_tests::process::{Process, json_of, run, stderr};
 use tenure_tests::proxy::Proxy;
@@ -133,6 +135,30 @@ fn a_server_that_etcd_refuses_at_its_start_ends_and_says_what_to_change() {
     let [away, back] =
         ["no read of the log", "can be read again"].map(|it| log.matches(it).count());
     assert!((1..=2).contains(&away) && away == back, "{log}");
+}
+
+/// The versions of etcd that may lose changes which it has acknowledged.
+const LOSSY: [&str; 5] = ["3.5.0", "3.5.1", "3.5.2", "3.5.3", "3.5.4"];
+
+#[test]
+#[ignore = "needs etcd 3.5.0 to 3.5.4 in PATH"]
+fn a_real_etcd_that_may_lose_changes_starts_no_server() {
+    let test = "a_real_etcd_that_may_lose_changes_starts_no_server";
+    let version = output_of(Command::new("etcd").arg("--version")).unwrap_or_default();
+    let version = version.lines().next().unwrap_or_default();
+    let version = version.strip_prefix("etcd Version: ").unwrap_or_default();
+    if !LOSSY.contains(&version) {
+        skipped(test, "it needs etcd 3.5.0 to 3.5.4 in PATH");
+        return;
+    }
+    let Some(mut cluster) = Cluster::prepare(test, Settings::short(DEFAULT)) else {
+        return;
+    };
+    assert_refused(
+        &mut cluster.servers[0],
+        CONFIGURATION,
+        "may lose acknowledged changes (3.5.0 to 3.5.4 do): upgrade it to 3.5.30 or later",
+    );
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! acknowledge nothing meanwhile, and go on by themselves once it is changed.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use base64::Engine;
@@ -91,13 +90,7 @@ fn servers_that_etcd_refuses_say_why_and_go_on_when_it_is_mended() {
         return;
     };
     require_users(&cluster, "first");
-    for server in &mut cluster.servers {
-        server.spawn();
-    }
-    cluster.active();
-    for server in &cluster.servers {
-        server.wait_until_ready(&cluster.runtime);
-    }
+    cluster.run();
     let mut bench = Bench::over(cluster);
     let root = |cluster: &Cluster, path: &str, body: &Value| {
         cluster.etcd().must_as("root", "of root", path, body);
@@ -187,6 +180,11 @@ fn servers_on_a_full_etcd_say_so_and_go_on_when_it_has_space() {
     bench.verify_without_terms();
 }
 
+fn succeed(command: &mut Command) {
+    let output = command.output().expect("a program of etcd");
+    assert!(output.status.success(), "{command:?}: {output:?}");
+}
+
 /// Restores etcd from a snapshot that was taken while it ran, with or without another identity.
 /// The servers that run refuse with this line.
 fn restore(test: &str, another_identity: bool, line: &str) {
@@ -202,19 +200,14 @@ fn restore(test: &str, another_identity: bool, line: &str) {
     };
     let folder = bench.cluster.folder.path().to_owned();
     let (snapshot, restored) = (folder.join("snapshot"), folder.join("restored"));
-    let etcdctl = |arguments: &[&str], path: &Path| {
-        let output = Command::new("etcdctl")
+    let endpoint = bench.cluster.etcd().endpoint(0);
+    succeed(
+        Command::new("etcdctl")
             .env("ETCDCTL_API", "3")
             .args(["--dial-timeout", "60s", "--command-timeout", "60s"])
-            .args(["--endpoints", &bench.cluster.etcd().endpoint(0)])
-            .args(["snapshot", arguments[0]])
-            .arg(path)
-            .args(&arguments[1..])
-            .output();
-        let output = output.expect("etcdctl");
-        assert!(output.status.success(), "{output:?}");
-    };
-    etcdctl(&["save"], &snapshot);
+            .args(["--endpoints", &endpoint, "snapshot", "save"])
+            .arg(&snapshot),
+    );
     // The identity depends on the URL of the member and on a token.
     let pid = bench.cluster.etcd().pid(0);
     let options = fs::read_to_string(format!("/proc/{pid}/cmdline")).expect("a process");
@@ -232,20 +225,23 @@ fn restore(test: &str, another_identity: bool, line: &str) {
         "etcd-cluster"
     };
     let data = restored.to_str().expect("a path in UTF-8");
-    etcdctl(
-        &[
-            "restore",
-            "--name=m0",
-            "--initial-cluster",
-            option("--initial-cluster"),
-            "--initial-advertise-peer-urls",
-            option("--initial-advertise-peer-urls"),
-            "--initial-cluster-token",
-            token,
-            "--data-dir",
-            data,
-        ],
-        &snapshot,
+    // From etcd 3.6 on only etcdutl restores snapshots; etcd 3.4 has no such program.
+    let program = match has_program("etcdutl") {
+        true => "etcdutl",
+        false => "etcdctl",
+    };
+    succeed(
+        Command::new(program)
+            .env("ETCDCTL_API", "3")
+            .args(["snapshot", "restore"])
+            .arg(&snapshot)
+            .args(["--name=m0", "--initial-cluster-token", token])
+            .args(["--initial-cluster", option("--initial-cluster")])
+            .args([
+                "--initial-advertise-peer-urls",
+                option("--initial-advertise-peer-urls"),
+            ])
+            .args(["--data-dir", data]),
     );
     // What is acknowledged now is not in the snapshot.
     let client = bench.cluster.client();

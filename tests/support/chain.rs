@@ -18,7 +18,7 @@ use crate::etcd::Etcd;
 /// One revision of the head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The revision of etcd that wrote it, or the number of the note in PostgreSQL.
+    /// The revision of etcd that wrote it, or the transaction of PostgreSQL.
     pub at: u64,
     /// The content.
     pub head: Value,
@@ -59,26 +59,40 @@ pub fn links(etcd: &Etcd, prefix: &str) -> Vec<Link> {
     if let Some(compacted) = compacted(etcd, &all) {
         all["start_revision"] = compacted;
     }
-    let mut links = Vec::new();
+    let mut heads = Vec::new();
     let mut batches: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     watch(etcd, &all, last, |at, kv| {
         let key = String::from_utf8(decode(&kv["key"])).expect("a key in ASCII");
         if key == head {
-            links.push(Link {
-                at,
-                head: serde_json::from_slice(&decode(&kv["value"])).expect("a JSON object"),
-                batches: Vec::new(),
-            });
+            let content = serde_json::from_slice(&decode(&kv["value"])).expect("a JSON object");
+            heads.push((at, content));
         } else if let Some(sequence) = key.strip_prefix(&log) {
             let sequence = sequence.parse().expect("the number of a batch");
             batches.entry(at).or_default().push(sequence);
         }
     });
-    for link in &mut links {
-        link.batches = batches.remove(&link.at).unwrap_or_default();
+    join(heads, batches).unwrap_or_else(|violation| panic!("violation of safety: {violation}"))
+}
+
+/// Puts the batches of a revision, or of a transaction, beside the head that it wrote.
+///
+/// # Errors
+///
+/// A revision wrote a batch, and no head.
+pub fn join(
+    heads: Vec<(u64, Value)>,
+    mut batches: BTreeMap<u64, Vec<u64>>,
+) -> Result<Vec<Link>, String> {
+    let links = heads.into_iter().map(|(at, head)| Link {
+        at,
+        head,
+        batches: batches.remove(&at).unwrap_or_default(),
+    });
+    let links = links.collect();
+    match batches.is_empty() {
+        true => Ok(links),
+        false => Err(format!("batches without a head: {batches:?}")),
     }
-    assert!(batches.is_empty(), "batches without a head: {batches:?}");
-    links
 }
 
 /// The revision of the last compaction, if there was one.
@@ -129,8 +143,11 @@ fn answers(etcd: &Etcd, keys: &Value) -> impl Iterator<Item = Value> {
 ///
 /// # Errors
 ///
-/// The violation, with both heads.
+/// The violation, with both heads. A log without a head is one, too: nothing was judged.
 pub fn audit(links: &[Link]) -> Result<Audited, String> {
+    if links.is_empty() {
+        return Err("the engine remembers no head".into());
+    }
     let field = |link: &Link, name: &str| number(&link.head[name]);
     let mut audited = Audited {
         heads: links.len(),
@@ -169,7 +186,8 @@ pub fn audit(links: &[Link]) -> Result<Audited, String> {
                 return wrong("a server appended after it gave the log up");
             }
             Some(0 | 1) => {}
-            _ => return wrong("the generation has a gap"),
+            Some(_) => return wrong("the generation has a gap"),
+            None => return wrong("the generation went back"),
         }
         for grows in ["revision", "floor", "placed", "placed_revision", "kept"] {
             if field(link, grows) < field(before, grows) {
@@ -261,14 +279,30 @@ mod tests {
             |it| it[3].head["generation"] = json!(1),
             "two servers appended under one generation",
         );
+        // Two servers replace the same head, or one that was deposed goes on.
+        refused(
+            |it| it.insert(4, link(4, 2, "c", 6)),
+            "the sequence has a gap",
+        );
+        refused(
+            |it| it.insert(4, link(4, 1, "a", 6)),
+            "the sequence has a gap",
+        );
+        refused(|it| it[4] = link(5, 1, "a", 6), "the generation went back");
+        refused(|it| it.swap(3, 4), "the sequence has a gap");
         refused(
             |it| it[4].head["store"] = json!("t"),
             "the log changed its identity",
         );
         refused(|it| it[5].head["revision"] = json!(5), "revision went back");
+        refused(Vec::clear, "the engine remembers no head");
         refused(
             |it| it[2].batches.clear(),
             "the append wrote the batches []",
+        );
+        refused(
+            |it| it[2].batches.push(3),
+            "the append wrote the batches [3, 3]",
         );
         refused(
             |it| it[1].batches.push(2),
@@ -280,6 +314,19 @@ mod tests {
                 it[5].head["owner"] = json!({"id": "b"});
             },
             "a server appended after it gave the log up",
+        );
+    }
+
+    #[test]
+    fn a_batch_belongs_to_the_head_of_its_revision() {
+        let links = chain();
+        let heads = || Vec::from_iter(links.iter().map(|it| (it.at, it.head.clone())));
+        let of = |at| BTreeMap::from([(at, vec![3])]);
+        assert_eq!(join(heads(), of(13)), Ok(links.clone()));
+        let violation = join(heads(), of(17)).unwrap_err();
+        assert!(
+            violation.starts_with("batches without a head"),
+            "{violation}"
         );
     }
 }

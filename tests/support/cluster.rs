@@ -19,7 +19,7 @@ use crate::client::{Answer, Client};
 use crate::engine::{Databases, Engine, Kind};
 use crate::etcd::Etcd;
 use crate::ports::free_address;
-use crate::process::{Process, command};
+use crate::process::{Process, command_of, tenure};
 use crate::proxy::{Proxy, ProxyMode};
 use crate::tap::Tap;
 use crate::{wait_for, wait_until};
@@ -115,6 +115,8 @@ pub struct Server {
     pub engine: Vec<Proxy>,
     /// More variables of the environment of the process.
     pub environment: Vec<(String, PathBuf)>,
+    /// The `tenure` that it runs.
+    pub binary: PathBuf,
     /// A client without the tap.
     direct: Client,
     config: PathBuf,
@@ -132,15 +134,24 @@ impl Cluster {
     #[must_use]
     pub fn start(test: &str, settings: Settings) -> Option<Self> {
         let mut cluster = Self::prepare(test, settings)?;
-        for server in &mut cluster.servers {
+        cluster.run();
+        Some(cluster)
+    }
+
+    /// Starts the servers, after [`Cluster::prepare`].
+    ///
+    /// # Panics
+    ///
+    /// If they do not start.
+    pub fn run(&mut self) {
+        for server in &mut self.servers {
             server.spawn();
         }
-        cluster.active();
-        cluster.engine.prepare();
-        for server in &cluster.servers {
-            server.wait_until_ready(&cluster.runtime);
+        self.active();
+        self.engine.prepare();
+        for server in &self.servers {
+            server.wait_until_ready(&self.runtime);
         }
-        Some(cluster)
     }
 
     /// Starts the engine, and no server; `None` if the test cannot run.
@@ -209,6 +220,7 @@ impl Cluster {
             tap,
             engine,
             environment: Vec::new(),
+            binary: tenure(),
             direct: Client::of(&[address], TIMEOUT),
             config,
             process: None,
@@ -349,13 +361,23 @@ impl Cluster {
         }
     }
 
-    /// Checks all answers that clients got, and the chain of heads. Every lease is read once more
-    /// before, so that a lost change is found.
+    /// Checks all answers that clients got, and the chain of heads.
     ///
     /// # Panics
     ///
     /// With the violation.
     pub fn verify(&self) -> Audited {
+        self.verify_answers();
+        self.audit("c")
+    }
+
+    /// Checks all answers that clients got. Every lease is read once more before, so that a lost
+    /// change is found.
+    ///
+    /// # Panics
+    ///
+    /// With the violation.
+    pub fn verify_answers(&self) {
         let client = self.client();
         let mut leases: Vec<_> = self.servers[0].tap.calls();
         leases.sort_by(|one, other| one.lease.cmp(&other.lease));
@@ -370,7 +392,6 @@ impl Cluster {
             }
         });
         self.servers[0].tap.assert_possible();
-        self.audit("c")
     }
 
     /// Checks the chain of heads of the cluster with this name.
@@ -409,7 +430,7 @@ impl Server {
     pub fn spawn(&mut self) {
         assert!(self.process.is_none(), "{} runs", self.name);
         let config = self.config.to_str().expect("a path in UTF-8");
-        let mut command = command(&["serve", "--config", config]);
+        let mut command = command_of(&self.binary, &["serve", "--config", config]);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         self.process = Some(Process::spawn(&mut command));
     }

@@ -28,7 +28,6 @@ pub struct Etcd {
     folder: TempDir,
     members: Vec<Member>,
     options: Vec<String>,
-    scheme: &'static str,
 }
 
 #[derive(Debug)]
@@ -72,11 +71,6 @@ impl Etcd {
             folder: tempfile::tempdir().expect("a folder"),
             members: members.collect(),
             options: options.iter().map(|&option| option.to_owned()).collect(),
-            scheme: if options.contains(&"--cert-file") {
-                "https"
-            } else {
-                "http"
-            },
         };
         for member in 0..etcd.members.len() {
             etcd.spawn(member);
@@ -98,7 +92,16 @@ impl Etcd {
     /// The URL of a member.
     #[must_use]
     pub fn endpoint(&self, member: usize) -> String {
-        format!("{}://{}", self.scheme, self.address(member))
+        format!("{}://{}", self.scheme(), self.address(member))
+    }
+
+    /// The scheme of the URLs: `https` if the options have a certificate.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        match self.options.iter().any(|option| option == "--cert-file") {
+            true => "https",
+            false => "http",
+        }
     }
 
     /// The address of a member for clients.
@@ -135,7 +138,7 @@ impl Etcd {
         self.members[member].starts += 1;
         let log = File::create(self.log_of(member)).expect("a file");
         let Member { clients, peers, .. } = self.members[member];
-        let clients = format!("{}://{clients}", self.scheme);
+        let clients = format!("{}://{clients}", self.scheme());
         let mut command = Command::new("etcd");
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("ETCD_") {

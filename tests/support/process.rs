@@ -120,7 +120,13 @@ impl Drop for KillOnDrop {
 /// The command with these arguments, without the environment variables for it that the tests have.
 #[must_use]
 pub fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(tenure());
+    command_of(&tenure(), arguments)
+}
+
+/// The same with another `tenure`, for example of another version.
+#[must_use]
+pub fn command_of(tenure: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(tenure);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("TENURE_") {
             command.env_remove(name);

@@ -64,6 +64,8 @@ struct State {
     cut_replies: usize,
     /// Each reply whose number is a multiple of this one is lost; `None` if none is.
     lose_every: Option<u64>,
+    /// The bytes in requests that are replaced, and others of the same length.
+    replaced: Option<[&'static [u8]; 2]>,
     carried: Carried,
 }
 
@@ -90,6 +92,7 @@ impl Proxy {
             lose_replies: 0,
             cut_replies: 0,
             lose_every: None,
+            replaced: None,
             carried: Carried::default(),
         }));
         let shared = state.clone();
@@ -125,6 +128,17 @@ impl Proxy {
     /// Loses one of this number of replies from now on; `None` loses none.
     pub fn lose_every(&self, number: Option<u64>) {
         lock(&self.state).lose_every = number;
+    }
+
+    /// Replaces these bytes of requests by others of the same length from now on, wherever one read
+    /// has all of them. So a test can give a client a bug that its build does not have.
+    ///
+    /// # Panics
+    ///
+    /// If the lengths differ.
+    pub fn replace_in_requests(&self, these: &'static [u8], others: &'static [u8]) {
+        assert_eq!(these.len(), others.len(), "requests keep their length");
+        lock(&self.state).replaced = Some([these, others]);
     }
 
     /// Cuts this number of replies: half of each reply arrives, and then the connection breaks.
@@ -202,6 +216,7 @@ async fn forward(
                 Ok(count) => {
                     let begins = went_up.replace(true) != Some(true);
                     lock(&state).count(|it| &mut it.requests, begins, count);
+                    lock(&state).replace(&mut up[..count]);
                     if begins && !arrives(&state, |it| it.requests).await {
                         return hang(&mut client).await;
                     }
@@ -235,6 +250,18 @@ impl State {
     fn count(&mut self, of: fn(&mut Carried) -> &mut u64, begins: bool, bytes: usize) {
         *of(&mut self.carried) += u64::from(begins);
         self.carried.bytes += bytes as u64;
+    }
+
+    fn replace(&self, bytes: &mut [u8]) {
+        let Some([these, others]) = self.replaced else {
+            return;
+        };
+        let mut rest = bytes;
+        while let Some(at) = rest.windows(these.len()).position(|it| it == these) {
+            let (found, after) = rest[at..].split_at_mut(these.len());
+            found.copy_from_slice(others);
+            rest = after;
+        }
     }
 
     /// Returns whether the reply that was just counted is lost.
@@ -379,6 +406,8 @@ mod tests {
             proxy.cut_replies(1);
             assert_eq!(half_of_it.await.expect("an end"), b"pi");
             assert_eq!(asks(&proxy).await, Some(*b"ping"));
+            proxy.replace_in_requests(b"in", b"on");
+            assert_eq!(asks(&proxy).await, Some(*b"pong"));
         });
     }
 }

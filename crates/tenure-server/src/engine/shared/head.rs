@@ -311,6 +311,30 @@ mod tests {
         }
     }
 
+    /// The fields are those of the first build that wrote heads. Later builds may add fields to format
+    /// 1, and never remove one or change its meaning.
+    #[test]
+    fn a_head_of_the_first_build_is_read_and_one_of_a_later_build_with_more_fields_too() {
+        let first = r#"{"format":1,"store":"a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1",
+            "engine":"ffffffffffffffffffffffffffffffff","generation":7,"sequence":1200,
+            "revision":90,"floor":5,"placed":1100,"placed_revision":80,"kept":1000,"leases":4,
+            "state":"vacant","owner":{"id":"00000000000000000000000000000003","name":"store-1",
+            "address":"http://\"ä","since_ms":7},"ownership_ms":1500,"successor":"store-2",
+            "note":"restored","at":"2023-11-14T22:13:20.123Z","version":"0.1.0"}"#;
+        let expected = record(HeadState::Vacant);
+        assert_eq!(HeadRecord::decode(first.as_bytes()), Ok(expected.clone()));
+        let later = first.replace(r#""kept""#, r#""later":{"more":[]},"kept""#);
+        assert_eq!(HeadRecord::decode(later.as_bytes()), Ok(expected.clone()));
+        // Builds that run beside this one read what it writes: it has all of these fields.
+        let written = expected.encode(UnixMillis::new(1_700_000_000_123));
+        let read = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
+        let (first, written) = (read(first.as_bytes()), read(&written));
+        for (field, value) in first.as_object().unwrap() {
+            let is_version = field == "version";
+            assert!(is_version || written[field] == *value, "{field}: {written}");
+        }
+    }
+
     #[test]
     fn a_newer_format_is_named_and_other_bytes_are_refused() {
         let newer = HeadRecord::decode(br#"{"format":2,"more":[]}"#);

@@ -1,0 +1,65 @@
+//! The judge of the chain sees servers that append without a fence.
+//!
+//! The servers are those of all other tests. The proxy between them and the engine replaces the
+//! condition of each append by one that always holds, as if their build compared nothing.
+
+use nix::sys::signal::Signal;
+use tenure_tests::chain::audit;
+use tenure_tests::cluster::{Cluster, Settings};
+use tenure_tests::wait_for;
+
+use super::{DEFAULT, SHORT};
+
+/// The condition of an append over etcd: the head has these bytes. No key has a lease of etcd, so the
+/// other condition holds for each of them.
+const IN_ETCD: [&[u8]; 2] = [br#""target":"VALUE""#, br#""target":"LEASE""#];
+
+/// The condition over PostgreSQL.
+const IN_POSTGRES: [&[u8]; 2] = [b"shard = 0 and record = $3", b"shard=0 and $3::bytea>'' "];
+
+/// Stops the active server until another one has taken over, and lets it continue. Returns what the
+/// judge finds then, if the servers append without this condition.
+fn judge(test: &str, settings: Settings, condition: [&'static [u8]; 2]) -> Option<String> {
+    let settings = Settings {
+        servers: 2,
+        ..settings
+    };
+    let mut cluster = Cluster::prepare(test, settings)?;
+    for proxy in cluster.servers.iter().flat_map(|it| &it.engine) {
+        proxy.replace_in_requests(condition[0], condition[1]);
+    }
+    cluster.run();
+    let active = cluster.active();
+    // One server alone makes a chain without any fence.
+    wait_for("some appends", || {
+        (cluster.audit("c").heads > 3).then_some(())
+    });
+    cluster.servers[active].signal(Signal::SIGSTOP);
+    let _ = cluster.active_beside(active);
+    cluster.servers[active].signal(Signal::SIGCONT);
+    let violation = wait_for("a violation", || audit(&cluster.engine.links("c")).err());
+    Some(violation)
+}
+
+/// The heads of two servers alternate.
+#[track_caller]
+fn assert_forked(violation: Option<String>) {
+    if let Some(violation) = violation {
+        let expected = ["the sequence has a gap", "the generation went back"];
+        let is_expected = expected.iter().any(|it| violation.starts_with(it));
+        assert!(is_expected, "{violation}");
+    }
+}
+
+#[test]
+fn the_judge_finds_appends_to_etcd_without_a_fence() {
+    let test = "the_judge_finds_appends_to_etcd_without_a_fence";
+    assert_forked(judge(test, Settings::short(SHORT), IN_ETCD));
+}
+
+#[test]
+fn the_judge_finds_appends_to_postgresql_without_a_fence() {
+    let test = "the_judge_finds_appends_to_postgresql_without_a_fence";
+    let settings = Settings::short(DEFAULT).over_postgres();
+    assert_forked(judge(test, settings, IN_POSTGRES));
+}
