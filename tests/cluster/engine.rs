@@ -135,7 +135,7 @@ fn appends_whose_answers_are_lost_are_neither_lost_nor_repeated() {
 }
 
 #[test]
-#[ignore = "about 3 minutes"]
+#[ignore = "about 4 minutes"]
 fn many_appends_whose_answers_are_lost_are_neither_lost_nor_repeated() {
     let test = "many_appends_whose_answers_are_lost_are_neither_lost_nor_repeated";
     let settings = Settings::long(DEFAULT);
