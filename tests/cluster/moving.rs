@@ -227,7 +227,8 @@ impl Places {
     /// The places of the circle with this number: no store moves back to a place that it has left.
     fn of(folder: &Path, number: usize, etcd: &Etcd, url: &Path) -> Self {
         let cluster = format!(
-            "[cluster]\nname = \"c{number}\"\nserver = \"s\"\n{OWNERSHIP}\nadvertise = \"http://127.0.0.1:9\"\n"
+            "[cluster]\nname = \"c{number}\"\nserver = \"s\"\n{OWNERSHIP}\n\
+             advertise = \"http://127.0.0.1:9\"\n"
         );
         let audit = folder.join(format!("audit-{number}.jsonl"));
         let endpoints = etcd.endpoints();

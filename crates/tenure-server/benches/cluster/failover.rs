@@ -11,7 +11,7 @@ use super::cluster::Members;
 use super::renewals::hold;
 use super::support::programs::etcd::Etcd;
 use super::support::{Child, Jumps, Samples};
-use super::{Counts, Row, row, runtime};
+use super::{Counts, Row, row, runtime, used};
 
 /// The number of clusters whose servers are killed at the same time. They mostly wait.
 const AT_ONCE: usize = 4;
@@ -79,9 +79,10 @@ pub(super) fn measure(runtime: &Runtime, etcd: &Etcd, counts: Counts) -> Vec<Row
             &format!("from a start with {leases} leases to the first renewal, over one lease"),
             "+2 s",
             format!(
-                "{}; processor time {} s",
+                "{}; processor time {} s, of etcd {} s",
                 added(&few.cold, &many.cold),
-                many.cold_cpu.text(2)
+                many.cold_cpu.text(2),
+                many.cold_etcd.text(2)
             ),
         ),
     ]
@@ -128,6 +129,8 @@ struct Large {
     cold: Samples,
     /// The seconds of processor time that this server has used by then.
     cold_cpu: Samples,
+    /// The same of all members of etcd.
+    cold_etcd: Samples,
 }
 
 /// Measures the time until the first renewal with this number of leases.
@@ -149,12 +152,13 @@ async fn large(etcd: &Etcd, name: &str, leases: u64) -> Large {
                 server.wait();
             }
         }
-        let began = Instant::now();
+        let (began, before) = (Instant::now(), used(etcd));
         members.spawn(0);
         members.renewed().await;
         results.cold.push(began.elapsed().as_secs_f64());
         let cpu = members.servers[0].as_ref().expect("a server").cpu();
         results.cold_cpu.push(cpu.as_secs_f64());
+        results.cold_etcd.push((used(etcd) - before).as_secs_f64());
     }
     results
 }
