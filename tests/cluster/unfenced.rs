@@ -31,8 +31,9 @@ fn judge(test: &str, settings: Settings, condition: [&'static [u8]; 2]) -> Optio
     cluster.run();
     let active = cluster.active();
     // One server alone makes a chain without any fence.
-    wait_for("some appends", || {
-        (cluster.audit("c").heads > 3).then_some(())
+    wait_for("a chain", || {
+        let audited = audit(&cluster.engine.links("c"));
+        audited.is_ok_and(|it| it.heads > 3).then_some(())
     });
     cluster.servers[active].signal(Signal::SIGSTOP);
     let _ = cluster.active_beside(active);
