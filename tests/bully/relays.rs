@@ -147,6 +147,37 @@ fn members_with_all_addresses_elect_although_most_links_are_broken() {
 }
 
 #[test]
+fn a_member_whose_links_are_all_broken_logs_each_reason_once_and_then_the_recovery() {
+    let all = MEMBERS.map(|one| MEMBERS.map(|other| (one, other)));
+    let mut group = group().with_neighbors(all.as_flattened().iter().copied());
+    group.start(1);
+    let failed = || failures(&group.status(1).unwrap_or_default());
+    // More than a member may log in a minute, twice: directly and on every path to four members.
+    wait_for("failures", || (failed() > 40).then_some(()));
+    let stderr = group.member(1).stderr();
+    for peer in 2..=5 {
+        let of_peer = |line: &&str| line.contains(&format!("peer={peer} "));
+        let lines = stderr.lines().filter(|line| line.contains("was not delivered"));
+        let count = lines.filter(of_peer).count();
+        assert!((1..=2).contains(&count), "{count} lines of {peer}: {stderr}");
+    }
+    assert!(!stderr.contains("delivered again"), "{stderr}");
+    for member in 2..=5 {
+        group.start(member);
+    }
+    let _ = group.settled(0, &MEMBERS);
+    wait_for("the recovery of each link", || {
+        let stderr = group.member(1).stderr();
+        (stderr.matches("messages are delivered again").count() == 4).then_some(())
+    });
+}
+
+/// The failed attempts of a member, by its status.
+fn failures(status: &Value) -> u64 {
+    status["counters"]["failed"].as_u64().unwrap_or_default()
+}
+
+#[test]
 fn a_member_without_an_address_and_without_relays_does_not_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("tenure.toml");
