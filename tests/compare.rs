@@ -457,8 +457,6 @@ fn no_line_of_the_text_is_wider_than_100_columns() {
         "links --graph line --nodes 64 --draw --up-to 0 --initiators third --delay heavy-tailed",
         "links --graph grid --nodes 2048 --faulty 900 --seed 18446744073709551615 --up-to 0",
         "links --graph ring --nodes 16 --faulty 5 --anywhere --domain 16",
-        "papers",
-        "papers --all",
     ] {
         let words = arguments.split(' ').map(|word| if word == "FILE" { file } else { word });
         let output = run(&[vec!["compare"], words.collect()].concat());

@@ -86,7 +86,7 @@ const LEGEND: &str = "\
     or of two minutes. Relayed: each of its messages is flooded. It has 31 members at most.";
 
 fn parse_domain(text: &str) -> Result<u128, String> {
-    match text.parse() {
+    match text.parse::<u128>() {
         Ok(0) => Err("identifiers are numbers from 1 on; use 1 or more".into()),
         Ok(domain) => Ok(domain),
         Err(error) => Err(error.to_string()),
@@ -94,10 +94,10 @@ fn parse_domain(text: &str) -> Result<u128, String> {
 }
 
 fn parse_up_to(text: &str) -> Result<u32, String> {
-    match text.parse() {
+    match text.parse::<u32>() {
         Ok(most) if most == 0 || (8..=4096).contains(&most) => Ok(most),
         Ok(_) => Err("use 8 to 4096, or 0 for no comparison over n".into()),
-        Err(error) => Err(format!("{error}")),
+        Err(error) => Err(error.to_string()),
     }
 }
 

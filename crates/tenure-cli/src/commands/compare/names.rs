@@ -41,7 +41,7 @@ pub(super) fn check_once(
 }
 
 pub(super) fn contestants(names: &[impl AsRef<str>]) -> anyhow::Result<Vec<Contestant>> {
-    check_once("--contestant", names.iter().map(AsRef::as_ref))?;
+    check_once("--contestant", names.iter().map(AsRef::<str>::as_ref))?;
     let named = names.iter().map(|name| Contestant::of_name(name.as_ref()));
     named.collect::<Result<_, _>>().map_err(unknown)
 }
@@ -56,7 +56,7 @@ pub(super) fn check_members(contestants: &[Contestant], members: u32) -> anyhow:
 }
 
 pub(super) fn scenarios(names: &[impl AsRef<str>]) -> anyhow::Result<Vec<Scenario>> {
-    check_once("--scenario", names.iter().map(AsRef::as_ref))?;
+    check_once("--scenario", names.iter().map(AsRef::<str>::as_ref))?;
     let named = names.iter().map(|name| Scenario::of_name(name.as_ref()));
     named.collect::<Result<_, _>>().map_err(unknown)
 }
