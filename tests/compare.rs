@@ -431,12 +431,13 @@ fn the_narrow_table_has_the_columns_that_decide_and_ends_with_a_sentence_for_eac
 #[test]
 fn no_line_of_the_text_is_wider_than_100_columns() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("the-settings-of-a-group-that-has-a-long-name.toml");
+    let file = folder
+        .path()
+        .join("the-settings-of-a-group-that-has-a-long-name.toml");
     let peers = (1..=3).map(|node| format!("\"{node}=http://10.0.0.{node}:7500\""));
     let peers = peers.collect::<Vec<_>>().join(", ");
-    let text = format!(
-        "election = \"a/b\"\nstrategy = \"both\"\n[bully]\nnode = 1\npeers = [{peers}]\n"
-    );
+    let text =
+        format!("election = \"a/b\"\nstrategy = \"both\"\n[bully]\nnode = 1\npeers = [{peers}]\n");
     fs::write(&file, text).unwrap();
     let file = file.to_str().unwrap();
     let long_names = "--contestant bully-on-demand-no-quorum --contestant garcia-molina-at-once";
@@ -458,7 +459,9 @@ fn no_line_of_the_text_is_wider_than_100_columns() {
         "links --graph grid --nodes 2048 --faulty 900 --seed 18446744073709551615 --up-to 0",
         "links --graph ring --nodes 16 --faulty 5 --anywhere --domain 16",
     ] {
-        let words = arguments.split(' ').map(|word| if word == "FILE" { file } else { word });
+        let words = arguments
+            .split(' ')
+            .map(|word| if word == "FILE" { file } else { word });
         let output = run(&[vec!["compare"], words.collect()].concat());
         assert_eq!(output.status.code(), Some(0), "{arguments}");
         let said = String::from_utf8(output.stdout).unwrap();
@@ -474,14 +477,34 @@ fn no_line_of_the_text_is_wider_than_100_columns() {
 
 #[test]
 fn one_seed_and_one_detection_time_are_in_the_singular() {
-    let few = ["compare", "timing", "--seeds", "0..1", "--detection-time", "5"];
+    let few = [
+        "compare",
+        "timing",
+        "--seeds",
+        "0..1",
+        "--detection-time",
+        "5",
+    ];
     let output = run(&[&few[..], &["--contestant", "lease"]].concat());
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("; 1 seed, medians.\n"), "{said}");
-    assert!(said.contains("lease: with a detection time of 5 s no leader for "), "{said}");
-    let output = run(&["compare", "check", "--seeds", "0..1", "--contestant", "lease"]);
+    assert!(
+        said.contains("lease: with a detection time of 5 s no leader for "),
+        "{said}"
+    );
+    let output = run(&[
+        "compare",
+        "check",
+        "--seeds",
+        "0..1",
+        "--contestant",
+        "lease",
+    ]);
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.starts_with("lease: 0 violations in 1 seed ("), "{said}");
+    assert!(
+        said.starts_with("lease: 0 violations in 1 seed ("),
+        "{said}"
+    );
 }
 
 #[test]
@@ -773,13 +796,19 @@ fn a_name_that_can_not_be_compared_is_refused_with_the_nearest_one() {
         (&["--seeds", "3..3"], "FROM must be below TO"),
         (&["--runs", "2"], "--live"),
         (&["--detection-time", "0"], "1..=3600"),
-        (&["timing", "--pause", "61m"], "--pause <DURATION>': use at most 3600s"),
+        (
+            &["timing", "--pause", "61m"],
+            "--pause <DURATION>': use at most 3600s",
+        ),
         (&["timing", "--loss", "2h"], "use at most 3600s"),
         (
             &["timing", "--detection-time", "5", "--detection-time", "5"],
             "--detection-time 5 is given twice",
         ),
-        (&["churn", "--members", "3,5,3"], "--members 3 is given twice"),
+        (
+            &["churn", "--members", "3,5,3"],
+            "--members 3 is given twice",
+        ),
         (
             &["--contestant", "lease", "--contestant", "lease"],
             "--contestant lease is given twice",
@@ -792,7 +821,10 @@ fn a_name_that_can_not_be_compared_is_refused_with_the_nearest_one() {
             &["--scenario", "start", "--scenario", "start"],
             "--scenario start is given twice",
         ),
-        (&["--config", &lease, "--config", &lease], "lease.toml is given twice"),
+        (
+            &["--config", &lease, "--config", &lease],
+            "lease.toml is given twice",
+        ),
         (
             &["--live", "--contestant", "lease", "--contestant", "lease"],
             "--contestant lease is given twice",

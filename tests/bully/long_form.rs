@@ -191,7 +191,10 @@ fn a_ring_of_seven_survives_each_fault_of_its_leader() {
 #[ignore = "takes two minutes"]
 fn a_hub_with_six_spokes_survives_each_fault_of_its_leader() {
     // Members with smaller numbers have a higher priority.
-    for (hub, fault) in [1, 7].iter().flat_map(|hub| FAULTS.map(|fault| (*hub, fault))) {
+    for (hub, fault) in [1, 7]
+        .iter()
+        .flat_map(|hub| FAULTS.map(|fault| (*hub, fault)))
+    {
         survive(&Net::hub(7, hub), fault);
     }
 }

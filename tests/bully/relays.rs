@@ -6,8 +6,8 @@ use tenure_tests::group::{A_WHILE, Group, LEASE, Leader, MEMBERS};
 use tenure_tests::process::command;
 use tenure_tests::{process, wait_for};
 
-use super::{group, group_of};
 use super::three::free_addresses;
+use super::{group, group_of};
 
 const RING: [(u32, u32); 5] = [(1, 2), (2, 3), (3, 4), (4, 5), (5, 1)];
 
@@ -181,9 +181,14 @@ fn a_member_whose_links_are_all_broken_logs_each_reason_once_and_then_the_recove
     let stderr = group.member(1).stderr();
     for peer in 2..=5 {
         let of_peer = |line: &&str| line.contains(&format!("peer={peer} "));
-        let lines = stderr.lines().filter(|line| line.contains("was not delivered"));
+        let lines = stderr
+            .lines()
+            .filter(|line| line.contains("was not delivered"));
         let count = lines.filter(of_peer).count();
-        assert!((1..=2).contains(&count), "{count} lines of {peer}: {stderr}");
+        assert!(
+            (1..=2).contains(&count),
+            "{count} lines of {peer}: {stderr}"
+        );
     }
     assert!(!stderr.contains("delivered again"), "{stderr}");
     for member in 2..=5 {

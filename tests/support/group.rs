@@ -300,10 +300,13 @@ impl Group {
             Some(link) => link.address(),
             None => self.addresses[&member],
         };
-        let peers = self.all.iter().map(|&to| match self.has_address(member, to) {
-            true => format!("{to}=http://{}", address(to)),
-            false => format!("{to}=relay"),
-        });
+        let peers = self
+            .all
+            .iter()
+            .map(|&to| match self.has_address(member, to) {
+                true => format!("{to}=http://{}", address(to)),
+                false => format!("{to}=relay"),
+            });
         let peers = peers.collect::<Vec<_>>().join(",");
         let mut run = command(&["run", "--election", "tests/job"]);
         let listen = self.addresses[&member].to_string();

@@ -154,7 +154,9 @@ fn more_initiators_than_nodes_are_left_out_of_the_comparison_over_n() {
 fn a_comparison_over_n_that_is_not_possible_says_why() {
     let reason = |arguments: &[&str]| {
         let text = links(arguments);
-        let line = text.lines().find(|line| line.starts_with("no comparison over n: "));
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("no comparison over n: "));
         line.map(str::to_owned)
     };
     let of_torus = reason(&["--graph", "torus", "--nodes", "9", "--up-to", "8"]);
@@ -171,9 +173,15 @@ fn wrong_arguments_say_what_would_be_right() {
         (&["--graph", "hypercube", "--nodes", "12"], "use 8 or 16"),
         (&["--graph", "line", "--faulty", "1"], "--anywhere"),
         (&["--nodes", "5000"], "4096"),
-        (&["--domain", "0"], "--domain <D>': identifiers are numbers from 1 on; use 1 or more"),
+        (
+            &["--domain", "0"],
+            "--domain <D>': identifiers are numbers from 1 on; use 1 or more",
+        ),
         (&["--domain", "n"], "'n' for '--domain <D>'"),
-        (&["--up-to", "3"], "use 8 to 4096, or 0 for no comparison over n"),
+        (
+            &["--up-to", "3"],
+            "use 8 to 4096, or 0 for no comparison over n",
+        ),
         (&["--up-to", "5000"], "use 8 to 4096"),
         (&["--initiators", "none"], "use all, third, one or a number"),
         (

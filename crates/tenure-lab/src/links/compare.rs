@@ -226,7 +226,12 @@ mod tests {
         let network = LinkNetwork::new(GraphShape::Ring, 16, 1).unwrap();
         let network = network.with_faults(1, 0, false, 1).unwrap();
         let on = |seed| LinkElection::on(&network, seed);
-        let compared = |seed| (seed, compare_on_links(&network, &on(seed), Some(16)).unwrap());
+        let compared = |seed| {
+            (
+                seed,
+                compare_on_links(&network, &on(seed), Some(16)).unwrap(),
+            )
+        };
         let mut all = (0..100).map(compared);
         let (seed, found) = all.find(|(_, found)| found.aflea_attempts > 2).unwrap();
         let (mut messages, mut bits, mut rounds) = (0, 0, 0.0);

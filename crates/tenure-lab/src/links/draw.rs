@@ -205,7 +205,15 @@ mod tests {
 
     #[test]
     fn no_line_of_a_drawing_is_too_wide_and_every_node_is_in_it() {
-        for shape in ["ring", "line", "star", "caterpillar", "tree", "complete", "grid"] {
+        for shape in [
+            "ring",
+            "line",
+            "star",
+            "caterpillar",
+            "tree",
+            "complete",
+            "grid",
+        ] {
             let network = LinkNetwork::new(shape.parse().unwrap(), MOST_DRAWN, 1).unwrap();
             let outcome = LinkElection::on(&network, 1).run(&network).unwrap();
             let drawn = draw_link_tree(&network, &outcome);
@@ -215,7 +223,11 @@ mod tests {
             let numbers = tree.split(|it: char| !it.is_ascii_digit());
             let mut ids: Vec<u32> = numbers.filter_map(|it| it.parse().ok()).collect();
             ids.sort_unstable();
-            assert_eq!(ids, (1..=MOST_DRAWN).collect::<Vec<_>>(), "{shape}: {drawn}");
+            assert_eq!(
+                ids,
+                (1..=MOST_DRAWN).collect::<Vec<_>>(),
+                "{shape}: {drawn}"
+            );
         }
     }
 }

@@ -97,7 +97,13 @@ pub(super) fn print(
         let mut table = output::table(&headings.collect::<Vec<_>>());
         for row in &rows {
             let cells = visible(row, wide).enumerate();
-            let most = |column| if wide || column > 0 { usize::MAX } else { LONGEST_NAME };
+            let most = |column| {
+                if wide || column > 0 {
+                    usize::MAX
+                } else {
+                    LONGEST_NAME
+                }
+            };
             table.add_row(cells.map(|(column, (.., text))| output::shortened(&text, most(column))));
         }
         let mark = if first.live { " (live)" } else { "" };

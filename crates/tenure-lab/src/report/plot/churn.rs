@@ -76,7 +76,14 @@ mod tests {
 
     #[test]
     fn the_marks_of_the_axis_are_whole_numbers_of_members() {
-        for sizes in [&[3, 4][..], &[3, 5], &[5], &[3, 9, 15], &[5, 20, 50], &[3, 100]] {
+        for sizes in [
+            &[3, 4][..],
+            &[3, 5],
+            &[5],
+            &[3, 9, 15],
+            &[5, 20, 50],
+            &[3, 100],
+        ] {
             let rows: Vec<ChurnRow> = sizes.iter().map(|size| row("bully", *size)).collect();
             let svg = churn(&rows);
             let texts = svg.split("<text").skip(1);
