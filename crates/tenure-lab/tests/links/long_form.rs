@@ -8,7 +8,7 @@ use tenure_lab::links::LinkElection;
 use super::cost::{SHAPES, check_bounds, elect};
 use super::network;
 use super::random::check_random_elections;
-use super::without_ids::{self, DOMAINS, messages, stuck};
+use super::without_ids::{self, check_stuck, cost_of_new_draws};
 
 #[test]
 #[ignore = "takes minutes"]
@@ -34,13 +34,15 @@ fn messages_bits_and_labels_keep_their_bounds_in_large_networks() {
 fn a_thousand_elections_without_identifiers_in_each_network_and_domain() {
     for nodes in [16, 64, 256] {
         for shape in without_ids::SHAPES {
-            for (name, power) in DOMAINS {
-                let found = stuck(shape, nodes, power, 1_000);
-                println!("{shape} {nodes}, identifiers of {name}: {found} of 1000 stuck");
-            }
-            let (given, drawn) = messages(shape, nodes, 1_000);
-            let ratio = drawn / given;
-            println!("{shape} {nodes}: {ratio:.3} times the messages with identifiers");
+            check_stuck(shape, nodes, 1_000);
+            let ratio = cost_of_new_draws(shape, nodes, 1_000);
+            // On a small ring one election in fifteen is held twice.
+            let most = if (shape, nodes) == ("ring", 16) {
+                1.1
+            } else {
+                1.05
+            };
+            assert!(ratio <= most, "{shape} {nodes}: {ratio}");
         }
     }
 }

@@ -84,11 +84,12 @@ fn with_too_small_a_bound_on_faulty_links_there_are_never_two_leaders() {
     }
 }
 
-/// Without faulty links a larger bound changes no message that grows the forest. With equal delays
-/// these messages also arrive in the same order.
+/// Without faulty links a larger bound changes no message that grows the forest, and with equal
+/// delays these messages arrive at the same times. But trees report sooner: a core may have counted a
+/// majority before it orders a join that would freeze it. Then it is the leader, sooner.
 #[test]
-fn without_faults_a_bound_as_large_as_the_number_of_links_elects_the_same_leader() {
-    let (mut same, mut other) = (0, 0);
+fn without_faults_a_bound_as_large_as_the_number_of_links_elects_the_same_leader_or_sooner() {
+    let (mut same, mut sooner) = (0, 0);
     for seed in 0..seeds() / 4 {
         let mut random = RandomElection::new(seed);
         if random.network.faulty() > 0 {
@@ -99,15 +100,20 @@ fn without_faults_a_bound_as_large_as_the_number_of_links_elects_the_same_leader
         let large = random.with_settings(|network| {
             ForestSettings::new(network.nodes(), network.links().len() as u32)
         });
+        let bound = large.network.bound();
         let large = large.election.run(&large.network).unwrap();
         assert!(exact.is_elected() && large.is_elected(), "seed {seed}");
-        match exact.leaders == large.leaders {
-            true => same += 1,
-            false => other += 1,
+        assert!(large.traffic.all() as f64 <= 4.0 * bound, "seed {seed}");
+        if exact.leaders == large.leaders {
+            same += 1;
+        } else {
+            sooner += 1;
+            let (exact, large) = (exact.rounds, large.rounds);
+            assert!(large <= exact, "seed {seed}: {large} and {exact}");
         }
     }
-    println!("with f = m: {same} times the leader of f = 0, {other} times another one");
-    assert_eq!(other, 0);
+    println!("with f = m: {same} times the leader of f = 0, {sooner} times another one, sooner");
+    assert!(same > 50 * sooner && sooner > 0, "{same}, {sooner}");
 }
 
 #[test]
