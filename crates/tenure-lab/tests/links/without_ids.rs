@@ -48,11 +48,11 @@ pub(super) fn check_stuck(shape: &str, nodes: u32, runs: u64) {
             stuck <= most,
             "{shape} {nodes}, {name}: {stuck}, not {most}"
         );
-        if meets_targets(shape, nodes) {
-            let most = (target * runs).div_ceil(1_000);
+        // Fewer elections say nothing about two of a thousand.
+        if runs == 1_000 && meets_targets(shape, nodes) {
             assert!(
-                stuck <= most,
-                "{shape} {nodes}, {name}: {stuck}, not {most}"
+                stuck <= target,
+                "{shape} {nodes}, {name}: {stuck}, not {target}"
             );
         }
     }
