@@ -250,6 +250,8 @@ fn a_restart_loop_hits_the_leader_and_the_settings_are_summarised() {
 fn assert_summary(said: &str, name: &str, parts: &[&str]) {
     let summary = said.split("\n\n").find(|part| part.starts_with(name));
     let summary = summary.unwrap_or_else(|| panic!("no summary of {name}: {said}"));
+    // Long lines wrap.
+    let summary = summary.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in parts {
         assert!(summary.contains(part), "{part}: {summary}");
     }
@@ -424,6 +426,85 @@ fn the_narrow_table_has_the_columns_that_decide_and_ends_with_a_sentence_for_eac
         let median: f64 = cells[2].parse().unwrap();
         assert!((1.0..6.0).contains(&median), "{name}: {equal}");
     }
+}
+
+#[test]
+fn no_line_of_the_text_is_wider_than_100_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder
+        .path()
+        .join("the-settings-of-a-group-that-has-a-long-name.toml");
+    let peers = (1..=3).map(|node| format!("\"{node}=http://10.0.0.{node}:7500\""));
+    let peers = peers.collect::<Vec<_>>().join(", ");
+    let text =
+        format!("election = \"a/b\"\nstrategy = \"both\"\n[bully]\nnode = 1\npeers = [{peers}]\n");
+    fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let long_names = "--contestant bully-on-demand-no-quorum --contestant garcia-molina-at-once";
+    for arguments in [
+        "--list",
+        "--seeds 0..1",
+        "--seeds 0..1 --scenario store-all-at-once --contestant lease --contestant fallback-k1",
+        "--seeds 0..1 --scenario kill-leader --contestant lease --config FILE",
+        "--seeds 0..1 --scenario flaky --contestant textbook",
+        &format!("--seeds 0..1 --scenario freeze-leader {long_names}"),
+        &format!("timing --seeds 0..1 --detection-time 5 --detection-time 60 {long_names}"),
+        "timing --seeds 0..1 --detection-time 5 --contestant lease --config FILE",
+        &format!("churn --seeds 0..1 --members 3 {long_names}"),
+        "check --seeds 0..2",
+        "check --seeds 0..1 --script all",
+        "links",
+        "links --graph complete --nodes 64 --draw --up-to 16",
+        "links --graph line --nodes 64 --draw --up-to 0 --initiators third --delay heavy-tailed",
+        "links --graph grid --nodes 2048 --faulty 900 --seed 18446744073709551615 --up-to 0",
+        "links --graph ring --nodes 16 --faulty 5 --anywhere --domain 16",
+    ] {
+        let words = arguments
+            .split(' ')
+            .map(|word| if word == "FILE" { file } else { word });
+        let output = run(&[vec!["compare"], words.collect()].concat());
+        assert_eq!(output.status.code(), Some(0), "{arguments}");
+        let said = String::from_utf8(output.stdout).unwrap();
+        // A command to copy and the name of a file stay whole.
+        let wide = said.lines().filter(|line| {
+            let is_whole = line.contains("tenure compare check --") || line.starts_with(file);
+            line.chars().count() > 100 && !is_whole
+        });
+        let wide: Vec<&str> = wide.collect();
+        assert!(wide.is_empty(), "{arguments}: {wide:#?}");
+    }
+}
+
+#[test]
+fn one_seed_and_one_detection_time_are_in_the_singular() {
+    let few = [
+        "compare",
+        "timing",
+        "--seeds",
+        "0..1",
+        "--detection-time",
+        "5",
+    ];
+    let output = run(&[&few[..], &["--contestant", "lease"]].concat());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("; 1 seed, medians.\n"), "{said}");
+    assert!(
+        said.contains("lease: with a detection time of 5 s no leader for "),
+        "{said}"
+    );
+    let output = run(&[
+        "compare",
+        "check",
+        "--seeds",
+        "0..1",
+        "--contestant",
+        "lease",
+    ]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.starts_with("lease: 0 violations in 1 seed ("),
+        "{said}"
+    );
 }
 
 #[test]
@@ -701,6 +782,7 @@ fn a_name_that_can_not_be_compared_is_refused_with_the_nearest_one() {
     };
     let slip = file("slip.toml", "lease_duraton = \"9s\"\n");
     let alone = file("static.toml", "strategy = \"static\"\n");
+    let lease = file("lease.toml", "");
     let blob = file(
         "blob.toml",
         "strategy = \"azure-blob\"\n[azure_blob]\nconnection_string = \"UseDevelopmentStorage=true\"\ncontainer = \"billing\"\n",
@@ -714,6 +796,43 @@ fn a_name_that_can_not_be_compared_is_refused_with_the_nearest_one() {
         (&["--seeds", "3..3"], "FROM must be below TO"),
         (&["--runs", "2"], "--live"),
         (&["--detection-time", "0"], "1..=3600"),
+        (
+            &["timing", "--pause", "61m"],
+            "--pause <DURATION>': use at most 3600s",
+        ),
+        (&["timing", "--loss", "2h"], "use at most 3600s"),
+        (
+            &["timing", "--detection-time", "5", "--detection-time", "5"],
+            "--detection-time 5 is given twice",
+        ),
+        (
+            &["churn", "--members", "3,5,3"],
+            "--members 3 is given twice",
+        ),
+        (
+            &["--contestant", "lease", "--contestant", "lease"],
+            "--contestant lease is given twice",
+        ),
+        (
+            &["check", "--contestant", "lease", "--contestant", "lease"],
+            "--contestant lease is given twice",
+        ),
+        (
+            &["--scenario", "start", "--scenario", "start"],
+            "--scenario start is given twice",
+        ),
+        (
+            &["--config", &lease, "--config", &lease],
+            "lease.toml is given twice",
+        ),
+        (
+            &["--live", "--contestant", "lease", "--contestant", "lease"],
+            "--contestant lease is given twice",
+        ),
+        (
+            &["--live", "--config", &lease, "--config", &lease],
+            "lease.toml is given twice",
+        ),
         (&["--live", "--detection-time", "3"], "--live"),
         (
             &["timing", "--contestant", "leese"],

@@ -1,5 +1,5 @@
-//! `tenure run` among peers: five processes, with faults of the processes and of the network
-//! between them. A fenced receiver checks the actions of their commands.
+//! `tenure run` among peers: processes, with faults of the processes and of the network between
+//! them. A fenced receiver checks the actions of their commands.
 
 mod clocks;
 mod cuts;
@@ -8,6 +8,7 @@ mod disk;
 mod ends;
 mod freezes;
 mod kills;
+mod long_form;
 mod page;
 mod relays;
 mod requests;
@@ -21,5 +22,12 @@ use tenure_tests::group::Group;
 
 /// Five members that are not running yet.
 fn group() -> Group {
-    Group::new(env!("CARGO_BIN_EXE_tenure-test-worker"))
+    Group::new(WORKER)
 }
+
+/// As many members that are not running yet.
+fn group_of(size: u32) -> Group {
+    Group::of_size(size, WORKER)
+}
+
+const WORKER: &str = env!("CARGO_BIN_EXE_tenure-test-worker");

@@ -6,8 +6,8 @@ use tenure_tests::group::{A_WHILE, Group, LEASE, Leader, MEMBERS};
 use tenure_tests::process::command;
 use tenure_tests::{process, wait_for};
 
-use super::group;
 use super::three::free_addresses;
+use super::{group, group_of};
 
 const RING: [(u32, u32); 5] = [(1, 2), (2, 3), (3, 4), (4, 5), (5, 1)];
 
@@ -18,18 +18,29 @@ const STAR: [(u32, u32); 4] = [(HUB, 1), (HUB, 2), (HUB, 3), (HUB, 4)];
 /// Five members that have the addresses of their neighbours in this network only, and their leader.
 fn led(pairs: impl IntoIterator<Item = (u32, u32)>) -> (Group, Leader) {
     let mut group = group().with_neighbors(pairs);
+    let leader = start(&mut group);
+    (group, leader)
+}
+
+/// Starts all members, and returns their leader.
+pub(super) fn start(group: &mut Group) -> Leader {
     group.start_all();
-    let mut leader = group.settled(0, &MEMBERS);
+    let mut leader = group.settled(0, group.all());
     // A leader that learns of a greater epoch, for which another member ran at the same time, begins
     // a new term.
     loop {
         group.let_pass(LEASE);
-        let last = group.settled(0, &MEMBERS);
+        let last = group.settled(0, group.all());
         if last == leader {
-            return (group, leader);
+            return leader;
         }
         leader = last;
     }
+}
+
+/// The links of a ring of this size.
+pub(super) fn ring(size: u32) -> Vec<(u32, u32)> {
+    (1..=size).map(|id| (id, id % size + 1)).collect()
 }
 
 /// The members through which a member reaches another one; null if it does not reach it.
@@ -58,6 +69,19 @@ fn a_ring_elects_one_leader_through_its_neighbors_and_another_when_it_dies() {
     assert!(rest.contains(&next.member));
     group.start(leader.member);
     group.wait_until_follows(leader.member, next.member);
+    group.receiver().assert_one_at_a_time();
+}
+
+#[test]
+fn a_ring_of_seven_elects_a_leader_and_another_when_it_dies() {
+    let mut group = group_of(7).with_neighbors(ring(7));
+    let leader = start(&mut group);
+    group.kill(&[leader.member]);
+    let mut rest = group.all().to_vec();
+    rest.retain(|member| *member != leader.member);
+    let _ = group.settled(leader.epoch, &rest);
+    group.start(leader.member);
+    let _ = group.settled(leader.epoch, group.all());
     group.receiver().assert_one_at_a_time();
 }
 
@@ -144,6 +168,42 @@ fn members_with_all_addresses_elect_although_most_links_are_broken() {
     group.let_pass(A_WHILE);
     assert_eq!(group.settled(0, &MEMBERS).member, leader.member);
     group.receiver().assert_one_at_a_time();
+}
+
+#[test]
+fn a_member_whose_links_are_all_broken_logs_each_reason_once_and_then_the_recovery() {
+    let all = MEMBERS.map(|one| MEMBERS.map(|other| (one, other)));
+    let mut group = group().with_neighbors(all.as_flattened().iter().copied());
+    group.start(1);
+    let failed = || failures(&group.status(1).unwrap_or_default());
+    // More than a member may log in a minute, twice: directly and on every path to four members.
+    wait_for("failures", || (failed() > 40).then_some(()));
+    let stderr = group.member(1).stderr();
+    for peer in 2..=5 {
+        let of_peer = |line: &&str| line.contains(&format!("peer={peer} "));
+        let lines = stderr
+            .lines()
+            .filter(|line| line.contains("was not delivered"));
+        let count = lines.filter(of_peer).count();
+        assert!(
+            (1..=2).contains(&count),
+            "{count} lines of {peer}: {stderr}"
+        );
+    }
+    assert!(!stderr.contains("delivered again"), "{stderr}");
+    for member in 2..=5 {
+        group.start(member);
+    }
+    let _ = group.settled(0, &MEMBERS);
+    wait_for("the recovery of each link", || {
+        let stderr = group.member(1).stderr();
+        (stderr.matches("messages are delivered again").count() == 4).then_some(())
+    });
+}
+
+/// The failed attempts of a member, by its status.
+fn failures(status: &Value) -> u64 {
+    status["counters"]["failed"].as_u64().unwrap_or_default()
 }
 
 #[test]

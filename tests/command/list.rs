@@ -113,5 +113,9 @@ fn a_full_disk_behind_stdout_is_reported() {
     let mut list = command(&["list", "--server", &url]);
     let output = list.stdout(full).stderr(Stdio::piped()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("No space left"));
+    let error = stderr(&output);
+    assert!(
+        error.contains("cannot write to standard output: No space left"),
+        "{error}"
+    );
 }

@@ -1,5 +1,5 @@
-//! Five members of an election among peers, as `tenure run` processes, with a network between them
-//! that fails on demand. A fenced receiver records the actions of their commands. A group may also
+//! Members of an election among peers, as `tenure run` processes, with a network between them that
+//! fails on demand. A fenced receiver records the actions of their commands. A group may also
 //! have a store, and elect among the members only while the store is away.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::proxy::{Proxy, ProxyMode};
 use crate::receiver::{Act, Receiver};
 use crate::{Limit, wait_for};
 
-/// All members; 1 has the highest priority.
+/// All members of a group of five; 1 has the highest priority.
 pub const MEMBERS: [u32; 5] = [1, 2, 3, 4, 5];
 
 /// The lease duration of most tests: renewals come every second, the renew deadline is two seconds,
@@ -40,11 +40,13 @@ const PORT: u16 = 7500;
 /// into a member must not change the clock of its command.
 const COMMAND: &str = r#"trap '' TERM; unset LD_PRELOAD; exec "$0" "$1""#;
 
-/// Five members, and a link from each member to each other one.
+/// Members, five unless a test says otherwise, and a link from each member to each other one.
 #[derive(Debug)]
 pub struct Group {
     /// Dropped first, since the members use the other fields.
     members: BTreeMap<u32, Process>,
+    /// The numbers of all members, running or not.
+    all: Vec<u32>,
     store: Option<GroupStore>,
     links: BTreeMap<(u32, u32), Proxy>,
     /// The pairs of members that have each other's address, if the others have not.
@@ -69,13 +71,23 @@ struct GroupStore {
 }
 
 impl Group {
-    /// Members that are not running yet, and the command for leaders.
+    /// Five members that are not running yet, and the command for leaders.
     ///
     /// # Panics
     ///
     /// If there are no resources for them.
     #[must_use]
     pub fn new(command: &str) -> Self {
+        Self::of_size(MEMBERS.len() as u32, command)
+    }
+
+    /// As many members that are not running yet, and the command for leaders.
+    ///
+    /// # Panics
+    ///
+    /// If there are no resources for them.
+    #[must_use]
+    pub fn of_size(size: u32, command: &str) -> Self {
         static GROUPS: AtomicU32 = AtomicU32::new(0);
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("key"), "a secret of the tests\n").expect("a key");
@@ -86,12 +98,12 @@ impl Group {
             let [.., last] = member.to_be_bytes();
             SocketAddr::from((Ipv4Addr::new(127, high, low, last), PORT))
         };
-        let addresses = MEMBERS.map(|member| (member, address(member))).into();
+        let addresses = (1..=size).map(|member| (member, address(member)));
         let runtime = Runtime::new().expect("a runtime");
-        let pairs = MEMBERS.map(|from| MEMBERS.map(|to| (from, to)));
-        let pairs = pairs.as_flattened().iter().filter(|(from, to)| from != to);
+        let pairs = (1..=size).flat_map(|from| (1..=size).map(move |to| (from, to)));
         let links = pairs
-            .map(|&(from, to)| {
+            .filter(|(from, to)| from != to)
+            .map(|(from, to)| {
                 let proxy = runtime.block_on(Proxy::start(address(to)));
                 ((from, to), proxy.expect("a free port"))
             })
@@ -103,10 +115,11 @@ impl Group {
             .build();
         let mut group = Self {
             members: BTreeMap::new(),
+            all: (1..=size).collect(),
             store: None,
             links,
             neighbors: None,
-            addresses,
+            addresses: addresses.collect(),
             settings: Vec::new(),
             command: command.into(),
             receiver: Receiver::start(),
@@ -117,7 +130,7 @@ impl Group {
         };
         group.set("TENURE_LEASE_DURATION", lease);
         group.set("TENURE_BULLY_MESSAGE_LIFETIME", "400ms");
-        for member in MEMBERS {
+        for member in 1..=size {
             let state = group.folder().join(format!("state-{member}"));
             group.set_for(member, "TENURE_BULLY_STATE_DIR", state);
         }
@@ -152,13 +165,14 @@ impl Group {
             let [net, high, low, _] = address.ip().octets();
             address.set_ip(Ipv4Addr::new(net, high, low, 200));
         }
-        let links = MEMBERS.map(|member| {
+        let links = self.all.iter().map(|&member| {
             let proxy = self.runtime.block_on(Proxy::start(address));
             (member, proxy.expect("a free port"))
         });
+        let links = links.collect();
         self.set("TENURE_FALLBACK_K", k.to_string());
         self.set("TENURE_FALLBACK_MESSAGE_LIFETIME", "400ms");
-        for member in MEMBERS {
+        for member in self.all.clone() {
             let state = self.folder().join(format!("state-{member}"));
             self.set_for(member, "TENURE_FALLBACK_STATE_DIR", state);
         }
@@ -167,7 +181,7 @@ impl Group {
         self.store = Some(GroupStore {
             process: None,
             address,
-            links: links.into(),
+            links,
         });
         self.start_store();
         self
@@ -260,6 +274,12 @@ impl Group {
         self.settings.push(setting);
     }
 
+    /// The numbers of all members, running or not.
+    #[must_use]
+    pub fn all(&self) -> &[u32] {
+        &self.all
+    }
+
     /// A folder that exists as long as the group.
     #[must_use]
     pub fn folder(&self) -> &Path {
@@ -280,17 +300,21 @@ impl Group {
             Some(link) => link.address(),
             None => self.addresses[&member],
         };
-        let peers = MEMBERS.map(|to| match self.has_address(member, to) {
-            true => format!("{to}=http://{}", address(to)),
-            false => format!("{to}=relay"),
-        });
+        let peers = self
+            .all
+            .iter()
+            .map(|&to| match self.has_address(member, to) {
+                true => format!("{to}=http://{}", address(to)),
+                false => format!("{to}=relay"),
+            });
+        let peers = peers.collect::<Vec<_>>().join(",");
         let mut run = command(&["run", "--election", "tests/job"]);
         let listen = self.addresses[&member].to_string();
         let key_file = self.folder().join("key");
         match &self.store {
             None => {
                 run.args(["--strategy", "bully", "--node", &member.to_string()])
-                    .args(["--peers", &peers.join(",")])
+                    .args(["--peers", &peers])
                     .args(["--listen", &listen])
                     .arg("--key-file")
                     .arg(key_file);
@@ -298,7 +322,7 @@ impl Group {
             Some(store) => {
                 let server = format!("http://{}", store.links[&member].address());
                 run.env("TENURE_SERVER", server)
-                    .env("TENURE_FALLBACK_MEMBERS", peers.join(","))
+                    .env("TENURE_FALLBACK_MEMBERS", peers)
                     .env("TENURE_FALLBACK_NODE", member.to_string())
                     .env("TENURE_FALLBACK_LISTEN", listen)
                     .env("TENURE_FALLBACK_KEY_FILE", key_file);
@@ -324,7 +348,9 @@ impl Group {
     #[must_use]
     pub fn tool(&self, arguments: &[&str]) -> Command {
         let store = self.store.as_ref().expect("a store");
-        let members = MEMBERS.map(|member| format!("{member}=http://{}", self.addresses[&member]));
+        let addresses = self.addresses.iter();
+        let members = addresses.map(|(member, address)| format!("{member}=http://{address}"));
+        let members: Vec<String> = members.collect();
         let mut tool = command(arguments);
         tool.env("TENURE_ELECTION", "tests/job")
             .env("TENURE_SERVER", format!("http://{}", store.address))
@@ -341,7 +367,7 @@ impl Group {
 
     /// Starts all members.
     pub fn start_all(&mut self) {
-        for member in MEMBERS {
+        for member in self.all.clone() {
             self.start(member);
         }
     }
@@ -384,14 +410,14 @@ impl Group {
     #[must_use]
     pub fn start_all_under(&mut self, member: u32) -> Leader {
         self.start_all();
-        let mut leader = self.settled(0, &MEMBERS);
+        let mut leader = self.settled(0, &self.all);
         while leader.member != member {
             // The old leader returns when another member leads; before that it would win every
             // vote.
             self.kill(&[leader.member]);
             let _ = self.next_leader(leader.epoch);
             self.start(leader.member);
-            leader = self.settled(leader.epoch, &MEMBERS);
+            leader = self.settled(leader.epoch, &self.all);
         }
         leader
     }
@@ -505,7 +531,7 @@ impl Group {
             link.set(ProxyMode::Pass);
         }
         if self.store.is_some() {
-            self.let_reach_store(&MEMBERS);
+            self.let_reach_store(&self.all);
         }
     }
 
@@ -515,7 +541,7 @@ impl Group {
         wait_for("time to pass", || (begin.elapsed() >= time).then_some(()));
     }
 
-    /// All members but these.
+    /// All members of a group of five but these.
     #[must_use]
     pub fn all_but(members: &[u32]) -> Vec<u32> {
         let mut all = MEMBERS.to_vec();

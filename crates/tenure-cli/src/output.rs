@@ -22,8 +22,11 @@ pub(crate) fn table(header: &[&str]) -> Table {
 /// Prints a line.
 pub(crate) fn line(text: impl std::fmt::Display) -> io::Result<()> {
     let mut stdout = anstream::stdout().lock();
-    writeln!(stdout, "{text}")?;
-    stdout.flush()
+    let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+    written.map_err(|error| {
+        let text = format!("cannot write to standard output: {error}");
+        io::Error::new(error.kind(), text)
+    })
 }
 
 /// Whether the reader of stdout is gone (`| head`). This ends a command without an error.
@@ -42,18 +45,40 @@ pub(crate) fn print_table(table: &Table) -> anyhow::Result<()> {
     Ok(line(lines.collect::<Vec<_>>().join("\n"))?)
 }
 
+/// Prints a table whose last column has sentences, which wrap.
+pub(crate) fn print_table_of_sentences<const N: usize>(
+    header: [&str; N],
+    mut rows: Vec<[String; N]>,
+) -> anyhow::Result<()> {
+    let longest = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.fold(header[column].len(), usize::max)
+    };
+    let before: usize = (0..N - 1).map(|column| longest(column) + 2).sum();
+    let mut table = table(&header);
+    for row in &mut rows {
+        row[N - 1] = wrap(&row[N - 1], "", "", WIDTH.saturating_sub(before));
+        table.add_row(row.iter());
+    }
+    print_table(&table)
+}
+
 /// The width at which sentences wrap, and which tables do not exceed without `--wide`.
 const WIDTH: usize = 100;
 
 /// Wraps a text at the words. The first line has the first indentation, and the others the second
 /// one.
 pub(crate) fn wrapped(text: &str, first: &str, others: &str) -> String {
+    wrap(text, first, others, WIDTH)
+}
+
+fn wrap(text: &str, first: &str, others: &str, width: usize) -> String {
     let mut wrapped = first.to_owned();
     let mut length = first.len();
     let mut is_begin = true;
     for word in text.split(' ') {
         let more = word.chars().count();
-        if !is_begin && length + 1 + more > WIDTH {
+        if !is_begin && length + 1 + more > width {
             wrapped.push('\n');
             wrapped.push_str(others);
             length = others.len();
@@ -66,6 +91,22 @@ pub(crate) fn wrapped(text: &str, first: &str, others: &str) -> String {
         is_begin = false;
     }
     wrapped
+}
+
+/// A name of at most this many characters: of a longer one, such as a path, the end.
+pub(crate) fn shortened(name: &str, most: usize) -> String {
+    let length = name.chars().count();
+    if length <= most {
+        return name.into();
+    }
+    let tail = name.chars().skip(length - most + 1);
+    std::iter::once('…').chain(tail).collect()
+}
+
+/// A number of things whose plural has an "s": "1 seed", "2 seeds".
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{plural}")
 }
 
 /// Wraps each line of a text.
@@ -179,6 +220,12 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(words(&text), words(&sentence));
+    }
+
+    #[test]
+    fn a_long_name_shows_its_end() {
+        assert_eq!(shortened("lease", 5), "lease");
+        assert_eq!(shortened("/etc/mine.toml", 10), "…mine.toml");
     }
 
     #[test]

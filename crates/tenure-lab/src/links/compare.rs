@@ -13,7 +13,8 @@ const ATTEMPTS: u32 = 100;
 const BULLY_DIRECT: &str = "bully, direct";
 const BULLY_RELAYED: &str = "bully, relayed";
 
-/// The result of one algorithm on a network.
+/// The result of one algorithm on a network. Messages, bits and rounds of aFLEA are those of all
+/// its attempts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkRow {
     /// The name of the algorithm.
@@ -62,13 +63,15 @@ pub fn compare_on_links(
     };
     // Where given identifiers elect no leader, no draw does.
     let attempts = if afleu.is_elected() { ATTEMPTS } else { 1 };
-    let (aflea, aflea_attempts, aflea_messages) = random.run_until_elected(network, attempts)?;
+    let aflea = random.run_until_elected(network, attempts)?;
     let flooding = election.run_flooding(network);
     let mut rows = vec![
         row("aFLEU", &afleu),
         LinkRow {
-            messages: Some(aflea_messages),
-            ..row("aFLEA", &aflea)
+            messages: Some(aflea.messages),
+            bits: Some(aflea.bits),
+            rounds: Some(aflea.rounds),
+            ..row("aFLEA", &aflea.last)
         },
         LinkRow {
             knows_the_end: false,
@@ -93,7 +96,7 @@ pub fn compare_on_links(
     Ok(LinkComparison {
         rows,
         afleu,
-        aflea_attempts,
+        aflea_attempts: aflea.attempts,
     })
 }
 
@@ -216,6 +219,35 @@ mod tests {
             assert!(!advice.contains("relay ="), "{nodes}: {advice}");
         }
         assert!(advice("ring", 32).contains("aFLEU, which is no strategy"));
+    }
+
+    #[test]
+    fn all_figures_of_random_identifiers_are_of_all_attempts() {
+        let network = LinkNetwork::new(GraphShape::Ring, 16, 1).unwrap();
+        let network = network.with_faults(1, 0, false, 1).unwrap();
+        let on = |seed| LinkElection::on(&network, seed);
+        let compared = |seed| {
+            (
+                seed,
+                compare_on_links(&network, &on(seed), Some(16)).unwrap(),
+            )
+        };
+        let mut all = (0..100).map(compared);
+        let (seed, found) = all.find(|(_, found)| found.aflea_attempts > 2).unwrap();
+        let (mut messages, mut bits, mut rounds) = (0, 0, 0.0);
+        for attempt in 0..u64::from(found.aflea_attempts) {
+            let random = LinkElection {
+                ids: LinkIds::Random(Some(16)),
+                ..on(seed ^ attempt << 40)
+            };
+            let outcome = random.run(&network).unwrap();
+            messages += outcome.traffic.all();
+            bits += outcome.bits;
+            rounds += outcome.rounds;
+        }
+        let row = found.rows.iter().find(|row| row.algorithm == "aFLEA");
+        let row = row.map(|row| (row.messages, row.bits, row.rounds));
+        assert_eq!(row, Some((Some(messages), Some(bits), Some(rounds))));
     }
 
     #[test]

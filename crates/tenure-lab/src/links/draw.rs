@@ -12,8 +12,12 @@ pub const MOST_DRAWN: u32 = 64;
 const SIZE: f64 = 560.0;
 const RADIUS: f64 = 15.0;
 
+/// The most characters of a line.
+const WIDTH: usize = 100;
+
 /// Draws the way of each node to the leader as an indented tree, and lists the links that are
-/// broken and those that the tree does not use.
+/// broken and those that the tree does not use. A node that is the only one below another one is on
+/// the same line, so that no line is too wide.
 #[must_use]
 pub fn draw_link_tree(network: &LinkNetwork, outcome: &LinkOutcome) -> String {
     let ids = network.ids();
@@ -38,7 +42,7 @@ pub fn draw_link_tree(network: &LinkNetwork, outcome: &LinkOutcome) -> String {
             let [one, other] = [it.one, it.other].map(|node| ids[node as usize]);
             format!("{one}{sign}{other}")
         });
-        shown.collect::<Vec<_>>().join(" ")
+        shown.collect::<Vec<_>>()
     };
     let is_used = |one: u32, other: u32| {
         above[one as usize] == Some(other) || above[other as usize] == Some(one)
@@ -61,7 +65,7 @@ pub fn draw_link_tree(network: &LinkNetwork, outcome: &LinkOutcome) -> String {
         ),
     ] {
         if !links.is_empty() {
-            let _ = writeln!(text, "{name}: {links}");
+            push_words(&format!("{name}:"), " ", &links, &mut text);
         }
     }
     text
@@ -84,9 +88,42 @@ fn draw_below(
             true => ("└─ ", "   "),
             false => ("├─ ", "│  "),
         };
-        let _ = writeln!(text, "{indent}{branch}{}", network.ids()[node as usize]);
-        draw_below(network, above, node, &format!("{indent}{more}"), text);
+        let id = |node: u32| network.ids()[node as usize];
+        let mut last = node;
+        let mut chain = Vec::new();
+        while let Some(next) = only_one_below(above, last) {
+            chain.push(format!("- {}", id(next)));
+            last = next;
+        }
+        let indent_below = format!("{indent}{more}");
+        let first = format!("{indent}{branch}{}", id(node));
+        push_words(&first, &indent_below, &chain, text);
+        draw_below(network, above, last, &indent_below, text);
     }
+}
+
+fn only_one_below(above: &[Option<u32>], root: u32) -> Option<u32> {
+    let nodes = 0..above.len() as u32;
+    let mut below = nodes.filter(|it| above[*it as usize] == Some(root));
+    below.next().filter(|_| below.next().is_none())
+}
+
+/// Adds lines with these words after the first one. Further lines have this indentation.
+fn push_words(first: &str, indent: &str, words: &[String], text: &mut String) {
+    let mut length = first.chars().count();
+    text.push_str(first);
+    for word in words {
+        let more = 1 + word.chars().count();
+        if length + more > WIDTH {
+            text.push('\n');
+            text.push_str(indent);
+            length = indent.chars().count();
+        }
+        text.push(' ');
+        text.push_str(word);
+        length += more;
+    }
+    text.push('\n');
 }
 
 /// The tree to the leader, or the forest if there is none.
@@ -159,9 +196,38 @@ mod tests {
         assert!(drawn.contains(" leader\n"), "{drawn}");
         assert!(drawn.contains("└─ "), "{drawn}");
         assert!(drawn.ends_with("dead: 4-x-1\n"), "{drawn}");
+        assert_eq!(drawn.lines().next().unwrap().split(' ').count(), 2);
         let svg = draw_link_svg(&network, &outcome);
         assert_eq!(svg.matches("<circle").count(), 4);
         assert_eq!(svg.matches("var(--fault)").count(), 1);
         assert_eq!(svg.matches("stroke-width=\"4\"").count(), 3);
+    }
+
+    #[test]
+    fn no_line_of_a_drawing_is_too_wide_and_every_node_is_in_it() {
+        for shape in [
+            "ring",
+            "line",
+            "star",
+            "caterpillar",
+            "tree",
+            "complete",
+            "grid",
+        ] {
+            let network = LinkNetwork::new(shape.parse().unwrap(), MOST_DRAWN, 1).unwrap();
+            let outcome = LinkElection::on(&network, 1).run(&network).unwrap();
+            let drawn = draw_link_tree(&network, &outcome);
+            let widest = drawn.lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(WIDTH), "{shape}: {widest:?}\n{drawn}");
+            let (tree, _) = drawn.split_once("not in the tree").unwrap_or((&drawn, ""));
+            let numbers = tree.split(|it: char| !it.is_ascii_digit());
+            let mut ids: Vec<u32> = numbers.filter_map(|it| it.parse().ok()).collect();
+            ids.sort_unstable();
+            assert_eq!(
+                ids,
+                (1..=MOST_DRAWN).collect::<Vec<_>>(),
+                "{shape}: {drawn}"
+            );
+        }
     }
 }

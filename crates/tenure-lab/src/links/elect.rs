@@ -163,6 +163,21 @@ pub struct LinkOutcome {
     pub next_to_leader: Vec<Option<u32>>,
 }
 
+/// The attempts to elect with random identifiers, of which all but the last one got stuck.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkAttempts {
+    /// The result of the last attempt.
+    pub last: LinkOutcome,
+    /// The number of attempts.
+    pub attempts: u32,
+    /// The messages of all attempts.
+    pub messages: u64,
+    /// The bits of all attempts.
+    pub bits: u64,
+    /// The times of all attempts, one after the other, in mean delays.
+    pub rounds: f64,
+}
+
 impl LinkOutcome {
     /// Returns whether there is one leader, all know the way to it, and all have ended.
     #[must_use]
@@ -293,8 +308,7 @@ impl LinkElection {
         })
     }
 
-    /// Runs the election anew with other random identifiers, until it does not get stuck. Returns
-    /// the number of attempts and the messages of all of them.
+    /// Runs the election anew with other random identifiers, until it does not get stuck.
     ///
     /// # Errors
     ///
@@ -303,14 +317,22 @@ impl LinkElection {
         &self,
         network: &LinkNetwork,
         most: u32,
-    ) -> Result<(LinkOutcome, u32, u64), String> {
-        let mut messages = 0;
+    ) -> Result<LinkAttempts, String> {
+        let (mut messages, mut bits, mut rounds) = (0, 0, 0.0);
         for attempt in 0..most {
             let seed = self.seed ^ u64::from(attempt) << 40;
-            let outcome = Self { seed, ..*self }.run(network)?;
-            messages += outcome.traffic.all();
-            if outcome.is_elected() || attempt + 1 == most {
-                return Ok((outcome, attempt + 1, messages));
+            let last = Self { seed, ..*self }.run(network)?;
+            messages += last.traffic.all();
+            bits += last.bits;
+            rounds += last.rounds;
+            if last.is_elected() || attempt + 1 == most {
+                return Ok(LinkAttempts {
+                    last,
+                    attempts: attempt + 1,
+                    messages,
+                    bits,
+                    rounds,
+                });
             }
         }
         Err("no attempt was allowed".into())

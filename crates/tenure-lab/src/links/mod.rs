@@ -30,7 +30,7 @@ mod planted;
 pub use bully::{BullyLinks, BullyOutcome, run_bully};
 pub use compare::{LinkComparison, LinkRow, compare_on_links};
 pub use draw::{MOST_DRAWN, draw_link_svg, draw_link_tree};
-pub use elect::{LinkElection, LinkIds, LinkInitiators, LinkOutcome, LinkTraffic};
+pub use elect::{LinkAttempts, LinkElection, LinkIds, LinkInitiators, LinkOutcome, LinkTraffic};
 pub use graph::{LinkNetwork, LinkState, NetworkLink};
 pub use graph_error::GraphError;
 pub use growth::{LinkGrowth, fit_to_bound, measure_link_growth};

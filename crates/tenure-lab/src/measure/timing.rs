@@ -257,18 +257,30 @@ impl TimingPoint {
         let not_recovered: u64 = curve.iter().map(|it| it.without_leader_at_end).sum();
         let not_recovered = match not_recovered {
             0 => String::new(),
+            1 => "; 1 run ended without a leader".to_owned(),
             runs => format!("; {runs} runs ended without a leader"),
         };
+        let gap = |point: &Self| secs(point.without_leader.median);
+        let messages = |point: &Self| format!("{:.0}", point.messages_at_rest);
+        let (times, gaps, messages) = match curve.len() {
+            1 => (
+                format!("a detection time of {} s", first.detection_time),
+                gap(first),
+                messages(first),
+            ),
+            _ => (
+                format!(
+                    "detection times of {} to {} s",
+                    first.detection_time, last.detection_time
+                ),
+                format!("{} to {}", gap(first), gap(last)),
+                format!("{} to {}", messages(first), messages(last)),
+            ),
+        };
         format!(
-            "{}: with detection times of {} to {} s no leader for {} to {} after a power cut, for {:.0} to \
-             {:.0} messages a minute; {}; {}; {overlap}{not_recovered}.",
+            "{}: with {times} no leader for {gaps} after a power cut, for {messages} messages a minute; {}; \
+             {}; {overlap}{not_recovered}.",
             first.contestant,
-            first.detection_time,
-            last.detection_time,
-            secs(first.without_leader.median),
-            secs(last.without_leader.median),
-            first.messages_at_rest,
-            last.messages_at_rest,
             fault(
                 first.pause,
                 "a pause",
@@ -356,6 +368,14 @@ mod tests {
             assert_eq!(long.false_elections_pause_percent, 0.0, "{long:?}");
             assert_eq!(long.false_elections_loss_percent, 0.0, "{long:?}");
         }
+    }
+
+    #[test]
+    fn a_curve_of_one_point_has_no_range() {
+        let points = of(&["lease"], &[5]);
+        let said = TimingPoint::verdict(&[&points[0]]);
+        assert!(said.starts_with("lease: with a detection time of 5 s no leader for "));
+        assert!(!said.contains(" to "), "{said}");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Elections over links that may be broken, on the stage of the lab.
 //!
-//! `TENURE_SEEDS=200000 cargo test --release -p tenure-lab --test links -- --nocapture` runs that
-//! many random elections; `-- --ignored` runs the networks of 4,096 nodes.
+//! `TENURE_SEEDS` sets the number of random elections. `cargo test --release -p tenure-lab --test
+//! links long_form -- --ignored --nocapture` runs 200,000 of them, and networks of up to 16,384
+//! nodes.
 
 mod cost;
+mod long_form;
 mod parted;
 mod random;
 mod without_ids;

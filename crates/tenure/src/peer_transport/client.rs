@@ -22,6 +22,7 @@ use super::problem::{PeerErrorCode, PeerProblem};
 use super::raw_answer::RawAnswer;
 use super::relay::{Carried, Delivered, NoAnswer, Relay};
 use super::send_queue::{Queued, SendQueue};
+use super::trouble::{Trouble, TroubleLog};
 use crate::http::{self, HttpClientError, last_of_causes};
 use crate::root_certificates::RootCertificates;
 
@@ -52,18 +53,7 @@ pub(super) struct Client {
     clock: Option<PeerClock>,
     number: u64,
     fresh_since: Instant,
-    /// The reason why the last message was not delivered, so that the log contains the reason only
-    /// once.
-    trouble: Option<Trouble>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
-    Refused(PeerErrorCode),
-    Unreachable,
-    NoPath,
-    Unauthenticated,
-    Nonsense,
+    troubles: TroubleLog,
 }
 
 impl Client {
@@ -105,7 +95,7 @@ impl Client {
             url,
             clock: None,
             number: 0,
-            trouble: None,
+            troubles: TroubleLog::default(),
         }
     }
 
@@ -268,7 +258,7 @@ impl Client {
         match serde_json::from_slice::<Answer>(&raw.body) {
             Ok(answer) if answer.member.node == self.to => {
                 self.endpoint.count(|counters| counters.answered += 1);
-                self.trouble = None;
+                self.log_recovery();
                 self.learn(answer.member, way);
                 self.endpoint.handle_answer(answer, asked);
                 Outcome::Done
@@ -339,9 +329,18 @@ impl Client {
     }
 
     fn log_trouble(&mut self, trouble: Trouble, detail: &str) {
+        let now = self.endpoint.setup.clock.now();
         let (peer, url) = (self.to, self.url.as_ref().map_or("none", Url::as_str));
-        if self.trouble.replace(trouble) != Some(trouble) {
-            tracing::warn!(%peer, %url, ?trouble, error = detail, "a message was not delivered");
+        if let Some(failures) = self.troubles.fail(trouble, now) {
+            tracing::warn!(%peer, %url, ?trouble, failures, error = detail,
+                "a message was not delivered");
+        }
+    }
+
+    fn log_recovery(&mut self) {
+        let now = self.endpoint.setup.clock.now();
+        if let Some(failures) = self.troubles.succeed(now) {
+            tracing::info!(peer = %self.to, failures, "messages are delivered again");
         }
     }
 }

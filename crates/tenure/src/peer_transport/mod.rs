@@ -15,6 +15,7 @@ mod path_memory;
 mod relay;
 mod routes;
 mod send_queue;
+mod trouble;
 
 mod caller;
 mod endpoint;

@@ -106,18 +106,20 @@ impl Check {
         bar.finish_and_clear();
         let name = case.name();
         for found in report.findings.iter().take(PRINTED) {
-            output::line(format!("{name}, seed {}: {}", found.seed, found.violation))?;
+            let found_in = format!("{name}, seed {}: {}", found.seed, found.violation);
+            output::line(output::wrapped(&found_in, "", "  "))?;
             output::line(format!("  {}", case.command(found.seed)))?;
         }
-        output::line(format!(
-            "{name}: {} of {} seeds violate an invariant ({} virtual hours, {} terms, {} messages, in {:.1} s)",
-            report.findings.len(),
-            report.seeds,
-            report.seeds * case.lasts.as_secs() / 3_600,
-            report.terms,
-            report.messages,
+        let searched = format!(
+            "{name}: {} in {} ({}, {}, {}, in {:.1} s)",
+            output::counted(report.findings.len() as u64, "violation"),
+            output::counted(report.seeds, "seed"),
+            output::counted(report.seeds * case.lasts.as_secs() / 3_600, "virtual hour"),
+            output::counted(report.terms, "term"),
+            output::counted(report.messages, "message"),
             begun.elapsed().as_secs_f64(),
-        ))?;
+        );
+        output::line(output::wrapped(&searched, "", "  "))?;
         Ok(report.findings.is_empty())
     }
 

@@ -59,6 +59,7 @@ only cause more messages; its figures count until then.";
 impl Churn {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let contestants = names::contestants(&names::or_default(&self.contestant, false, DEFAULT))?;
+        names::check_once("--members", &self.members)?;
         for &members in &self.members {
             names::check_members(&contestants, members)?;
         }

@@ -54,7 +54,7 @@ pub(super) struct Links {
     #[arg(long, value_name = "KIND", default_value = "uniform")]
     delay: LinkDelay,
     /// aFLEA: draw identifiers from 1 to this number [default: of 128 bits]
-    #[arg(long, value_name = "D")]
+    #[arg(long, value_name = "D", value_parser = parse_domain)]
     domain: Option<u128>,
     /// Let every region report every change at once, to see what the quotas of aFLEU save
     #[arg(long)]
@@ -62,8 +62,9 @@ pub(super) struct Links {
     /// Raise the level also by the count, as the paper does
     #[arg(long)]
     raise_by_count: bool,
-    /// The largest network of the comparison over n; 0 for none
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(..=4096))]
+    /// The largest network of the comparison over n, 8 to 4096; 0 for none. A file and --anywhere have
+    /// no such comparison
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = parse_up_to)]
     up_to: u32,
     /// Seed of the network, the identifiers and the delays
     #[arg(long, value_name = "SEED", default_value_t = 0)]
@@ -80,9 +81,25 @@ pub(super) struct Links {
 }
 
 const LEGEND: &str = "\
-Rounds: mean delays of a message until no message is left. Bits: of a plain binary form. Bully, which
-waits for timeouts and sends JSON: the messages until all agree, or of two minutes. Relayed: each of
-its messages is flooded. It has 31 members at most.";
+    Rounds: mean delays of a message until no message is left. Bits: of a plain binary form. aFLEA: all \
+    its attempts together. Bully, which waits for timeouts and sends JSON: the messages until all agree, \
+    or of two minutes. Relayed: each of its messages is flooded. It has 31 members at most.";
+
+fn parse_domain(text: &str) -> Result<u128, String> {
+    match text.parse::<u128>() {
+        Ok(0) => Err("identifiers are numbers from 1 on; use 1 or more".into()),
+        Ok(domain) => Ok(domain),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn parse_up_to(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(most) if most == 0 || (8..=4096).contains(&most) => Ok(most),
+        Ok(_) => Err("use 8 to 4096, or 0 for no comparison over n".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
 
 impl Links {
     pub(super) fn run(&self) -> anyhow::Result<()> {
@@ -104,7 +121,7 @@ impl Links {
         }
         let comparison = links::compare_on_links(&network, &election, self.domain);
         let comparison = comparison.map_err(anyhow::Error::msg)?;
-        let growth = self.growth();
+        let (growth, why_no_growth) = self.growth();
         let about = self.about(&network, &election);
         if let Some(page) = page {
             let html = report::links_page(&network, &about, &comparison, &growth, &made());
@@ -113,7 +130,14 @@ impl Links {
         if self.json {
             return self.print_json(&network, &election, &comparison, &growth);
         }
-        self.print(&network, &election, &comparison, &growth, &about)
+        self.print(&network, &election, &comparison, &about)?;
+        print_growth(&growth)?;
+        if let Some(why) = why_no_growth {
+            output::line(output::wrapped(&why, "\nno comparison over n: ", "  "))?;
+        }
+        output::line(format!("\n{}", output::wrapped(LEGEND, "", "")))?;
+        let advice = output::wrapped(&comparison.advice(), "choose: ", "        ");
+        Ok(output::line(format!("\n{advice}"))?)
     }
 
     fn network(&self) -> anyhow::Result<LinkNetwork> {
@@ -154,17 +178,26 @@ impl Links {
         }
     }
 
-    /// Elections on networks of the same shape with other numbers of nodes; none for a file.
-    fn growth(&self) -> Vec<LinkGrowth> {
-        if self.file.is_some() || self.anywhere {
-            return Vec::new();
+    /// Elections on networks of the same shape with other numbers of nodes, or the reason why there is
+    /// none although the user expects some.
+    fn growth(&self) -> (Vec<LinkGrowth>, Option<String>) {
+        if self.file.is_some() || self.anywhere || self.up_to == 0 {
+            return (Vec::new(), None);
         }
         let faults = (self.faulty, self.one_way);
         let election = |network: &LinkNetwork| self.election(network);
         let growth =
             links::measure_link_growth(self.graph, self.up_to, faults, election, self.seed);
-        // No network of this shape is small enough.
-        growth.unwrap_or_default()
+        match growth {
+            Ok(rows) if rows.is_empty() => {
+                let (begin, most) = (self.initiators.least_nodes(), self.up_to);
+                let why = format!("{begin} nodes can't begin in networks of up to {most}");
+                (rows, Some(why))
+            }
+            Ok(rows) => (rows, None),
+            // No network of this shape is small enough.
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        }
     }
 
     fn about(&self, network: &LinkNetwork, election: &LinkElection) -> String {
@@ -200,23 +233,22 @@ impl Links {
         network: &LinkNetwork,
         election: &LinkElection,
         comparison: &LinkComparison,
-        growth: &[LinkGrowth],
         about: &str,
     ) -> anyhow::Result<()> {
-        output::line(format!("{about}\n"))?;
+        output::line(format!("{}\n", output::wrapped_lines(about)))?;
         print_rows(network, &comparison.rows)?;
         let traffic = comparison.afleu.traffic;
-        output::line(format!(
-            "\naFLEU: {} messages to greet, {} to grow, {} to count, {} to announce; the largest has {} \
-             bits",
+        let parts = format!(
+            "{} messages to greet, {} to grow, {} to count, {} to announce; the largest has {} bits",
             traffic.greeting,
             traffic.growing,
             traffic.counting,
             traffic.announcing,
             comparison.afleu.largest
-        ))?;
+        );
+        output::line(output::wrapped(&parts, "\naFLEU: ", "  "))?;
         if let Some(why) = comparison.why_no_leader(network, election) {
-            output::line(format!("aFLEU: {why}"))?;
+            output::line(output::wrapped(&why, "aFLEU: ", "  "))?;
         }
         if comparison.aflea_attempts > 1 {
             let attempts = comparison.aflea_attempts;
@@ -229,10 +261,6 @@ impl Links {
             let drawn = links::draw_link_tree(network, &comparison.afleu);
             output::line(drawn.trim_end())?;
         }
-        print_growth(growth)?;
-        output::line(format!("\n{LEGEND}"))?;
-        let advice = output::wrapped(&comparison.advice(), "choose: ", "        ");
-        output::line(format!("\n{advice}"))?;
         Ok(())
     }
 

@@ -211,19 +211,15 @@ impl Compare {
 }
 
 fn list() -> anyhow::Result<()> {
-    let mut table = output::table(&["CONTESTANT", "ALGORITHM"]);
-    for way in Algorithm::all() {
-        table.add_row([way.name(), about(way)]);
-    }
-    output::print_table(&table)?;
+    let contestants = Algorithm::all().into_iter();
+    let contestants = contestants.map(|way| [way.name(), about(way)]);
+    output::print_table_of_sentences(["CONTESTANT", "ALGORITHM"], contestants.collect())?;
     output::line("")?;
-    let mut table = output::table(&["SCENARIO", "FAULTS", "LIVE"]);
-    for scenario in scenario::ALL {
+    let scenarios = scenario::ALL.iter().map(|scenario| {
         let live = if live::is_live(scenario) { "yes" } else { "" };
-        table.add_row([scenario.name, scenario.about, live]);
-    }
-    output::print_table(&table)?;
-    Ok(())
+        [scenario.name, live, scenario.about].map(str::to_owned)
+    });
+    output::print_table_of_sentences(["SCENARIO", "LIVE", "FAULTS"], scenarios.collect())
 }
 
 fn about(way: Algorithm) -> String {

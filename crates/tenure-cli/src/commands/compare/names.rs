@@ -1,5 +1,7 @@
 //! Names of strategies and scenarios on the command line.
 
+use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::ops::Range;
 
 use anyhow::anyhow;
@@ -22,7 +24,24 @@ pub(super) fn or_default<'a>(
     }
 }
 
+/// Checks that no value of an option is given twice: its rows would be there twice.
+pub(super) fn check_once(
+    option: &str,
+    values: impl IntoIterator<Item = impl Display>,
+) -> anyhow::Result<()> {
+    let mut seen = BTreeSet::new();
+    for value in values {
+        let value = value.to_string();
+        if let Some(value) = seen.replace(value) {
+            let error = format!("{option} {value} is given twice; give each value once");
+            return Err(exit::bad_configuration(error));
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn contestants(names: &[impl AsRef<str>]) -> anyhow::Result<Vec<Contestant>> {
+    check_once("--contestant", names.iter().map(AsRef::<str>::as_ref))?;
     let named = names.iter().map(|name| Contestant::of_name(name.as_ref()));
     named.collect::<Result<_, _>>().map_err(unknown)
 }
@@ -37,6 +56,7 @@ pub(super) fn check_members(contestants: &[Contestant], members: u32) -> anyhow:
 }
 
 pub(super) fn scenarios(names: &[impl AsRef<str>]) -> anyhow::Result<Vec<Scenario>> {
+    check_once("--scenario", names.iter().map(AsRef::<str>::as_ref))?;
     let named = names.iter().map(|name| Scenario::of_name(name.as_ref()));
     named.collect::<Result<_, _>>().map_err(unknown)
 }

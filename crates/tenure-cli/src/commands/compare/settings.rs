@@ -14,6 +14,7 @@ use super::summary::Summary;
 
 /// The strategy of each file, named for the file, and its summary.
 pub(super) fn contestants(files: &[PathBuf]) -> anyhow::Result<Vec<(Contestant, Summary)>> {
+    names::check_once("--config", files.iter().map(|file| file.display()))?;
     let read = |file: &PathBuf| {
         let config = Config::load(file)?;
         let summary = Summary::new(file.display().to_string(), &config)?;

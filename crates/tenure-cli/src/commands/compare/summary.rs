@@ -74,7 +74,7 @@ pub(super) fn print<'a>(
     for summary in summaries {
         let rows = rows.iter().filter(|row| row.contestant == summary.name);
         for line in lines(summary, &rows.collect::<Vec<_>>(), candidates) {
-            output::line(line)?;
+            output::line(output::wrapped(&line, "", "    "))?;
         }
     }
     Ok(())

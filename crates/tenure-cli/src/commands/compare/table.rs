@@ -13,6 +13,9 @@ detection_messages_per_minute,bytes_per_minute,messages_per_election,bytes_per_e
 durable_writes_per_election,durable_writes_per_minute,messages_at_rest,\
 bytes_at_rest,floods,without_leader_at_end,live,cpu_at_rest_percent";
 
+/// The most characters of a name in a narrow table.
+const LONGEST_NAME: usize = 26;
+
 /// The columns of a row: heading, whether it is in wide tables only, and text.
 fn cells(row: &Measurement) -> Vec<(&'static str, bool, String)> {
     let led = |text: String| {
@@ -93,10 +96,19 @@ pub(super) fn print(
         let headings = visible(first, wide).map(|(heading, ..)| heading);
         let mut table = output::table(&headings.collect::<Vec<_>>());
         for row in &rows {
-            table.add_row(visible(row, wide).map(|(.., text)| text));
+            let cells = visible(row, wide).enumerate();
+            let most = |column| {
+                if wide || column > 0 {
+                    usize::MAX
+                } else {
+                    LONGEST_NAME
+                }
+            };
+            table.add_row(cells.map(|(column, (.., text))| output::shortened(&text, most(column))));
         }
         let mark = if first.live { " (live)" } else { "" };
-        output::line(format!("{}{mark}: {}", scenario.name, scenario.about))?;
+        let title = format!("{}{mark}: {}", scenario.name, scenario.about);
+        output::line(output::wrapped(&title, "", "  "))?;
         output::print_table(&table)?;
         output::line("")?;
     }

@@ -27,11 +27,11 @@ pub(super) struct Timing {
     /// Detection time in seconds, 1 to 3600; may be repeated [default: 1, 2, 3, 5, 10, 15, 30, 60]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     detection_time: Vec<u64>,
-    /// How long the leader pauses, which should not cause an election
-    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = humantime::parse_duration)]
+    /// How long the leader pauses, at most 1h, which should not cause an election
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = parse_fault)]
     pause: Duration,
-    /// How long all messages of the leader are lost, which should not cause an election
-    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = humantime::parse_duration)]
+    /// How long all messages of the leader are lost, at most 1h, which should not cause an election
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = parse_fault)]
     loss: Duration,
     /// Seeds; each seed is one run of each strategy with each detection time and each fault
     #[arg(long, value_name = "FROM..TO", default_value = "0..20", value_parser = names::parse_seeds)]
@@ -50,8 +50,23 @@ without_leader_killed_p99_s,without_leader_killed_max_s,without_leader_median_s,
 without_leader_max_s,messages_at_rest,bytes_at_rest,pause_s,false_elections_pause_percent,loss_s,\
 false_elections_loss_percent,overlap_cut_s,overlap_freeze_s,without_leader_at_end";
 
+/// The longest pause or loss: as long as the longest detection time. A run lasts that much longer.
+const LONGEST_FAULT: Duration = Duration::from_secs(3_600);
+
+/// The most characters of a name in a table, so that the table is not too wide.
+const LONGEST_NAME: usize = 30;
+
+fn parse_fault(text: &str) -> Result<Duration, String> {
+    let lasts = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    match lasts <= LONGEST_FAULT {
+        true => Ok(lasts),
+        false => Err(format!("use at most {LONGEST_FAULT:?}, such as 3s or 2m")),
+    }
+}
+
 impl Timing {
     pub(super) fn run(&self) -> anyhow::Result<()> {
+        names::check_once("--detection-time", &self.detection_time)?;
         let names = names::or_default(&self.contestant, !self.config.is_empty(), DEFAULT);
         let mut contestants = names::contestants(&names)?;
         let of_files = settings::contestants(&self.config)?.into_iter();
@@ -80,8 +95,8 @@ impl Timing {
 
     fn print(&self, comparison: &TimingComparison, points: &[TimingPoint]) -> anyhow::Result<()> {
         output::line(format!(
-            "Times in seconds, messages per minute; {} seeds, medians.\n",
-            self.seeds.end - self.seeds.start
+            "Times in seconds, messages per minute; {}, medians.\n",
+            output::counted(self.seeds.end - self.seeds.start, "seed")
         ))?;
         let times = &comparison.times;
         let equal = times.iter().find(|&&secs| secs == EQUAL_TIME);
@@ -113,9 +128,9 @@ impl Timing {
         let (pause, loss) = (self.pause, self.loss);
         format!(
             "NO LEADER: after the leader's process was KILLED, which members notice by refused connections, and \
-             after a POWER CUT, after which its machine is silent. FALSE ELECTIONS: the percentage of the runs \
-             in which the leadership changed although no process died, because the leader paused for {pause:?} \
-             (PAUSE), or all its messages were lost for {loss:?} (LOSS). OVERLAP: the longest time in which two \
+             after a POWER CUT, after which its machine is silent. FALSE: the percentage of false elections, \
+             which are runs in which the leadership changed although no process died, because the leader \
+             paused for {pause:?} (PAUSE), or all its messages were lost for {loss:?} (LOSS). OVERLAP: the longest time in which two \
              tasks ran at once, in a partition or a freeze of 120 s. *: only a task that ran on for a moment \
              after the freeze; the receiver refuses its writes by their epoch. MESSAGES: at rest."
         )
@@ -132,13 +147,13 @@ fn print_table<'a>(
         "NO LEADER: KILLED",
         "POWER CUT",
         "MESSAGES",
-        "FALSE ELECTIONS: PAUSE",
+        "FALSE: PAUSE",
         "LOSS",
         "OVERLAP",
     ]);
     for point in points {
         table.add_row([
-            name(point),
+            output::shortened(&name(point), LONGEST_NAME),
             gap(point.without_leader_killed.median),
             gap(point.without_leader.median),
             format!("{:.0}", point.messages_at_rest),

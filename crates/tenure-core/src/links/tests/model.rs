@@ -225,17 +225,21 @@ fn in_every_order_of_delivery_all_know_one_leader() {
     println!("{states} states in all");
 }
 
-#[test]
-#[ignore = "takes a minute"]
-fn in_every_order_of_delivery_and_of_beginning_all_on_a_ring_know_one_leader() {
-    let too_small = ForestSettings::new(4, 0);
-    for settings in [RING_4.settings(), too_small.with_raise_by_count()] {
-        let case = Case {
-            settings,
-            ..Case::of(RING_4)
-        };
-        if let Err(broken) = check(case, usize::MAX) {
-            panic!("{broken}");
+mod long_form {
+    use super::*;
+
+    #[test]
+    #[ignore = "takes a minute"]
+    fn in_every_order_of_delivery_and_of_beginning_all_on_a_ring_know_one_leader() {
+        let too_small = ForestSettings::new(4, 0);
+        for settings in [RING_4.settings(), too_small.with_raise_by_count()] {
+            let case = Case {
+                settings,
+                ..Case::of(RING_4)
+            };
+            if let Err(broken) = check(case, usize::MAX) {
+                panic!("{broken}");
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use kuva::render::layout::Layout;
 use kuva::render::plots::Plot;
 use kuva::render::render::render_multiple;
 
-use super::{COLOURS, WIDTH, label, shape};
+use super::{COLOURS, WIDTH, label, shape, step};
 use crate::measure::ChurnRow;
 
 /// Colours that can be told apart on white, also by readers who do not see all colours.
@@ -39,9 +39,14 @@ pub fn churn(rows: &[ChurnRow]) -> String {
         ]
     });
     let plots: Vec<Plot> = plots.collect();
+    let sizes = rows.iter().map(|row| row.members);
+    let (least, most) = (sizes.clone().min(), sizes.max());
+    let length = most.unwrap_or_default() - least.unwrap_or_default();
     let layout = Layout::auto_from_plots(&plots)
         .with_width(WIDTH)
         .with_height(420.0)
+        // There is no half of a member.
+        .with_x_tick_step(step(length.into(), 8.0).max(1.0))
         .with_y_axis_min(0.0)
         .with_y_axis_max(100.0)
         .with_legend_position(LegendPosition::OutsideRightTop)
@@ -54,9 +59,8 @@ pub fn churn(rows: &[ChurnRow]) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_picture_names_every_contestant_and_stands_alone() {
-        let row = |contestant: &str, members| ChurnRow {
+    fn row(contestant: &str, members: u32) -> ChurnRow {
+        ChurnRow {
             contestant: contestant.into(),
             members,
             seeds: 1,
@@ -67,7 +71,32 @@ mod tests {
             election_messages_per_minute: Some(10.0),
             messages_per_minute: Some(20.0),
             floods: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn the_marks_of_the_axis_are_whole_numbers_of_members() {
+        for sizes in [
+            &[3, 4][..],
+            &[3, 5],
+            &[5],
+            &[3, 9, 15],
+            &[5, 20, 50],
+            &[3, 100],
+        ] {
+            let rows: Vec<ChurnRow> = sizes.iter().map(|size| row("bully", *size)).collect();
+            let svg = churn(&rows);
+            let texts = svg.split("<text").skip(1);
+            let texts = texts.filter_map(|it| it.split_once('>')?.1.split_once('<'));
+            let marks: Vec<f64> = texts.filter_map(|(text, _)| text.parse().ok()).collect();
+            assert!(marks.len() > 6, "{sizes:?}: {marks:?}");
+            let is_whole = |mark: &f64| mark.fract() == 0.0;
+            assert!(marks.iter().all(is_whole), "{sizes:?}: {marks:?}");
+        }
+    }
+
+    #[test]
+    fn the_picture_names_every_contestant_and_stands_alone() {
         let rows = [row("bully", 5), row("textbook", 5), row("bully", 50)];
         let svg = churn(&rows);
         assert!(svg.starts_with("<svg") && svg.contains("xmlns"), "{svg}");

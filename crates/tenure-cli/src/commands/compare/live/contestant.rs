@@ -59,6 +59,8 @@ pub(in super::super) fn contestants(
     files: &[PathBuf],
 ) -> anyhow::Result<Vec<LiveContestant>> {
     let names = names::or_default(names, !files.is_empty(), DEFAULT);
+    names::check_once("--contestant", &names)?;
+    names::check_once("--config", files.iter().map(|file| file.display()))?;
     let named = names.into_iter().map(of_name);
     named
         .chain(files.iter().map(|file| of_file(file)))

@@ -123,12 +123,12 @@ impl LiveComparison {
     /// The meaning of the figures.
     pub(super) fn legend(&self, wide: bool) -> String {
         let mut text = format!(
-            "{} candidates as real processes, {} run(s) each.\n{}\nProxies between the processes cut links, and \
+            "{} candidates as real processes, {} each.\n{}\nProxies between the processes cut links, and \
              count requests and responses, and bytes with headers. Figures at rest are of 3 seconds without \
              faults. CPU AT REST: all processes without the leader's task, in percent of one processor. Times \
              of scenarios are in proportion to the lease:",
             self.candidates,
-            self.runs,
+            output::counted(self.runs.into(), "run"),
             table::legend(wide),
         );
         for contestant in &self.contestants {
