@@ -42,13 +42,14 @@ pub struct Reason {
     pub about: &'static str,
 }
 
-/// The effect of a T_o that ends before the answers arrive, or before the last of them.
+/// The deviation from the formula of an algorithm, because T_o ends before answers arrive, or, where
+/// the election of the figure would hang, before the last of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ShortTimeout {
     /// T_o, in T_m.
     pub t_o: f64,
-    /// The value with a T_o that is long enough.
-    pub with_long_one: Value,
+    /// The value by the formula of the algorithm, which supposes that all answers come in time.
+    pub otherwise: Value,
     /// The number of members that announced themselves as leader.
     pub named: u32,
 }
@@ -110,7 +111,7 @@ impl Judgement {
             gain: measured.filter(|_| of.is_gain),
             short_timeout: (!is_regular).then_some(ShortTimeout {
                 t_o: of.t_o,
-                with_long_one: of.correct,
+                otherwise: of.correct,
                 named: of.named,
             }),
         }
@@ -156,10 +157,10 @@ impl fmt::Display for Reason {
 
 impl fmt::Display for ShortTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "T_o = {} is short here: with a long one ", self.t_o)?;
-        match self.with_long_one.number() {
-            Some(number) => write!(f, "the value is {}", rounded(number))?,
-            None => write!(f, "the election never ends")?,
+        write!(f, "T_o = {} is short here: ", self.t_o)?;
+        match self.otherwise.number() {
+            Some(it) => write!(f, "if all answers came in time, it would be {}", rounded(it))?,
+            None => write!(f, "with a longer one, the election would never end")?,
         }
         if self.named > 1 {
             write!(f, "; {} members announced themselves", self.named)?;
@@ -224,11 +225,11 @@ mod tests {
         let reason = Reason::new(10.0, "of this");
         assert_eq!(
             judged(Value::Is(54.7), Value::Is(56.0), &[reason]),
-            "10 more than printed; T_o = 10 is short here: with a long one the value is 56"
+            "10 more than printed; T_o = 10 is short here: if all answers came in time, it would be 56"
         );
         assert_eq!(
             judged(Value::Is(54.7), Value::Never, &[reason]),
-            "10 more than printed; T_o = 10 is short here: with a long one the election never ends"
+            "10 more than printed; T_o = 10 is short here: with a longer one, the election would never end"
         );
     }
 
