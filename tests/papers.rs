@@ -199,6 +199,7 @@ fn the_verdict_below_a_line_agrees_with_its_values() {
         let table = papers(arguments);
         for line in lines_of(&table) {
             points += 1;
+            assert!(line.text.contains(" l="), "{line:?}");
             let [printed, described, figure] = line.values;
             let printed: f64 = printed.parse().expect("a number");
             let mut sentences = line.sentences.iter();

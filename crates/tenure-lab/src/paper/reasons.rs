@@ -27,7 +27,7 @@ impl Case {
     }
 
     /// The winner does not wait, although the formula has a T_o.
-    fn waits_not(&self) -> Reason {
+    fn without_waiting(&self) -> Reason {
         let about = [
             "all failed members better than the winner are listed, so it does not wait for T_o",
             "the winner is the best member, so it does not wait for T_o",
@@ -83,7 +83,7 @@ impl Case {
     pub(super) fn one_by_one_reasons(&self) -> Vec<Reason> {
         let alone = "no worse member is up, so the winner sends no Answer";
         vec![
-            self.waits_not(),
+            self.without_waiting(),
             self.is_alone(-1.0, alone),
             Reason::new(-2.0 * self.worse_failed, WORSE_IDLE),
         ]
@@ -95,7 +95,7 @@ impl Case {
                        moment at which k begins";
         let halting = "k also asks and halts each worse member, before its Ldr";
         self.of_figure([
-            self.waits_not(),
+            self.without_waiting(),
             Reason::new(-(worse + 1.0), unwoken),
             Reason::new(self.figure_stage_2() - worse, halting),
             Reason::new(-2.0 * self.worse_failed, WORSE_IDLE),
