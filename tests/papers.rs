@@ -283,6 +283,19 @@ fn a_parameter_that_a_claim_does_not_use_is_named_on_stderr() {
 }
 
 #[test]
+fn the_example_in_the_documents_is_what_the_command_prints() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/comparison.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (before, rest) = page
+        .split_once("prints, below its legend:\n\n```text\n")
+        .unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    assert!(before.contains("`tenure compare papers --claim 2 --failed 0`"));
+    let printed = papers(&["--claim", "2", "--failed", "0"]);
+    assert!(printed.ends_with(&format!("\n\n{example}\n")), "{printed}");
+}
+
+#[test]
 fn the_help_says_which_commands_make_the_page_and_run_the_other_elections() {
     let help = run(&["compare", "papers", "--help"]);
     let help = String::from_utf8(help.stdout).unwrap();
