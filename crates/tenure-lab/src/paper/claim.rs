@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::formula::Case;
 use super::parameters::Parameters;
+use super::verdict::{ClaimVerdict, Reason};
 use crate::contestant::Algorithm;
 
 /// A paper.
@@ -51,8 +52,6 @@ pub struct ClaimRow {
     pub described: Option<Subject>,
     /// The algorithm of Figure 1 (2004) and Figure 3.1 (2008), if the claim is about Bully_FD.
     pub figure: Option<Subject>,
-    /// The verdict in words.
-    pub verdict: &'static str,
     /// The parameters of the examples in the documentation.
     pub examples: &'static [Parameters],
     /// The parameters of the tests and the report, in addition to the examples.
@@ -87,6 +86,8 @@ pub struct Subject {
     pub(super) sending: Transmission,
     /// The correct value; `None` if the election never ends.
     pub(super) holds: fn(&Case) -> Option<f64>,
+    /// The parts of the difference between the correct and the printed value.
+    pub(super) reasons: fn(&Case) -> Vec<Reason>,
 }
 
 /// The members that find the leader down at the same time.
@@ -123,6 +124,8 @@ pub struct Point {
     pub claim: &'static str,
     /// The name of the row.
     pub row: &'static str,
+    /// The formula as printed.
+    pub formula: &'static str,
     /// The unit: messages, or T_m.
     pub unit: &'static str,
     /// n: the number of members.
@@ -158,6 +161,8 @@ pub struct Point {
     pub figure_holds: Option<Value>,
     /// The largest number of members that announced themselves as leader in one of the elections.
     pub named: u32,
+    /// What the measured values say about the printed one.
+    pub verdict: ClaimVerdict,
 }
 
 /// A value of an election: a number of messages, or a time in T_m.

@@ -42,7 +42,7 @@ impl From<&Parameters> for Case {
 /// The formulas as printed.
 impl Case {
     /// pf: the number of listed members.
-    fn all_listed(&self) -> f64 {
+    pub(super) fn all_listed(&self) -> f64 {
         self.listed + self.worse_listed
     }
 
@@ -119,17 +119,17 @@ impl Case {
 /// The numbers of members.
 impl Case {
     /// The running members worse than the winner.
-    fn worse(&self) -> f64 {
+    pub(super) fn worse(&self) -> f64 {
         self.members - self.winner - self.worse_failed
     }
 
     /// The failed members better than the winner that are not listed.
-    fn unlisted(&self) -> f64 {
+    pub(super) fn unlisted(&self) -> f64 {
         self.winner - 1.0 - self.listed
     }
 
     /// Returns T_o, if the winner must wait for an answer of a member that is better.
-    fn waits(&self) -> f64 {
+    pub(super) fn waits(&self) -> f64 {
         if self.unlisted() > 0.0 {
             self.timeout
         } else {
@@ -137,12 +137,25 @@ impl Case {
         }
     }
 
-    /// Returns the value if the election of the figure ends. Only an `Ack` makes the organiser test
-    /// whether all worse members have answered or are down. So there must be a worse member that is
-    /// up, and the last verdict must not come after the last `Ack`.
+    /// Returns the reason why the election of the figure never ends, if it does not. Only an `Ack`
+    /// makes the organiser test whether all worse members have answered or are down. So there must be
+    /// a worse member that is up, and the last verdict must not come after the last `Ack`.
+    pub(super) fn obstacle(&self) -> Option<&'static str> {
+        if self.worse() == 0.0 {
+            return Some(
+                "only an Ack makes the winner test whether it is done, and no worse member is up to send \
+                 one",
+            );
+        }
+        (self.worse_failed != self.worse_listed).then_some(
+            "only an Ack makes the winner test whether it is done, and the last one arrives before the \
+             detector finds a worse member down that is not listed",
+        )
+    }
+
+    /// Returns the value if the election of the figure ends.
     fn if_it_ends(&self, value: f64) -> Option<f64> {
-        let ends = self.worse() > 0.0 && self.worse_failed == self.worse_listed;
-        ends.then_some(value)
+        self.obstacle().is_none().then_some(value)
     }
 }
 
@@ -199,10 +212,14 @@ impl Case {
     /// The figure, one message after the other: the questions, and then a question, a `Halt` and an
     /// `Ldr` to each worse member.
     pub(super) fn figure_one_by_one(&self) -> Option<f64> {
+        self.if_it_ends(self.unlisted() + self.waits() + self.figure_stage_2())
+    }
+
+    /// The part of this time after the questions about better members.
+    pub(super) fn figure_stage_2(&self) -> f64 {
         let worse = self.worse();
         // With one worse member, no messages overlap.
-        let rest = if worse == 1.0 { 5.0 } else { 3.0 * worse + 1.0 };
-        self.if_it_ends(self.unlisted() + self.waits() + rest)
+        if worse == 1.0 { 5.0 } else { 3.0 * worse + 1.0 }
     }
 
     /// The figure with multicast: the questions, and five messages.
@@ -216,14 +233,10 @@ impl Case {
         self.if_it_ends(self.waits() + 2.5 * self.exchange())
     }
 
-    /// T_e, the time of a message and its answer, each with its processing.
-    fn exchange(&self) -> f64 {
+    /// The time of a question and its answer, until the asker has handled the answer. T_e is the
+    /// time until it has arrived.
+    pub(super) fn exchange(&self) -> f64 {
         2.0 + 2.0 * self.processing
-    }
-
-    /// The same until the asker has handled the answer; `formula_3_2` is until it has arrived.
-    pub(super) fn exchange_with_asker(&self) -> f64 {
-        self.exchange()
     }
 
     /// Garcia-Molina's algorithm until the election point: a timeout for each failed member, and a

@@ -7,6 +7,7 @@ use super::claim::{Claim, ClaimRow, Point, Quantity, Starters, Subject, Transmis
 use super::formula::Case;
 use super::parameters::Parameters;
 use super::setup::{ElectionOutcome, ElectionSetup};
+use super::verdict::{ClaimVerdict, Compared, Judgement, rounded};
 use crate::sim::Sending;
 
 /// T_m: the time of a message.
@@ -42,23 +43,24 @@ impl Claim {
     }
 
     /// Measures a row of the claim with these parameters, which must be
-    /// [possible](Parameters::check).
+    /// [possible](Parameters::check), as far as the row [uses](ClaimRow::used) them.
     #[must_use]
     pub fn measure(&'static self, row: &'static ClaimRow, parameters: Parameters) -> Point {
-        let it = (row.fixed)(parameters);
-        let case = Case::from(&it);
+        let it = row.used(parameters);
+        let printed = rounded((row.printed)(&Case::from(&it)));
         let measured = [&row.described, &row.figure].map(|subject| {
             let subject = subject.as_ref()?;
-            Some(subject.measure(row.quantity, it))
+            Some(subject.measure(row.quantity, it, printed))
         });
+        let named = measured.iter().flatten().map(|it| it.named).max();
         let [described, figure] = measured;
-        let value = |of: Option<Measured>| of.map(|it| it.value);
-        let holds = |of: Option<Measured>| of.map(|it| it.holds);
-        let named = [described, figure].into_iter().flatten();
+        let value = |of: &Option<Measured>| of.as_ref().map(|it| it.value);
+        let holds = |of: &Option<Measured>| of.as_ref().map(|it| it.holds);
         Point {
             paper: self.paper.name,
             claim: self.name,
             row: row.name,
+            formula: row.formula,
             unit: row.quantity.unit(),
             n: it.n,
             k: it.winner(),
@@ -70,17 +72,36 @@ impl Claim {
             t_o: it.t_o,
             t_p: it.t_p,
             t_s: 0.0,
-            printed: rounded((row.printed)(&case)),
-            described: value(described),
-            described_holds: holds(described),
-            figure: value(figure),
-            figure_holds: holds(figure),
-            named: named.map(|it| it.named).max().unwrap_or_default(),
+            printed,
+            described: value(&described),
+            described_holds: holds(&described),
+            figure: value(&figure),
+            figure_holds: holds(&figure),
+            named: named.unwrap_or_default(),
+            verdict: ClaimVerdict {
+                described: described.map(|it| it.judgement),
+                figure: figure.map(|it| it.judgement),
+            },
         }
     }
 }
 
 impl ClaimRow {
+    /// Returns the parameters that the row uses in place of these: some claims fix a number or a
+    /// time, only algorithms with a down list have listed members, and times are whole nanoseconds.
+    #[must_use]
+    pub fn used(&self, parameters: Parameters) -> Parameters {
+        let fixed = (self.fixed)(parameters);
+        let mut subjects = [&self.described, &self.figure].into_iter().flatten();
+        let it = if subjects.any(|it| it.has_list) {
+            fixed
+        } else {
+            fixed.without_lists()
+        };
+        let whole = |time| in_messages(MESSAGE.mul_f64(time));
+        it.with_times(whole(it.t_o), whole(it.t_p))
+    }
+
     /// Returns the parameters of the examples, and then those of the tests and the report.
     #[must_use]
     pub fn all_parameters(&self) -> Vec<Parameters> {
@@ -92,27 +113,24 @@ impl ClaimRow {
 }
 
 /// The measurement of one algorithm.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Measured {
     value: Value,
     holds: Value,
     named: u32,
+    judgement: Judgement,
 }
 
 impl Subject {
-    fn measure(&self, quantity: Quantity, parameters: Parameters) -> Measured {
-        let without_list = Parameters {
-            better_listed: 0,
-            worse_listed: 0,
-            ..parameters
-        };
+    /// Measures the algorithm, and compares the result with the printed value.
+    fn measure(&self, quantity: Quantity, parameters: Parameters, printed: f64) -> Measured {
+        let without_lists = parameters.without_lists();
         let parameters = if self.has_list {
             parameters
         } else {
-            without_list
+            without_lists
         };
         let outcome = self.setup(parameters).run();
-        let in_messages = |time: Duration| time.as_secs_f64() / MESSAGE.as_secs_f64();
         let response = |it: &ElectionOutcome| it.response.map(in_messages);
         let value = match quantity {
             Quantity::Messages => {
@@ -123,15 +141,25 @@ impl Subject {
             Quantity::ElectionPoint => outcome.won.map(in_messages),
             Quantity::GainOver(algorithm) => {
                 let other = Self { algorithm, ..*self };
-                let other = other.setup(without_list).run();
+                let other = other.setup(without_lists).run();
                 let times = response(&other).zip(response(&outcome));
                 times.map(|(other, own)| other - own)
             }
         };
-        Measured {
-            value: value.map(rounded).into(),
-            holds: (self.holds)(&Case::from(&parameters)).map(rounded).into(),
+        let case = Case::from(&parameters);
+        let compared = Compared {
+            printed,
+            measured: value.map(rounded).into(),
+            correct: (self.holds)(&case).map(rounded).into(),
+            is_gain: matches!(quantity, Quantity::GainOver(_)),
             named: outcome.named,
+            t_o: parameters.t_o,
+        };
+        Measured {
+            value: compared.measured,
+            holds: compared.correct,
+            named: compared.named,
+            judgement: Judgement::new(compared, (self.reasons)(&case)),
         }
     }
 
@@ -170,9 +198,9 @@ impl Subject {
     }
 }
 
-/// Rounds to a millionth. Times are whole nanoseconds and fractions of T_m need not be.
-fn rounded(number: f64) -> f64 {
-    (number * 1e6).round() / 1e6
+/// Returns a time in T_m.
+fn in_messages(time: Duration) -> f64 {
+    time.as_secs_f64() / MESSAGE.as_secs_f64()
 }
 
 #[cfg(test)]
@@ -245,13 +273,13 @@ mod tests {
         assert_eq!(
             values,
             [
-                [(66.0, Some(66.0), None), (66.0, Some(66.0), None)],
-                [
+                vec![(66.0, Some(66.0), None)],
+                vec![
                     (66.0, Some(66.0), Some(72.0)),
                     (63.0, Some(13.0), Some(19.0))
                 ],
-                [(4.0, Some(54.0), None), (4.0, Some(54.0), None)],
-                [(4.0, Some(54.0), Some(56.0)), (4.0, Some(3.0), Some(5.0))],
+                vec![(4.0, Some(54.0), None)],
+                vec![(4.0, Some(54.0), Some(56.0)), (4.0, Some(3.0), Some(5.0))],
             ]
         );
     }

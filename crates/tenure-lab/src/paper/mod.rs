@@ -5,12 +5,16 @@
 //! Failure Detectors in Distributed Systems" (2008; formulas (3.2) to (3.5)). Each claim is
 //! measured under the assumptions of its paper ([`ElectionSetup`]): all messages have the same
 //! latency, timers are punctual, and members ask about others only for the election. It is judged
-//! by the algorithm that the paper describes, and by the algorithm of its figure.
+//! by the algorithm that the paper describes, and by the algorithm of its figure. The verdict
+//! ([`ClaimVerdict`]) follows from the values at the point that was measured.
 
 mod claim;
 mod claims;
 
 mod formula;
+mod reasons;
+mod verdict;
+
 mod measure;
 mod parameters;
 mod setup;
@@ -23,3 +27,4 @@ pub use counter_example::CounterExample;
 pub use measure::measure;
 pub use parameters::{Parameters, ParametersError};
 pub use setup::{ElectionOutcome, ElectionSetup};
+pub use verdict::{ClaimVerdict, Judgement, Reason, ShortTimeout};

@@ -111,6 +111,16 @@ impl Parameters {
         Self { t_o, t_p, ..self }
     }
 
+    /// Returns the same parameters with empty down lists.
+    #[must_use]
+    pub const fn without_lists(self) -> Self {
+        Self {
+            better_listed: 0,
+            worse_listed: 0,
+            ..self
+        }
+    }
+
     /// Checks that a measurement with these parameters is possible.
     ///
     /// # Errors

@@ -43,9 +43,10 @@ pub struct ElectionSetup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElectionOutcome {
     /// The time from the beginning until the last member knew the leader; `None` if the members
-    /// never agreed.
+    /// never agreed, or their messages only caused more messages.
     pub response: Option<Duration>,
-    /// The time from the beginning until a member announced itself as leader for the last time.
+    /// The time from the beginning until a member announced itself as leader for the last time;
+    /// `None` if their messages only caused more messages.
     pub won: Option<Duration>,
     /// The leader on which all running members agree at the end.
     pub leader: Option<NodeId>,
@@ -65,6 +66,10 @@ const BEGINS: Duration = Duration::from_secs(1_000);
 /// after the other.
 const ENDS: Duration = Duration::from_secs(20_000);
 
+/// The largest number of messages in a run, twenty times that of the largest election. With a timeout
+/// that is too short for the textbook's algorithm, messages can cause more messages for ever.
+const MOST_MESSAGES: u64 = 1_000_000;
+
 /// A duration that is longer than the run, and the longest one that a detector accepts.
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -75,6 +80,7 @@ impl ElectionSetup {
         let config = WorldConfig {
             writes_every: None,
             late: Duration::ZERO,
+            most_messages: MOST_MESSAGES,
             ..WorldConfig::default()
         };
         let mut world = World::new(Box::new(self.clone()), config, 0);
@@ -116,11 +122,12 @@ impl ElectionSetup {
         let mut opinions = world.seen_leaders().into_iter();
         let leader = opinions.next().and_then(|(_, leader)| leader);
         let agree = leader.is_some() && opinions.all(|(_, it)| it == leader);
+        let ended = world.traffic.messages < MOST_MESSAGES;
         let sent = world.traffic - before;
         ElectionOutcome {
-            response: knows.filter(|_| agree),
-            won,
-            leader: leader.filter(|_| agree),
+            response: knows.filter(|_| agree && ended),
+            won: won.filter(|_| ended),
+            leader: leader.filter(|_| agree && ended),
             election: sent.election,
             detection: sent.detection(),
             named: u32::try_from(named.len()).unwrap_or(u32::MAX),

@@ -46,7 +46,7 @@ impl Report {
                 let points = points.filter(|it| it.claim == claim.name && it.row == row.name);
                 // The examples come first.
                 for (number, point) in points.take(row.examples.len()).enumerate() {
-                    let (mut before, mut after) = (String::new(), String::new());
+                    let mut before = String::new();
                     if number == 0 {
                         let span = row.examples.len();
                         let words = |text: &str| {
@@ -57,13 +57,13 @@ impl Report {
                         before = format!("<th rowspan=\"{span}\">{place}</th>");
                         before += &words(row.about);
                         before += &words(row.formula);
-                        after = words(row.verdict);
                     }
                     let parameters = escape(&point.parameters());
                     let values = values(point);
+                    let verdict = escape(&point.verdict.to_string());
                     let _ = writeln!(
                         table,
-                        "<tr>{before}<td>{parameters}</td>{values}{after}</tr>"
+                        "<tr>{before}<td>{parameters}</td>{values}<td class=\"words\">{verdict}</td></tr>"
                     );
                 }
             }

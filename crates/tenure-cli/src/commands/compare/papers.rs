@@ -1,6 +1,7 @@
 //! `tenure compare papers`: the claims of the papers beside measurements.
 
-use std::io;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use anyhow::anyhow;
 use clap::Args;
@@ -12,8 +13,12 @@ use crate::output::{self, or_dash};
 /// Measure the claims of the papers on Bully and Bully_FD: messages and response times
 ///
 /// Prints each table and formula of each paper, as printed, beside a measurement of the algorithm
-/// that the paper describes and of the algorithm in its figure, under the paper's own assumptions,
-/// and says who is right. Without parameters it uses those of the examples in the documentation.
+/// that the paper describes and of the algorithm in its figure, under the paper's own assumptions.
+/// The verdict follows from the values: whether they are as printed, or how far and why not. Without
+/// parameters it uses those of the examples in the documentation.
+///
+/// "tenure compare --report FILE" writes a page with these tables. "tenure compare links" runs the
+/// elections of aFLEU and aFLEA.
 #[derive(Debug, Args)]
 pub(super) struct Papers {
     /// Print only the claims of this paper: 2004, 2008, bully or ring
@@ -58,18 +63,15 @@ pub(super) struct Papers {
     show: Option<CounterExample>,
 }
 
-const CSV_COLUMNS: &str = "paper,claim,row,unit,n,k,f,f_worse,l,l_worse,p,t_o,t_p,t_s,printed,described,\
-                           described_holds,figure,figure_holds,named";
+const CSV_COLUMNS: &str = "paper,claim,row,formula,unit,n,k,f,f_worse,l,l_worse,p,t_o,t_p,t_s,printed,described,\
+                           described_holds,figure,figure_holds,named,verdict";
 
 const LEGEND: &str = "\
 PRINTED: the value of the formula. DESCRIBED: the algorithm that the paper describes there, measured. FIGURE: \
-the algorithm of Figure 1 (2004) and Figure 3.1 (2008), measured. n members, of which f failed: those better \
+the algorithm of Figure 1 (2004) and Figure 3.1 (2008), measured. Below them, what the measured \
+values say about the printed one. n members, of which f failed: those better \
 than the winner, or also worse ones; l of the failed ones are on every down list. Times are in T_m, the time \
 of one message. T_o is the timeout, T_p the time that a member takes to handle a message.\n";
-
-/// The reason why an election of the figure does not end.
-const NEVER: &str =
-    "      never: in the figure only an Ack makes the winner test whether it is done";
 
 /// The width of the text before the columns.
 const TEXT: usize = 70;
@@ -81,13 +83,18 @@ impl Papers {
         }
         let claims = self.claims()?;
         let mut points = Vec::new();
+        let mut replaced = Replaced::default();
         for &claim in &claims {
+            let mut used = Vec::new();
             for row in claim.rows {
                 for parameters in self.parameters(claim, row)? {
                     points.push(claim.measure(row, parameters));
+                    used.push(row.used(parameters));
                 }
             }
+            replaced.add(claim, &self.given(), &used);
         }
+        replaced.print()?;
         if self.json {
             return output::json(&points);
         }
@@ -107,6 +114,14 @@ impl Papers {
         if let Some(name) = self.paper.as_deref()
             && !papers.contains(&name)
         {
+            // The paper on aFLEU and aFLEA.
+            if name.to_lowercase().starts_with("afle") {
+                return Err(exit::bad_configuration(format!(
+                    "--paper {name:?}: \"tenure compare links\" runs the elections of aFLEU and aFLEA; \
+                     the papers here are {}",
+                    papers.join(", ")
+                )));
+            }
             return Err(unknown("paper", name, &papers));
         }
         let of_paper = |it: &&Claim| {
@@ -133,6 +148,9 @@ impl Papers {
         if self.all {
             return Ok(row.all_parameters());
         }
+        if self.given().is_empty() {
+            return Ok(row.examples.to_vec());
+        }
         let example = row.examples.first().copied();
         let example = example.unwrap_or(Parameters::new(10, 3));
         // Other sizes than that of the example have other numbers of failed members.
@@ -151,9 +169,6 @@ impl Papers {
             t_o: self.t_o.unwrap_or(example.t_o),
             t_p: self.t_p.unwrap_or(example.t_p),
         };
-        if own == example && !self.has_parameters() {
-            return Ok(row.examples.to_vec());
-        }
         own.check().map_err(|error| {
             let place = format!("{}, {}", claim.paper.name, claim.place);
             let hint = "change --n, --failed, --listed, --t-o or --t-p";
@@ -163,10 +178,63 @@ impl Papers {
         Ok(vec![own])
     }
 
-    const fn has_parameters(&self) -> bool {
-        let members = self.n.is_some() || self.failed.is_some() || self.listed.is_some();
-        let worse = self.failed_worse.is_some() || self.listed_worse.is_some();
-        members || worse || self.t_o.is_some() || self.t_p.is_some()
+    /// The parameters of the command line.
+    fn given(&self) -> Vec<Given> {
+        let number = |it: Option<u32>| it.map(f64::from);
+        let all: [(&str, Option<f64>, fn(&Parameters) -> f64); 7] = [
+            ("--n", number(self.n), |it| it.n.into()),
+            ("--failed", number(self.failed), |it| it.better_failed.into()),
+            ("--listed", number(self.listed), |it| it.better_listed.into()),
+            ("--failed-worse", number(self.failed_worse), |it| it.worse_failed.into()),
+            ("--listed-worse", number(self.listed_worse), |it| it.worse_listed.into()),
+            ("--t-o", self.t_o, |it| it.t_o),
+            ("--t-p", self.t_p, |it| it.t_p),
+        ];
+        let given = all.into_iter().filter_map(|(option, value, of)| {
+            Some(Given {
+                option,
+                value: value?,
+                of,
+            })
+        });
+        given.collect()
+    }
+}
+
+/// A parameter of the command line.
+struct Given {
+    option: &'static str,
+    value: f64,
+    /// The same parameter of a measurement.
+    of: fn(&Parameters) -> f64,
+}
+
+/// The parameters of the command line that claims do not use, and the claims by the value that they
+/// use instead.
+#[derive(Debug, Default)]
+struct Replaced(BTreeMap<(&'static str, String, String), Vec<&'static str>>);
+
+impl Replaced {
+    /// Adds the parameters that no row of the claim uses.
+    fn add(&mut self, claim: &Claim, given: &[Given], used: &[Parameters]) {
+        for it in given {
+            let is_used = |own: &Parameters| ((it.of)(own) - it.value).abs() < 1e-6;
+            let first = used.first().filter(|_| !used.iter().any(is_used));
+            if let Some(first) = first {
+                let key = (it.option, short(it.value), short((it.of)(first)));
+                self.0.entry(key).or_default().push(claim.name);
+            }
+        }
+    }
+
+    /// Prints a note for each of them on stderr.
+    fn print(&self) -> io::Result<()> {
+        for ((option, given, used), claims) in &self.0 {
+            let claims = claims.join(", ");
+            let note = format!("note: {option} is {used} and not {given} in {claims}");
+            writeln!(anstream::stderr(), "{}", output::wrapped(&note, "", "  "))?;
+        }
+        Ok(())
     }
 }
 
@@ -222,24 +290,21 @@ fn print_claim(claim: &Claim, points: &[Point]) -> io::Result<()> {
             "    ",
             "      ",
         ))?;
-        for point in of_claim.iter().filter(|it| it.row == row.name) {
+        let mut points = of_claim.iter().filter(|it| it.row == row.name).peekable();
+        while let Some(point) = points.next() {
             let values = [
                 short(point.printed),
                 or_dash(point.described.map(value)),
                 or_dash(point.figure.map(value)),
             ];
             output::line(columns(&format!("      {}", point.parameters()), values))?;
-            if point.figure == Some(Value::Never) {
-                output::line(NEVER)?;
-            }
-            if point.named > 1 {
-                let named = point.named;
-                output::line(format!(
-                    "      {named} members announced themselves: T_o is too short"
-                ))?;
+            // Points with the same verdict share it.
+            if points.peek().is_none_or(|it| it.verdict != point.verdict) {
+                for line in point.verdict.lines() {
+                    output::line(output::wrapped(&line, "        ", "        "))?;
+                }
             }
         }
-        output::line(output::wrapped(row.verdict, "      ", "      "))?;
     }
     Ok(())
 }

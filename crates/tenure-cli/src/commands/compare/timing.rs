@@ -21,7 +21,8 @@ pub(super) struct Timing {
     /// Compare only this strategy; may be repeated [default: lease, bully and classic algorithms]
     #[arg(long, value_name = "NAME")]
     contestant: Vec<String>,
-    /// Also compare the strategy of this configuration file of a candidate; may be repeated
+    /// Also compare the strategy of this configuration file of a candidate, with its timings in
+    /// proportion; may be repeated
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
     /// Detection time in seconds, 1 to 3600; may be repeated [default: 1, 2, 3, 5, 10, 15, 30, 60]

@@ -114,11 +114,19 @@ impl Baseline for PublishedMember {
     }
 
     /// Acts as if the member had asked about its leader, and the detector had reported it as down.
+    /// A leader acts as if a member had answered its `Norm?` with `NotNorm`.
     fn elect(&mut self, context: &mut Context<'_>) {
-        if let Some(leader) = self.machine.leader() {
+        let Some(leader) = self.machine.leader() else {
+            return;
+        };
+        let input = if leader == self.node.me {
+            let election = self.machine.election();
+            PublishedInput::Message(leader, PublishedMessage::NotNorm { election })
+        } else {
             self.machine.handle(PublishedInput::Poll);
-            self.handle(context, Some(PublishedInput::Answer(leader, Verdict::Down)));
-        }
+            PublishedInput::Answer(leader, Verdict::Down)
+        };
+        self.handle(context, Some(input));
     }
 
     fn list(&mut self, nodes: &[NodeId]) {

@@ -40,8 +40,6 @@ const WORST_CASE: Claim = Claim {
             holds: |it| Some(it.textbook_worst()),
             ..TEXTBOOK
         }),
-        verdict: "Right, if each member begins one election only: as many Election as Answer, and one \
-                  Coordinator to each other member.",
         examples: &[Parameters::new(10, 0)],
         sweep: || [2, 5, 20, 50].map(|n| Parameters::new(n, 0)).into(),
         fixed: |it| Parameters::new(it.n, 0).with_times(it.t_o, 0.0),
@@ -65,7 +63,6 @@ const RING_WORST: Claim = Claim {
             holds: |it| Some(it.ring_worst()),
             ..TEXTBOOK
         }),
-        verdict: "Right.",
         examples: &[Parameters::new(10, 0)],
         sweep: || [5, 20, 50].map(|n| Parameters::new(n, 0)).into(),
         // The timeout allows one round before an election counts as stuck.
@@ -83,6 +80,7 @@ const TEXTBOOK: Subject = Subject {
     starters: Starters::Best,
     sending: Transmission::AtOnce,
     holds: |_| None,
+    reasons: |_| Vec::new(),
 };
 
 const FIGURE: Subject = Subject {
@@ -99,7 +97,6 @@ const MESSAGES: ClaimRow = ClaimRow {
     quantity: Quantity::Messages,
     described: None,
     figure: None,
-    verdict: "",
     examples: &[TEN],
     sweep: Vec::new,
     fixed: |it| it.with_times(it.t_o, 0.0),

@@ -20,7 +20,6 @@ pub(super) const TABLE_1: Claim = Claim {
                 holds: |it| Some(it.textbook_best()),
                 ..TEXTBOOK
             }),
-            verdict: "Right.",
             examples: &[TEN],
             sweep: || both_sides(false),
             ..MESSAGES
@@ -33,10 +32,9 @@ pub(super) const TABLE_1: Claim = Claim {
             described: Some(Subject {
                 starters: Starters::All,
                 holds: |it| Some(it.textbook_worst()),
+                reasons: Case::bully_worst_reasons,
                 ..TEXTBOOK
             }),
-            verdict: "One too many, because the winner sends no Coordinator to itself. A member that \
-                      failed and is worse than the winner sends no messages, so then there are fewer.",
             examples: &[TEN],
             sweep: || both_sides(false),
             ..MESSAGES
@@ -52,10 +50,9 @@ pub(super) const TABLE_1: Claim = Claim {
             }),
             figure: Some(Subject {
                 holds: Case::figure_best,
+                reasons: Case::figure_best_reasons,
                 ..FIGURE
             }),
-            verdict: "Right for the textbook's algorithm with a down list. The figure needs \
-                      5(n-1-f) messages, and one for each better member that is not listed.",
             examples: TEN_LISTED,
             sweep: || both_sides(true),
             ..MESSAGES
@@ -68,15 +65,15 @@ pub(super) const TABLE_1: Claim = Claim {
             described: Some(Subject {
                 starters: Starters::All,
                 holds: |it| Some(it.textbook_worst()),
+                reasons: Case::detector_worst_reasons,
                 ..TEXTBOOK_WITH_LIST
             }),
             figure: Some(Subject {
                 starters: Starters::All,
                 holds: Case::figure_worst,
+                reasons: Case::figure_worst_reasons,
                 ..FIGURE
             }),
-            verdict: "n-f-1 too few for the textbook's algorithm with a down list: with an empty \
-                      list it must equal the Bully algorithm, and it doesn't. The figure needs more.",
             examples: TEN_LISTED,
             sweep: || both_sides(true),
             ..MESSAGES
@@ -117,7 +114,7 @@ pub(super) const TABLE_2: Claim = Claim {
         ClaimRow {
             name: "bully-one-by-one",
             about: "Bully, one message after the other",
-            examples: FIFTY,
+            examples: FIFTY_UNLISTED,
             ..BULLY_ONE_BY_ONE
         },
         ClaimRow {
@@ -129,7 +126,7 @@ pub(super) const TABLE_2: Claim = Claim {
         ClaimRow {
             name: "bully-multicast",
             about: "Bully, multicast",
-            examples: FIFTY,
+            examples: FIFTY_UNLISTED,
             ..BULLY_MULTICAST
         },
         ClaimRow {
@@ -141,17 +138,15 @@ pub(super) const TABLE_2: Claim = Claim {
                 starters: Starters::Last,
                 sending: Transmission::Multicast,
                 holds: |it| Some(it.textbook_multicast()),
+                reasons: Case::multicast_reasons,
                 ..TEXTBOOK_WITH_LIST
             }),
             figure: Some(Subject {
                 sending: Transmission::Multicast,
                 holds: Case::figure_multicast,
+                reasons: Case::figure_multicast_reasons,
                 ..FIGURE
             }),
-            verdict: "T_o is missing, and it counts unless all better members are listed. So with \
-                      multicast the two algorithms are not equally fast: if all are listed, Bully_FD \
-                      is faster by T_o. The figure is two messages slower than Bully, for Halt and \
-                      Ack.",
             examples: FIFTY,
             sweep: || with_lists(sizes(), 50.0),
             ..RESPONSE
@@ -160,6 +155,9 @@ pub(super) const TABLE_2: Claim = Claim {
 };
 
 const TEN_LISTED: &[Parameters] = &[TEN, TEN.with_listed(3)];
+
+/// Bully has no down list.
+const FIFTY_UNLISTED: &[Parameters] = &[TEN.with_times(50.0, 0.0)];
 
 const FIFTY: &[Parameters] = &[
     TEN.with_times(50.0, 0.0),
@@ -182,10 +180,9 @@ const BULLY_ONE_BY_ONE: ClaimRow = ClaimRow {
         starters: Starters::Last,
         sending: Transmission::OneByOne,
         holds: |it| Some(it.textbook_one_by_one()),
+        reasons: Case::one_by_one_reasons,
         ..TEXTBOOK
     }),
-    verdict: "Right, if T_o is above 2n T_m. With a shorter T_o, several members announce themselves before \
-              the answers leave a busy sender.",
     examples: &[TEN.with_times(200.0, 0.0)],
     // The last timeout is too short for many members.
     sweep: || {
@@ -204,16 +201,15 @@ const DETECTOR_ONE_BY_ONE: ClaimRow = ClaimRow {
         starters: Starters::Last,
         sending: Transmission::OneByOne,
         holds: |it| Some(it.textbook_one_by_one()),
+        reasons: Case::one_by_one_reasons,
         ..TEXTBOOK_WITH_LIST
     }),
     figure: Some(Subject {
         sending: Transmission::OneByOne,
         holds: Case::figure_one_by_one,
+        reasons: Case::figure_one_by_one_reasons,
         ..FIGURE
     }),
-    verdict: "Right for the textbook's algorithm with a down list, but if all better members are listed it \
-              does not wait for T_o. The figure has no Election that could wake k; from the moment at which \
-              k begins it takes (k-1-l)T_m + (3(n-k)+1)T_m, and T_o if l < k-1.",
     examples: &[
         TEN.with_times(200.0, 0.0),
         TEN.with_listed(1).with_times(200.0, 0.0),
@@ -232,9 +228,9 @@ const BULLY_MULTICAST: ClaimRow = ClaimRow {
         starters: Starters::Last,
         sending: Transmission::Multicast,
         holds: |it| Some(it.textbook_multicast()),
+        reasons: Case::multicast_reasons,
         ..TEXTBOOK
     }),
-    verdict: "T_o is missing: the terms of the paper add up to 4T_m + T_o.",
     examples: &[TEN.with_times(50.0, 0.0)],
     sweep: || {
         let times = |it: Parameters| [10.0, 50.0].map(|t_o| it.with_times(t_o, 0.0));

@@ -20,18 +20,16 @@ pub(super) const FORMULA_3_2: Claim = Claim {
                 holds: |it| Some(it.formula_3_2()),
                 ..EXCHANGE
             }),
-            verdict: "Right by the paper's definition: T_p is the time of the member that answers.",
             ..ANSWER
         },
         ClaimRow {
             name: "handled",
             about: "until the asker has handled the answer",
             described: Some(Subject {
-                holds: |it| Some(it.exchange_with_asker()),
+                holds: |it| Some(it.exchange()),
+                reasons: Case::exchange_reasons,
                 ..EXCHANGE
             }),
-            verdict: "2T_m + 2T_p, if the handling of the answer counts as well. The other times of \
-                      this paper are measured like this.",
             ..ANSWER
         },
     ],
@@ -49,9 +47,9 @@ pub(super) const FORMULA_3_3: Claim = Claim {
             quantity: Quantity::ElectionPoint,
             described: Some(Subject {
                 holds: |it| Some(it.election_point()),
+                reasons: Case::election_point_reasons,
                 ..CALLS
             }),
-            verdict: "Right to one T_e: N-N_f counts the winner too, which does not call itself.",
             ..GARCIA_MOLINA
         },
         ClaimRow {
@@ -59,10 +57,9 @@ pub(super) const FORMULA_3_3: Claim = Claim {
             about: "until the last member knows the leader",
             described: Some(Subject {
                 holds: |it| Some(it.calls()),
+                reasons: Case::calls_reasons,
                 ..CALLS
             }),
-            verdict: "The last two rounds are left out: a call of NewCoordinator and of Ready to each \
-                      worse member.",
             ..GARCIA_MOLINA
         },
     ],
@@ -79,9 +76,6 @@ pub(super) const FORMULA_3_4: Claim = Claim {
         formula: "2N T_s + p N_f T_p + (1-p)N_f T_o + (N-N_f)T_e",
         printed: Case::formula_3_4,
         figure: Some(AT_ONCE),
-        verdict: "Too long: the formula adds a T_o for each failed member, although the algorithm asks \
-                  about all of them at once. It leaves out Halt, Ack and Ldr, and counts the winner. \
-                  It takes 2.5 T_e, and T_o once unless all better members are listed.",
         examples: PROCESSING,
         sweep: processing,
         fixed: |it| it,
@@ -101,11 +95,9 @@ pub(super) const FORMULA_3_5: Claim = Claim {
             quantity: Quantity::GainOver(Algorithm::GarciaMolina),
             figure: Some(Subject {
                 holds: |it| Some(it.calls() - it.figure_at_once()?),
+                reasons: Case::gain_reasons,
                 ..AT_ONCE
             }),
-            verdict: "The claim is right, and the formula understates it. It gives no gain with an \
-                      empty list, because (3.4) adds the timeouts that the algorithm spends at once. \
-                      Asking at once saves (N_f-1)T_o and most of the calls, also without a list.",
             ..GAIN
         },
         ClaimRow {
@@ -114,11 +106,9 @@ pub(super) const FORMULA_3_5: Claim = Claim {
             quantity: Quantity::GainOver(Algorithm::CallsAtOnce),
             figure: Some(Subject {
                 holds: |it| Some(it.calls_at_once() - it.figure_at_once()?),
+                reasons: Case::gain_over_calls_at_once_reasons,
                 ..AT_ONCE
             }),
-            verdict: "The part of the gain that comes from the down list: T_o if all better members \
-                      are listed, else nothing. The rest of the gain comes from asking at once, which \
-                      needs no detector.",
             ..GAIN
         },
     ],
@@ -131,6 +121,7 @@ const PROCESSING: &[Parameters] = &[
 
 const AT_ONCE: Subject = Subject {
     holds: Case::figure_at_once,
+    reasons: Case::figure_at_once_reasons,
     ..FIGURE
 };
 

@@ -1,4 +1,7 @@
-//! The algorithms of the papers, judged by the property that the papers prove.
+//! The algorithms of the papers, judged by the property that the papers prove, and the verdicts about
+//! their claims.
+
+mod verdicts;
 
 use tenure_lab::check::{self, CheckCase, FaultScript};
 use tenure_lab::contestant::Contestant;
