@@ -314,6 +314,7 @@ fn unshare() -> Command {
         "--fork",
         "--kill-child",
         "--mount-proc",
+        "setsid",
     ]);
     command.stdin(Stdio::null());
     command
