@@ -15,15 +15,7 @@ use tenure_tests::{wait_for, wait_until};
 
 /// The example with this name, as a candidate in `examples/{name}` at this store.
 fn example(name: &str, store: &LocalStore, candidate: &str, arguments: &[&str]) -> Command {
-    let tenure = process::tenure();
-    let folder = tenure.parent().expect("a folder of programs");
-    let program = folder.join("examples").join(name);
-    assert!(
-        program.exists(),
-        "{} is missing: run the tests with --workspace",
-        program.display()
-    );
-    let mut command = Command::new(program);
+    let mut command = Command::new(process::built(&format!("examples/{name}")));
     // The variables for candidates in the environment of the tests are removed.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("TENURE_") {

@@ -2,6 +2,7 @@
 
 use tenure_tests::group::{Group, LEASE};
 use tenure_tests::needs::preload;
+use tenure_tests::process::tenure;
 use tenure_tests::receiver::now;
 
 use super::group;
@@ -14,7 +15,7 @@ const CLOCKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bully/fast.c");
 fn clocks_that_are_five_per_cent_fast_cause_no_second_leader() {
     let test = "clocks_that_are_five_per_cent_fast_cause_no_second_leader";
     let mut group = group();
-    let Some(library) = preload(test, CLOCKS, group.folder()) else {
+    let Some(library) = preload(test, CLOCKS, group.folder(), &tenure()) else {
         return;
     };
     group.set(

@@ -9,6 +9,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use tenure_tests::cluster::{Cluster, Settings};
 use tenure_tests::needs::preload;
+use tenure_tests::process::tenure;
 use tenure_tests::proxy::ProxyMode;
 use tenure_tests::receiver::now;
 use tenure_tests::wait_for;
@@ -33,7 +34,7 @@ fn jump(cluster: &Cluster, server: usize, seconds: u64) {
 /// Starts servers whose clocks can jump, and have these rates in thousandths.
 fn start(test: &str, settings: Settings, rates: &[u32]) -> Option<Bench> {
     let mut cluster = Cluster::prepare(test, settings)?;
-    let library = preload(test, CLOCK, cluster.folder.path())?;
+    let library = preload(test, CLOCK, cluster.folder.path(), &tenure())?;
     let since: Duration = clock_gettime(ClockId::CLOCK_BOOTTIME)
         .expect("a clock")
         .into();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_tests::needs::preload;
-use tenure_tests::process::{Process, command};
+use tenure_tests::process::{Process, command, tenure};
 use tenure_tests::wait_for;
 
 use super::{acquire, address_of, ask};
@@ -26,7 +26,7 @@ struct Clock {
 
 impl Clock {
     fn in_folder(test: &str, folder: &Path) -> Option<Self> {
-        let library = preload(test, WALL_CLOCK, folder)?;
+        let library = preload(test, WALL_CLOCK, folder, &tenure())?;
         let off_by = folder.join("off-by");
         Some(Self { library, off_by })
     }

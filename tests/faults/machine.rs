@@ -1,6 +1,7 @@
 //! A suspended machine: only one of its clocks advances.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use tenure_tests::needs::preload;
@@ -19,7 +20,8 @@ const LONG_LEASE: &str = "6000";
 fn a_leader_whose_machine_was_suspended_stops_at_once() {
     let test = "a_leader_whose_machine_was_suspended_stops_at_once";
     let bench = Bench::new();
-    let Some(library) = preload(test, CLOCKS, bench.folder.path()) else {
+    let program = Path::new(env!("CARGO_BIN_EXE_tenure-test-candidate"));
+    let Some(library) = preload(test, CLOCKS, bench.folder.path(), program) else {
         return;
     };
     let clock = bench.folder.path().join("suspended-for");

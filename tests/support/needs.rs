@@ -1,6 +1,6 @@
 //! The requirements of tests on the machine, and messages for missing ones.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -67,13 +67,23 @@ pub fn output_of(command: &mut Command) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// A library for `LD_PRELOAD` from a C source, in this folder; `None` if the test cannot run.
+/// A library for `LD_PRELOAD` of this program from a C source, in this folder; `None` if the test
+/// cannot run. A program that is linked statically, as that of a release, loads no library: with it,
+/// the test would pass without its fault.
 ///
 /// # Panics
 ///
 /// If the source does not compile.
 #[must_use]
-pub fn preload(test: &str, source: &str, folder: &Path) -> Option<PathBuf> {
+pub fn preload(test: &str, source: &str, folder: &Path, program: &Path) -> Option<PathBuf> {
+    if cfg!(target_os = "linux") && !has_interpreter(&fs::read(program).expect("a program")) {
+        let program = program.display();
+        skipped(
+            test,
+            &format!("{program} is linked statically, and loads no library"),
+        );
+        return None;
+    }
     let can_compile = has_program("cc") && cfg!(target_os = "linux");
     if !can_run(test, "a C compiler (cc), on Linux", can_compile) {
         return None;
@@ -85,6 +95,20 @@ pub fn preload(test: &str, source: &str, folder: &Path) -> Option<PathBuf> {
         .status();
     assert!(compiled.is_ok_and(|compiled| compiled.success()));
     Some(library)
+}
+
+/// Whether a program in the 64-bit ELF format names the interpreter that loads its libraries.
+fn has_interpreter(program: &[u8]) -> bool {
+    const INTERPRETER: usize = 3;
+    let number = |at: usize, bytes: usize| {
+        let bytes = program.get(at..at + bytes)?.iter().rev();
+        Some(bytes.fold(0, |number, byte| number << 8 | usize::from(*byte)))
+    };
+    let headers = (number(0x20, 8), number(0x36, 2), number(0x38, 2));
+    let (Some(first), Some(size), Some(count)) = headers else {
+        return false;
+    };
+    (0..count).any(|header| number(first + header * size, 4) == Some(INTERPRETER))
 }
 
 /// A small disk; it is unmounted when this is dropped.
@@ -153,6 +177,18 @@ impl Drop for SmallDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_with_shared_libraries_has_an_interpreter() {
+        let shell = fs::read("/bin/sh").unwrap();
+        assert!(has_interpreter(&shell) || !cfg!(target_os = "linux"));
+        // The loader itself is a program without one.
+        let folders = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
+        for loader in folders.iter().filter_map(|path| fs::read(path).ok()) {
+            assert!(!has_interpreter(&loader));
+        }
+        assert!(!has_interpreter(b"#!/bin/sh"));
+    }
 
     #[test]
     fn a_skipped_test_prints_a_message_even_if_output_is_captured() {

@@ -27,13 +27,23 @@ pub fn tenure() -> PathBuf {
     if let Some(path) = std::env::var_os("TENURE_TEST_BINARY") {
         return path.into();
     }
+    built("tenure")
+}
+
+/// A program of the build that the running tests belong to, such as `examples/cron`.
+///
+/// # Panics
+///
+/// If it was not built: `cargo test --workspace` builds it.
+#[must_use]
+pub fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
     let mut folder = test.parent().expect("a test is in a folder");
     // Tests are in target/PROFILE/deps, binaries in target/PROFILE.
     if folder.ends_with("deps") {
         folder = folder.parent().expect("deps is in a folder");
     }
-    let path = folder.join("tenure");
+    let path = folder.join(name);
     assert!(
         path.exists(),
         "{} is missing: run the tests with --workspace",

@@ -186,12 +186,15 @@ impl Bench {
         let mut server = Server::new(&binary, disk.folder(), log.clone(), dice);
         let has_clock = dice.below(2) == 0 || is_only(Fault::Clock);
         if has_clock && is_wanted(Fault::Clock) {
-            match clock(&folder) {
+            match clock(&folder, &binary) {
                 Some((library, ahead)) => {
                     server.with_clock(library, ahead);
                     faults.push(Fault::Clock);
                 }
-                None => skipped.push((Fault::Clock, "it needs a C compiler".into())),
+                None => skipped.push((
+                    Fault::Clock,
+                    "it needs a C compiler, and a store with shared libraries".into(),
+                )),
             }
         }
         faults.retain(|fault| is_wanted(*fault));
@@ -211,9 +214,9 @@ impl Bench {
 }
 
 /// A library that moves a process's wall clock, and the file with the offset.
-fn clock(folder: &Path) -> Option<(PathBuf, PathBuf)> {
+fn clock(folder: &Path, binary: &Path) -> Option<(PathBuf, PathBuf)> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/support/wall.c");
-    let library = preload("torture of wall clocks", source, folder)?;
+    let library = preload("torture of wall clocks", source, folder, binary)?;
     let ahead = folder.join("clock-ahead");
     fs::write(&ahead, "0").ok()?;
     Some((library, ahead))

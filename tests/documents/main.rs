@@ -1,14 +1,11 @@
 //! Checks the documents: the tests that they name exist, their links have targets, the book has all
-//! pages, and the commands of the guides work.
+//! pages, and the commands of the pages work.
+
+mod commands;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use tempfile::tempdir;
-use tenure_tests::ports::free_address;
-use tenure_tests::process::{output, tenure};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -193,75 +190,6 @@ fn the_book_has_every_page() {
             "docs/SUMMARY.md does not name {page}"
         );
     }
-}
-
-/// The code blocks of a page with this language, one after the other.
-fn blocks(page: &str, language: &str) -> String {
-    let fence = format!("```{language}");
-    let (mut text, mut is_inside) = (String::new(), false);
-    for line in page.lines() {
-        if line.starts_with("```") {
-            is_inside = !is_inside && line == fence;
-        } else if is_inside {
-            text.push_str(line);
-            text.push('\n');
-        }
-    }
-    text
-}
-
-/// Runs the shell commands of a page, as a reader types them one after the other, in an empty folder
-/// and against a store at a free port. Returns their output.
-fn run_commands(page: &str, before: &str) -> String {
-    let text = fs::read_to_string(format!("{ROOT}/docs/{page}")).expect("a page");
-    let commands = blocks(&text, "sh");
-    assert!(!commands.is_empty(), "docs/{page} has commands");
-    let address = free_address();
-    let commands = commands.replace("7400", &address.port().to_string());
-    let script =
-        format!("set -euo pipefail\ntrap 'kill $(jobs -p) || true' EXIT\n{before}\n{commands}");
-    let folder = tempdir().expect("a folder");
-    let binaries = tenure();
-    let binaries = binaries.parent().expect("a folder").display();
-    let path = std::env::var("PATH").unwrap_or_default();
-    let mut bash = Command::new("bash");
-    bash.args(["-c", &script])
-        .current_dir(folder.path())
-        .env("PATH", format!("{binaries}:{path}"))
-        .env("XDG_CONFIG_HOME", folder.path().join("home"));
-    // The pages without `tenure init` use the default address.
-    if !commands.contains("tenure init") {
-        bash.env("TENURE_LISTEN", address.to_string())
-            .env("TENURE_SERVERS", format!("http://{address}"));
-    }
-    let output = output(&mut bash);
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "docs/{page}: {stdout}\n{stderr}");
-    stdout
-}
-
-#[test]
-fn the_commands_of_the_first_minute_and_of_the_tutorial_work() {
-    let printed = run_commands("first-minute.md", "");
-    assert!(printed.contains("leading with epoch "), "{printed}");
-    let printed = run_commands("tutorial.md", "");
-    assert!(printed.contains("a report under epoch "), "{printed}");
-}
-
-#[test]
-fn the_commands_of_the_pages_for_those_who_come_from_elsewhere_work() {
-    for from in ["redis", "consul", "client-go", "zookeeper"] {
-        let store = "tenure serve --engine memory > /dev/null &";
-        let printed = run_commands(&format!("migrate-{from}.md"), store);
-        assert!(printed.contains("work under epoch "), "{from}: {printed}");
-    }
-}
-
-#[test]
-fn the_blocks_of_a_language_are_found() {
-    let page = "a\n```sh\nb\n```\nc\n```text\nd\n```\n```sh\ne\n```\n";
-    assert_eq!(blocks(page, "sh"), "b\ne\n");
 }
 
 /// All Rust sources below a folder.
