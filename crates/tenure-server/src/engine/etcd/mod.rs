@@ -15,6 +15,7 @@
 mod gateway;
 mod http;
 mod keys;
+mod pages;
 mod refusal;
 mod upkeep;
 mod version;
@@ -29,6 +30,7 @@ use tenure_core::ownership::EngineId;
 
 use self::gateway::Gateway;
 use self::keys::Keys;
+use self::pages::PageSize;
 use self::upkeep::Upkeep;
 use self::wire::{Compare, Encoded, Header, KeyValue, Operation, RangeRequest, TxnRequest};
 use crate::config::EtcdConfig;
@@ -64,8 +66,8 @@ impl Connect for ConnectEtcd {
             gateway: Gateway::open(&self.config, self.attempt)?,
             keys: Keys::new(&self.config.prefix, &self.cluster),
             kept_from: 0,
-            batch_pages: PageSize::new(4, 1024),
-            place_pages: PageSize::new(256, 4096),
+            batch_pages: PageSize::new(4, 1024, self.attempt),
+            place_pages: PageSize::new(256, 8192, self.attempt),
             upkeep: Upkeep::new(&self.config, Instant::now()),
         }))
     }
@@ -128,12 +130,14 @@ impl SharedLog for EtcdLog {
             limit: self.batch_pages.next,
             ..RangeRequest::default()
         };
+        let began = Instant::now();
         let batches = self.gateway.ask(&request).and_then(|answer| {
             let batches = answer.kvs.into_iter().map(|kv| self.batch(kv));
             batches.collect::<Result<Vec<_>, _>>()
         });
         let size = |batches: &Vec<LoggedBatch>| batches.iter().map(|it| it.bytes.len()).sum();
-        self.batch_pages.adapt(batches.as_ref().ok().map(size));
+        let size = batches.as_ref().ok().map(size);
+        self.batch_pages.adapt(size, began.elapsed());
         batches
     }
 
@@ -149,12 +153,14 @@ impl SharedLog for EtcdLog {
             sort_order: range.descending.then_some("DESCEND"),
             ..RangeRequest::default()
         };
+        let began = Instant::now();
         let places = self.gateway.ask(&request).and_then(|answer| {
             let places = answer.kvs.into_iter().map(|kv| self.place(kv));
             places.collect::<Result<Vec<_>, _>>()
         });
         let size = |places: &Vec<Place>| places.iter().map(|it| it.value.len()).sum();
-        self.place_pages.adapt(places.as_ref().ok().map(size));
+        let size = places.as_ref().ok().map(size);
+        self.place_pages.adapt(size, began.elapsed());
         places
     }
 
@@ -261,30 +267,4 @@ fn strange(kv: &KeyValue) -> LogError {
     LogError::Unknown(format!(
         "etcd has the key {key:?}, which tenure never writes"
     ))
-}
-
-/// The number of keys in the next answer. It adapts to the sizes of the answers, because an answer
-/// must arrive within the time of an attempt.
-#[derive(Debug)]
-struct PageSize {
-    next: usize,
-    most: usize,
-}
-
-impl PageSize {
-    const fn new(next: usize, most: usize) -> Self {
-        Self { next, most }
-    }
-
-    /// Adapts to the bytes of an answer; `None` if there was no answer.
-    fn adapt(&mut self, bytes: Option<usize>) {
-        const SMALL: usize = 256 * 1024;
-        const LARGE: usize = 1024 * 1024;
-        self.next = match bytes {
-            Some(..SMALL) => self.most.min(self.next * 2),
-            Some(..=LARGE) => self.next,
-            Some(_) => (self.next / 2).max(1),
-            None => (self.next / 4).max(1),
-        };
-    }
 }

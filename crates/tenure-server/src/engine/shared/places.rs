@@ -21,8 +21,8 @@ use crate::engine::batch::{
 };
 use crate::model::{LeaseKey, TermRecord};
 
-/// The greatest number of places in one answer.
-const PAGE: usize = 1_000;
+/// The greatest number of places in one answer. A service may have a lower limit.
+const PAGE: usize = 8_192;
 
 /// The names of the columns of a lease, in the order of [`columns`]. They are those of the table of
 /// the embedded engine.
