@@ -35,6 +35,9 @@ struct Counts {
 /// A row: the figure, its target, and the measured values.
 type Row = [String; 3];
 
+/// Measures one part of the rows.
+type Measure = fn(&Runtime, &Etcd, Counts) -> Vec<Row>;
+
 fn main() {
     support::serve_if_asked();
     cluster::serve_if_asked();
@@ -52,18 +55,23 @@ fn main() {
         leases: count("TENURE_LEASES", 100_000, 2_000) as u64,
         length: Duration::from_millis(if quick { 300 } else { 1_000 }),
     };
+    let mut wanted: Vec<String> = std::env::args().skip(1).collect();
+    wanted.retain(|argument| !argument.starts_with("--"));
     let Some(etcd) = Etcd::start("the benchmark of a cluster", MEMBERS) else {
         return;
     };
     let runtime = runtime();
     let mut rows: Vec<Row> = vec![["", "target", "measured"].map(String::from)];
-    for measure in [
-        renewals::measure,
-        grants::measure,
-        failover::measure,
-        idle::measure,
-    ] {
-        rows.extend(measure(&runtime, &etcd, counts));
+    let parts: [(&str, Measure); 4] = [
+        ("renewals", renewals::measure),
+        ("grants", grants::measure),
+        ("failover", failover::measure),
+        ("idle", idle::measure),
+    ];
+    for (name, measure) in parts {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            rows.extend(measure(&runtime, &etcd, counts));
+        }
     }
     let rows: Vec<_> = rows.into_iter().map(Vec::from).collect();
     support::table(

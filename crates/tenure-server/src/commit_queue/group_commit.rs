@@ -23,15 +23,22 @@ impl GroupCommit {
     pub(super) fn patience(self) -> Duration {
         self.commit.saturating_sub(QUICK)
     }
+
+    /// Returns the time without a new change after which the commit starts without the missing
+    /// ones.
+    ///
+    /// It grows with the duration of a commit, because a commit without the missing changes makes
+    /// them wait for that long. While a service such as etcd works on the same processors, clients
+    /// send their next changes with greater pauses, too.
+    pub(super) fn stall(self) -> Duration {
+        QUICK.max(self.commit / 8)
+    }
 }
 
 /// The duration up to which a commit does not wait for more changes. Such a commit takes no longer
 /// than some dozens of clients need to send their next requests. Waiting gains nothing then: the
 /// disk works for some clients while the processor works for others.
 const QUICK: Duration = Duration::from_micros(250);
-
-/// If no change arrives for this long, the commit starts without the missing ones.
-pub(super) const STALL: Duration = Duration::from_micros(250);
 
 #[cfg(test)]
 mod tests {
@@ -44,6 +51,16 @@ mod tests {
             let (expected, commit) = (64, micros(commit));
             let group = GroupCommit { expected, commit };
             assert_eq!(group.patience(), micros(patience));
+        }
+    }
+
+    #[test]
+    fn a_pause_of_an_eighth_of_a_commit_ends_the_wait() {
+        let micros = Duration::from_micros;
+        for (commit, stall) in [(0, 250), (2_000, 250), (8_000, 1_000)] {
+            let (expected, commit) = (64, micros(commit));
+            let group = GroupCommit { expected, commit };
+            assert_eq!(group.stall(), micros(stall));
         }
     }
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::model::{ChangeSet, LeaseChange, LeaseKey, LeaseVersion};
 
-use group_commit::{GroupCommit, STALL};
+use group_commit::GroupCommit;
 use ticket::Outcome;
 
 pub(crate) use ticket::Ticket;
@@ -255,7 +255,7 @@ impl CommitQueue {
             if queued > seen {
                 (seen, came_at) = (queued, now);
             }
-            let until = (came_at + STALL).min(began + patience);
+            let until = (came_at + group.stall()).min(began + patience);
             let left = until.saturating_duration_since(now);
             let is_enough = queued >= group.expected || left.is_zero() || state.closing;
             let pause = state.pause(now);
