@@ -1,5 +1,5 @@
 //! Larger groups whose members pass messages on, with each fault of a leader:
-//! `cargo test -p tenure-tests --test bully long_form -- --ignored --nocapture`.
+//! `cargo test -p tenure-tests --test bully long_form -- --ignored --nocapture --test-threads 1`.
 
 use std::time::Instant;
 
@@ -154,7 +154,7 @@ fn survive(net: &Net, fault: LeaderFault) {
             assert_eq!(group.last_leader(), old, "no member reaches a majority");
         }
     }
-    let elected = begin.elapsed();
+    let without = begin.elapsed();
     match fault {
         LeaderFault::Kill => group.start(old.member),
         LeaderFault::Restart => {}
@@ -170,7 +170,7 @@ fn survive(net: &Net, fault: LeaderFault) {
     }
     let last = group.settled(old.epoch, group.all());
     println!(
-        "{fault:?} of member {} of {}: {elected:.1?}; all follow {} after {:.1?}",
+        "{fault:?} of member {} of {}, repaired after {without:.1?}: all follow {} after {:.1?}",
         old.member,
         net.size,
         last.member,
