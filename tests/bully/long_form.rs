@@ -75,7 +75,12 @@ impl Net {
     /// The members, which have the addresses of all whose link is here, broken or not.
     fn group(&self) -> Group {
         let all = [&self.links[..], &self.dead, &self.one_way].concat();
-        let group = group_of(self.size).with_neighbors(all);
+        let mut group = group_of(self.size).with_neighbors(all);
+        if !self.dead.is_empty() {
+            // A search waits for links that hang, at each member on its way.
+            group.set("TENURE_LEASE_DURATION", "8s");
+            group.set("TENURE_BULLY_MESSAGE_LIFETIME", "1200ms");
+        }
         self.cut(&group);
         group
     }
