@@ -6,7 +6,8 @@
 use super::formula::Case;
 use super::verdict::Reason;
 
-const WORSE_IDLE: &str = "a failed member worse than the winner neither begins nor has to learn the leader";
+const WORSE_IDLE: &str =
+    "a failed member worse than the winner neither begins nor has to learn the leader";
 const WAITS: &str = "the winner waits for T_o before it announces itself";
 const ONE_COORDINATOR: &str = "a failed member that is worse than the winner and not listed gets one \
                                Coordinator, and no message of each running member";
@@ -162,8 +163,7 @@ impl Case {
         let listed = "it spends no T_p on a listed member, because its detector answers at once";
         let running = "it takes two exchanges and Ldr, all at once, and not a T_e for each running member, \
                        itself included";
-        let running_by = 2.5 * self.exchange()
-            - (self.members - self.failed) * self.formula_3_2();
+        let running_by = 2.5 * self.exchange() - (self.members - self.failed) * self.formula_3_2();
         self.of_figure([
             Reason::new(self.waits() - self.unlisted() * self.timeout, at_once),
             Reason::new(-self.all_listed() * self.processing, listed),
@@ -174,7 +174,8 @@ impl Case {
     pub(super) fn gain_reasons(&self) -> Vec<Reason> {
         let timeouts = "it asks about all failed members at once: it saves T_o for all of them but one \
                         also if they are not listed";
-        let calls = "it asks and halts all running members at once, and not one call after the other";
+        let calls =
+            "it asks and halts all running members at once, and not one call after the other";
         let calls_by = 3.0 * (self.worse() - 1.0) * self.exchange();
         self.of_figure([
             Reason::new(self.unlisted() * self.timeout - self.waits(), timeouts),
@@ -197,8 +198,7 @@ impl Case {
             0.0
         };
         let worse = halting - self.worse_listed * self.timeout;
-        let worse_about =
-            "all calls of Halt at once cost one T_o for all failed members that are worse, in place of \
+        let worse_about = "all calls of Halt at once cost one T_o for all failed members that are worse, in place of \
              an exchange";
         self.of_figure([
             Reason::new(better, better_about),

@@ -159,7 +159,11 @@ impl fmt::Display for ShortTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "T_o = {} is short here: ", self.t_o)?;
         match self.otherwise.number() {
-            Some(it) => write!(f, "if all answers came in time, it would be {}", rounded(it))?,
+            Some(it) => write!(
+                f,
+                "if all answers came in time, it would be {}",
+                rounded(it)
+            )?,
             None => write!(f, "with a longer one, the election would never end")?,
         }
         if self.named > 1 {

@@ -64,7 +64,12 @@ fn check(point: &Point, text: &str, measured: Value, correct: Value) {
     }
     if let Some(said) = sentence.difference {
         // A sentence that says how far a value is off does not say "as printed", and vice versa.
-        assert_eq!(same(said, 0.0), text.contains("as printed"), "{}", context());
+        assert_eq!(
+            same(said, 0.0),
+            text.contains("as printed"),
+            "{}",
+            context()
+        );
         let parts: f64 = sentence.parts.iter().sum();
         let has_parts = !sentence.parts.is_empty();
         assert!(!has_parts || same(parts, said), "{}", context());
@@ -96,9 +101,10 @@ type Meaning = (&'static str, fn(&Parameters) -> bool);
 
 const MEANINGS: &[Meaning] = &[
     ("the winner is the best member", |it| it.better_failed == 0),
-    ("all failed members better than the winner are listed", |it| {
-        it.better_failed > 0 && it.better_listed == it.better_failed
-    }),
+    (
+        "all failed members better than the winner are listed",
+        |it| it.better_failed > 0 && it.better_listed == it.better_failed,
+    ),
     ("no worse member is up", |it| {
         it.better_failed + 1 + it.worse_failed == it.n
     }),
@@ -134,7 +140,12 @@ const MEANINGS: &[Meaning] = &[
 
 fn check_point(row: &ClaimRow, point: &Point, parameters: Parameters) {
     let subjects = [
-        ("described", &row.described, point.described, point.described_holds),
+        (
+            "described",
+            &row.described,
+            point.described,
+            point.described_holds,
+        ),
         ("figure", &row.figure, point.figure, point.figure_holds),
     ];
     let lines: Vec<String> = point.verdict.lines().collect();

@@ -183,10 +183,18 @@ impl Papers {
         let number = |it: Option<u32>| it.map(f64::from);
         let all: [(&str, Option<f64>, fn(&Parameters) -> f64); 7] = [
             ("--n", number(self.n), |it| it.n.into()),
-            ("--failed", number(self.failed), |it| it.better_failed.into()),
-            ("--listed", number(self.listed), |it| it.better_listed.into()),
-            ("--failed-worse", number(self.failed_worse), |it| it.worse_failed.into()),
-            ("--listed-worse", number(self.listed_worse), |it| it.worse_listed.into()),
+            ("--failed", number(self.failed), |it| {
+                it.better_failed.into()
+            }),
+            ("--listed", number(self.listed), |it| {
+                it.better_listed.into()
+            }),
+            ("--failed-worse", number(self.failed_worse), |it| {
+                it.worse_failed.into()
+            }),
+            ("--listed-worse", number(self.listed_worse), |it| {
+                it.worse_listed.into()
+            }),
             ("--t-o", self.t_o, |it| it.t_o),
             ("--t-p", self.t_p, |it| it.t_p),
         ];
