@@ -282,6 +282,10 @@ fn a_parameter_that_a_claim_does_not_use_is_named_on_stderr() {
             &["--claim", "ring-worst", "--t-o", "30"],
             "note: --t-o is 20 and not 30 in ring-worst\n",
         ),
+        (
+            &["--claim", "3.2", "--failed", "2"],
+            "note: --failed is 0 and not 2 in formula-3.2\n",
+        ),
         (&["--claim", "3.3", "--failed", "2", "--t-p", "1"], ""),
         (&["--claim", "table-1", "--listed", "2"], ""),
         (&["--claim", "worst-case", "--n", "7", "--failed", "0"], ""),

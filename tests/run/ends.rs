@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use nix::sys::signal::Signal;
-use tenure_tests::needs::skipped;
+use tenure_tests::needs::{can_run, output_of, skipped};
 use tenure_tests::process::{output, run};
 use tenure_tests::wait_for;
 
@@ -23,6 +23,32 @@ fn once_passes_the_exit_code_on_and_releases_the_lease() {
         assert_eq!(ended, Some(expected), "{script}");
         assert_eq!(bench.status()["state"], "available");
         wait_until_gone(&id);
+    }
+}
+
+#[test]
+fn once_passes_the_exit_code_on_in_a_pid_namespace() {
+    let test = "once_passes_the_exit_code_on_in_a_pid_namespace";
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        // The process group of the program stays that of this test, which the namespace lacks.
+        command.args(["--pid", "--fork", "--mount-proc"]);
+        command
+    };
+    let can_unshare = output_of(unshare().arg("true")).is_some();
+    if !can_run(test, "namespaces of Linux (root)", can_unshare) {
+        return;
+    }
+    let bench = Bench::new();
+    for expected in [0, 3] {
+        let script = format!("exit {expected}");
+        let run = bench.command(&candidate("namespace"), &["--once"], &["sh", "-c", &script]);
+        let mut command = unshare();
+        command.arg(run.get_program()).args(run.get_args());
+        let environment = run.get_envs();
+        command.envs(environment.filter_map(|(name, value)| Some((name, value?))));
+        assert_eq!(code(&mut command), Some(expected));
+        assert_eq!(bench.status()["state"], "available");
     }
 }
 

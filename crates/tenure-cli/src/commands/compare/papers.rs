@@ -159,7 +159,8 @@ impl Papers {
             .min(self.n.map_or(u32::MAX, |n| n.saturating_sub(1)));
         let better_failed = self.failed.unwrap_or(failed);
         let own = Parameters {
-            n: self.n.unwrap_or(example.n),
+            // (3.2) is about two members, so it replaces each number of members.
+            n: self.n.unwrap_or(example.n.max(10)),
             better_failed,
             worse_failed: self.failed_worse.unwrap_or(example.worse_failed),
             better_listed: self

@@ -24,7 +24,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::process::CommandExt;
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -174,9 +174,28 @@ fn kill_the_others(group: Pid) {
     // code: it moves to the group of `tenure run`. If that is gone, no process waits for the exit
     // code.
     if let Ok(elsewhere) = getpgid(Some(getppid())) {
+        // 0 is a group whose number comes from outside of this PID namespace. No process can move
+        // there.
+        let elsewhere = match elsewhere.as_raw() {
+            0 => other_group().unwrap_or(group),
+            _ => elsewhere,
+        };
         let _ = setpgid(Pid::from_raw(0), elsewhere);
     }
     let _ = killpg(group, Signal::SIGKILL);
+}
+
+/// Starts a process in a group of its own, and returns this group. The group lasts as long as this
+/// process, which does not wait for its child.
+fn other_group() -> Option<Pid> {
+    let child = std::process::Command::new("/proc/self/exe")
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn();
+    Some(Pid::from_raw(i32::try_from(child.ok()?.id()).ok()?))
 }
 
 fn start(arguments: &Watchdog) -> anyhow::Result<Child> {
