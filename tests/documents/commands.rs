@@ -72,6 +72,11 @@ const LEFT: &[(&str, &str, &str)] = &[
         "three machines; tests/bully does the same",
     ),
     (
+        "docs/testing.md",
+        "",
+        "tests of this workspace, and programs from a network",
+    ),
+    (
         "docs/papers/",
         "tenure compare",
         "several minutes; tests/compare.rs does the same",
