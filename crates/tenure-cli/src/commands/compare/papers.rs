@@ -160,7 +160,7 @@ impl Papers {
         let better_failed = self.failed.unwrap_or(failed);
         let own = Parameters {
             // (3.2) is about two members, so it replaces each number of members.
-            n: self.n.unwrap_or(example.n.max(10)),
+            n: self.n.unwrap_or_else(|| example.n.max(10)),
             better_failed,
             worse_failed: self.failed_worse.unwrap_or(example.worse_failed),
             better_listed: self
@@ -182,7 +182,7 @@ impl Papers {
     /// The parameters of the command line.
     fn given(&self) -> Vec<Given> {
         let number = |it: Option<u32>| it.map(f64::from);
-        let all: [(&str, Option<f64>, fn(&Parameters) -> f64); 7] = [
+        let all: [(&str, Option<f64>, OfParameters); 7] = [
             ("--n", number(self.n), |it| it.n.into()),
             ("--failed", number(self.failed), |it| {
                 it.better_failed.into()
@@ -215,8 +215,11 @@ struct Given {
     option: &'static str,
     value: f64,
     /// The same parameter of a measurement.
-    of: fn(&Parameters) -> f64,
+    of: OfParameters,
 }
+
+/// Returns one of the parameters.
+type OfParameters = fn(&Parameters) -> f64;
 
 /// The parameters of the command line that claims do not use, and the claims by the value that they
 /// use instead.
