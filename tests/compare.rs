@@ -633,9 +633,9 @@ fn a_name_that_can_not_be_compared_is_refused_with_the_nearest_one() {
         (&["--detection-time", "0"], "1..=3600"),
         (
             &["timing", "--pause", "61m"],
-            "--pause <DURATION>': use at most 3600s",
+            "--pause <DURATION>': use at most 1h",
         ),
-        (&["timing", "--loss", "2h"], "use at most 3600s"),
+        (&["timing", "--loss", "2h"], "use at most 1h"),
         (
             &["timing", "--detection-time", "5", "--detection-time", "5"],
             "--detection-time 5 is given twice",

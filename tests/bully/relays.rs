@@ -176,7 +176,8 @@ fn a_member_whose_links_are_all_broken_logs_each_reason_once_and_then_the_recove
     let mut group = group().with_neighbors(all.as_flattened().iter().copied());
     group.start(1);
     let failed = || failures(&group.status(1).unwrap_or_default());
-    // More than a member may log in a minute, twice: directly and on every path to four members.
+    // Each of the four links may have two lines, one for a direct failure and one for every path. 40
+    // failures are far more than these eight lines.
     wait_for("failures", || (failed() > 40).then_some(()));
     let stderr = group.member(1).stderr();
     for peer in 2..=5 {

@@ -291,7 +291,7 @@ fn circle(test: &str, members: usize, count: usize) {
     leaders.iter().for_each(|leader| leader.wait_for_act(since));
     let longest = moving.times.iter().max().copied().unwrap_or_default();
     report(
-        "from the end of the old store to the first renewal, 50 leaders",
+        &format!("from the end of the old store to the first renewal, {LEADERS} leaders"),
         Duration::from_secs(1),
         &mut moving.times,
     );

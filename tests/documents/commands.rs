@@ -58,7 +58,7 @@ const LEFT: &[(&str, &str, &str)] = &[
     (
         "docs/comparison.md",
         "",
-        "several minutes; tests/compare.rs does the same",
+        "several minutes; tests/compare.rs and tests/papers.rs do the same",
     ),
     (
         "docs/kubernetes-lease.md",
@@ -79,7 +79,7 @@ const LEFT: &[(&str, &str, &str)] = &[
     (
         "docs/papers/",
         "tenure compare",
-        "several minutes; tests/compare.rs does the same",
+        "several minutes; tests/papers.rs does the same",
     ),
 ];
 

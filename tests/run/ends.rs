@@ -45,8 +45,12 @@ fn once_passes_the_exit_code_on_in_a_pid_namespace() {
         let run = bench.command(&candidate("namespace"), &["--once"], &["sh", "-c", &script]);
         let mut command = unshare();
         command.arg(run.get_program()).args(run.get_args());
-        let environment = run.get_envs();
-        command.envs(environment.filter_map(|(name, value)| Some((name, value?))));
+        for (name, value) in run.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
         assert_eq!(code(&mut command), Some(expected));
         assert_eq!(bench.status()["state"], "available");
     }

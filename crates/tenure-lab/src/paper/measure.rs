@@ -98,7 +98,7 @@ impl ClaimRow {
         } else {
             fixed.without_lists()
         };
-        let whole = |time| in_messages(MESSAGE.mul_f64(time));
+        let whole = |time| rounded(in_messages(MESSAGE.mul_f64(time)));
         it.with_times(whole(it.t_o), whole(it.t_p))
     }
 

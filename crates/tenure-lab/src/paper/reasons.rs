@@ -11,19 +11,18 @@ const WORSE_IDLE: &str =
 const WAITS: &str = "the winner waits for T_o before it announces itself";
 const ONE_COORDINATOR: &str = "a failed member that is worse than the winner and not listed gets one \
                                Coordinator, and no message of each running member";
-const LISTED_IS_FREE: &str =
-    "the formula subtracts a T_p for each listed member, and nobody spends this time";
+const LISTED_IS_FREE: &str = "the formula subtracts a T_p for each listed member, although the algorithm spends no time on a listed member";
 
 impl Case {
     /// A reason that counts only if all failed members better than the winner are listed, or if
     /// there are none.
-    fn asks_nobody(&self, by: f64, [listed, none]: [&'static str; 2]) -> Reason {
+    fn if_none_is_asked(&self, by: f64, [listed, none]: [&'static str; 2]) -> Reason {
         let by = if self.unlisted() > 0.0 { 0.0 } else { by };
         Reason::new(by, if self.listed > 0.0 { listed } else { none })
     }
 
     /// A reason that counts only if no worse member is up.
-    fn is_alone(&self, by: f64, about: &'static str) -> Reason {
+    fn if_no_worse_is_up(&self, by: f64, about: &'static str) -> Reason {
         Reason::new(if self.worse() > 0.0 { 0.0 } else { by }, about)
     }
 
@@ -33,7 +32,7 @@ impl Case {
             "all failed members better than the winner are listed, so it does not wait for T_o",
             "the winner is the best member, so it does not wait for T_o",
         ];
-        self.asks_nobody(-self.timeout, about)
+        self.if_none_is_asked(-self.timeout, about)
     }
 
     /// The members worse than the winner that failed and are not listed.
@@ -85,7 +84,7 @@ impl Case {
         let alone = "no worse member is up, so the winner sends no Answer";
         vec![
             self.without_waiting(),
-            self.is_alone(-1.0, alone),
+            self.if_no_worse_is_up(-1.0, alone),
             Reason::new(-2.0 * self.worse_failed, WORSE_IDLE),
         ]
     }
@@ -103,13 +102,13 @@ impl Case {
         ])
     }
 
-    /// With multicast, the winner has nobody to ask.
-    fn asks_nobody_at_once(&self) -> Reason {
+    /// With multicast, the winner sends no question if all better members are listed.
+    fn without_question(&self) -> Reason {
         let about = [
             "all failed members better than the winner are listed, so it sends them no question",
             "the winner is the best member, so it sends no question to better ones",
         ];
-        self.asks_nobody(-1.0, about)
+        self.if_none_is_asked(-1.0, about)
     }
 
     pub(super) fn multicast_reasons(&self) -> Vec<Reason> {
@@ -117,8 +116,8 @@ impl Case {
                      has to learn the leader";
         vec![
             Reason::new(self.waits(), WAITS),
-            self.asks_nobody_at_once(),
-            self.is_alone(-3.0, alone),
+            self.without_question(),
+            self.if_no_worse_is_up(-3.0, alone),
         ]
     }
 
@@ -127,7 +126,7 @@ impl Case {
                        Answer and Coordinator";
         self.of_figure([
             Reason::new(self.waits(), WAITS),
-            self.asks_nobody_at_once(),
+            self.without_question(),
             Reason::new(2.0, halting),
         ])
     }

@@ -157,7 +157,7 @@ impl fmt::Display for Reason {
 
 impl fmt::Display for ShortTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "T_o = {} is short here: ", self.t_o)?;
+        write!(f, "T_o = {} is short here: ", rounded(self.t_o))?;
         match self.otherwise.number() {
             Some(it) => write!(
                 f,

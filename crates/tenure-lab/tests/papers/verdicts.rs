@@ -56,6 +56,8 @@ fn same(a: f64, b: f64) -> bool {
 fn check(point: &Point, text: &str, measured: Value, correct: Value) {
     let sentence = Sentence::of(text);
     let context = || format!("{text:?} about {measured:?} in {point:#?}");
+    // A number with the error of a conversion, such as 33.300000000000004.
+    assert!(!text.contains("00000"), "{}", context());
     let difference = measured.number().map(|it| it - point.printed);
     match (difference, sentence.difference) {
         (None, None) => {}

@@ -55,19 +55,23 @@ fn main() {
         leases: count("TENURE_LEASES", 100_000, 2_000) as u64,
         length: Duration::from_millis(if quick { 300 } else { 1_000 }),
     };
-    let mut wanted: Vec<String> = std::env::args().skip(1).collect();
-    wanted.retain(|argument| !argument.starts_with("--"));
-    let Some(etcd) = Etcd::start("the benchmark of a cluster", MEMBERS) else {
-        return;
-    };
-    let runtime = runtime();
-    let mut rows: Vec<Row> = vec![["", "target", "measured"].map(String::from)];
     let parts: [(&str, Measure); 4] = [
         ("renewals", renewals::measure),
         ("grants", grants::measure),
         ("failover", failover::measure),
         ("idle", idle::measure),
     ];
+    let mut wanted: Vec<String> = std::env::args().skip(1).collect();
+    wanted.retain(|argument| !argument.starts_with("--"));
+    for name in &wanted {
+        let is_known = parts.iter().any(|part| part.0 == name);
+        assert!(is_known, "no part is named {name}");
+    }
+    let Some(etcd) = Etcd::start("the benchmark of a cluster", MEMBERS) else {
+        return;
+    };
+    let runtime = runtime();
+    let mut rows: Vec<Row> = vec![["", "target", "measured"].map(String::from)];
     for (name, measure) in parts {
         if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
             rows.extend(measure(&runtime, &etcd, counts));

@@ -28,8 +28,8 @@ impl GroupCommit {
     /// ones.
     ///
     /// It grows with the duration of a commit, because a commit without the missing changes makes
-    /// them wait for that long. While a service such as etcd works on the same processors, clients
-    /// send their next changes with greater pauses, too.
+    /// them wait for that long. A slow service such as etcd may also share the processors with the
+    /// clients. Then the pauses between their changes are longer.
     pub(super) fn stall(self) -> Duration {
         QUICK.max(self.commit / 8)
     }

@@ -14,7 +14,7 @@ use crate::output::{self, or_dash};
 ///
 /// Prints each table and formula of each paper, as printed, beside a measurement of the algorithm
 /// that the paper describes and of the algorithm in its figure, under the paper's own assumptions.
-/// The verdict follows from the values: whether they are as printed, or how far and why not. Without
+/// Below the values stands the verdict: "as printed", or the difference and its reasons. Without
 /// parameters it uses those of the examples in the documentation.
 ///
 /// "tenure compare --report FILE" writes a page with these tables. "tenure compare links" runs the
@@ -159,7 +159,7 @@ impl Papers {
             .min(self.n.map_or(u32::MAX, |n| n.saturating_sub(1)));
         let better_failed = self.failed.unwrap_or(failed);
         let own = Parameters {
-            // (3.2) is about two members, so it replaces each number of members.
+            // (3.2) always measures two members, and with n = 2 other options would be refused.
             n: self.n.unwrap_or_else(|| example.n.max(10)),
             better_failed,
             worse_failed: self.failed_worse.unwrap_or(example.worse_failed),

@@ -61,7 +61,10 @@ fn parse_fault(text: &str) -> Result<Duration, String> {
     let lasts = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     match lasts <= LONGEST_FAULT {
         true => Ok(lasts),
-        false => Err(format!("use at most {LONGEST_FAULT:?}, such as 3s or 2m")),
+        false => {
+            let longest = humantime::format_duration(LONGEST_FAULT);
+            Err(format!("use at most {longest}, such as 3s or 2m"))
+        }
     }
 }
 
@@ -131,8 +134,8 @@ impl Timing {
             "NO LEADER: after the leader's process was KILLED, which members notice by refused connections, and \
              after a POWER CUT, after which its machine is silent. FALSE: the percentage of false elections, \
              which are runs in which the leadership changed although no process died, because the leader \
-             paused for {pause:?} (PAUSE), or all its messages were lost for {loss:?} (LOSS). OVERLAP: the longest time in which two \
-             tasks ran at once, in a partition or a freeze of 120 s. *: only a task that ran on for a moment \
+             paused for {pause:?} (PAUSE), or all its messages were lost for {loss:?} (LOSS). OVERLAP: \
+             the longest time in which two tasks ran at once, in a partition or a freeze of 120 s. *: only a task that ran on for a moment \
              after the freeze; the receiver refuses its writes by their epoch. MESSAGES: at rest."
         )
     }

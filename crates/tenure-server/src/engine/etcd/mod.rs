@@ -135,9 +135,9 @@ impl SharedLog for EtcdLog {
             let batches = answer.kvs.into_iter().map(|kv| self.batch(kv));
             batches.collect::<Result<Vec<_>, _>>()
         });
-        let size = |batches: &Vec<LoggedBatch>| batches.iter().map(|it| it.bytes.len()).sum();
-        let size = batches.as_ref().ok().map(size);
-        self.batch_pages.adapt(size, began.elapsed());
+        let sizes = batches.as_ref().ok();
+        let sizes = sizes.map(|batches| batches.iter().map(|it| it.bytes.len()));
+        self.batch_pages.adapt(sizes, began.elapsed());
         batches
     }
 
@@ -158,9 +158,9 @@ impl SharedLog for EtcdLog {
             let places = answer.kvs.into_iter().map(|kv| self.place(kv));
             places.collect::<Result<Vec<_>, _>>()
         });
-        let size = |places: &Vec<Place>| places.iter().map(|it| it.value.len()).sum();
-        let size = places.as_ref().ok().map(size);
-        self.place_pages.adapt(size, began.elapsed());
+        let sizes = places.as_ref().ok();
+        let sizes = sizes.map(|places| places.iter().map(|it| it.value.len()));
+        self.place_pages.adapt(sizes, began.elapsed());
         places
     }
 

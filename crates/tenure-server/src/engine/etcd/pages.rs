@@ -23,48 +23,63 @@ impl PageSize {
         }
     }
 
-    /// Adapts to the bytes of an answer, which took this long; `None` if there was no answer.
-    pub(super) fn adapt(&mut self, bytes: Option<usize>, took: Duration) {
+    /// Adapts to the sizes of the values in an answer, which took this long; `None` if there was no
+    /// answer. An answer with fewer keys than asked for shows nothing about larger ones.
+    pub(super) fn adapt(
+        &mut self,
+        sizes: Option<impl ExactSizeIterator<Item = usize>>,
+        took: Duration,
+    ) {
         /// Larger answers are hardly faster.
         const LARGE: usize = 2 * 1024 * 1024;
-        self.next = match bytes {
-            None => (self.next / 4).max(1),
-            Some(bytes) if bytes > LARGE || took > self.attempt / 2 => (self.next / 2).max(1),
-            Some(bytes) if bytes < LARGE / 2 && took < self.attempt / 8 => {
-                self.most.min(self.next * 2)
-            }
-            Some(_) => self.next,
+        let Some(sizes) = sizes else {
+            self.next = (self.next / 4).max(1);
+            return;
         };
+        let is_full = sizes.len() >= self.next;
+        let bytes: usize = sizes.sum();
+        if bytes > LARGE || took > self.attempt / 2 {
+            self.next = (self.next / 2).max(1);
+        } else if is_full && bytes < LARGE / 2 && took < self.attempt / 8 {
+            self.next = self.most.min(self.next * 2);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use super::*;
 
     #[test]
     fn pages_grow_while_answers_are_small_and_quick() {
         const MIB: usize = 1024 * 1024;
         let millis = Duration::from_millis;
-        for (bytes, took, next) in [
-            (Some(MIB / 2), millis(50), 200),
-            (Some(MIB / 2), millis(70), 100),
-            (Some(3 * MIB / 2), millis(50), 100),
-            (Some(3 * MIB), millis(50), 50),
-            (Some(MIB / 2), millis(300), 50),
-            (None, millis(500), 25),
+        for (keys, bytes, took, next) in [
+            (100, MIB / 2, millis(50), 200),
+            (99, MIB / 2, millis(50), 100),
+            (100, MIB / 2, millis(70), 100),
+            (100, 3 * MIB / 2, millis(50), 100),
+            (100, 3 * MIB, millis(50), 50),
+            (1, 3 * MIB, millis(50), 50),
+            (100, MIB / 2, millis(300), 50),
         ] {
             let mut pages = PageSize::new(100, 8192, millis(500));
-            pages.adapt(bytes, took);
-            assert_eq!(pages.next, next, "{bytes:?} in {took:?}");
+            pages.adapt(Some(iter::repeat_n(bytes.div_ceil(keys), keys)), took);
+            assert_eq!(pages.next, next, "{keys} keys, {bytes} bytes in {took:?}");
         }
+        let none = || None::<iter::Empty<usize>>;
+        let mut pages = PageSize::new(100, 8192, millis(500));
+        pages.adapt(none(), millis(500));
+        assert_eq!(pages.next, 25);
         let mut pages = PageSize::new(1, 3, millis(500));
         for next in [2, 3, 3] {
-            pages.adapt(Some(0), millis(1));
+            pages.adapt(Some(iter::repeat_n(0, pages.next)), millis(1));
             assert_eq!(pages.next, next);
         }
         for next in [1, 1] {
-            pages.adapt(None, millis(500));
+            pages.adapt(none(), millis(500));
             assert_eq!(pages.next, next);
         }
     }
