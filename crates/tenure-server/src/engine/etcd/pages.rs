@@ -30,6 +30,7 @@ impl PageSize {
         sizes: Option<impl ExactSizeIterator<Item = usize>>,
         took: Duration,
     ) {
+        const SMALL: usize = 256 * 1024;
         /// Larger answers are hardly faster.
         const LARGE: usize = 2 * 1024 * 1024;
         let Some(sizes) = sizes else {
@@ -38,9 +39,11 @@ impl PageSize {
         };
         let is_full = sizes.len() >= self.next;
         let bytes: usize = sizes.sum();
-        if bytes > LARGE || took > self.attempt / 2 {
+        // Small pages grow however long an answer took: with a slow etcd, fewer answers are better.
+        let may_grow = bytes < SMALL || (bytes < LARGE / 2 && took < self.attempt / 8);
+        if bytes > LARGE {
             self.next = (self.next / 2).max(1);
-        } else if is_full && bytes < LARGE / 2 && took < self.attempt / 8 {
+        } else if is_full && may_grow {
             self.next = self.most.min(self.next * 2);
         }
     }
@@ -63,7 +66,8 @@ mod tests {
             (100, 3 * MIB / 2, millis(50), 100),
             (100, 3 * MIB, millis(50), 50),
             (1, 3 * MIB, millis(50), 50),
-            (100, MIB / 2, millis(300), 50),
+            (100, MIB / 2, millis(300), 100),
+            (100, MIB / 8, millis(450), 200),
         ] {
             let mut pages = PageSize::new(100, 8192, millis(500));
             pages.adapt(Some(iter::repeat_n(bytes.div_ceil(keys), keys)), took);
