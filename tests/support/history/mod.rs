@@ -89,6 +89,8 @@ struct Lease<'a> {
     grants: Vec<Grant<'a>>,
     /// Refused requests of holders: the lease id, and the times of sending and of the answer.
     refused: Vec<(LeaseId, Instant, Instant)>,
+    /// Acquires without an answer. Reads may show their terms.
+    unanswered: Vec<(LeaseId, &'a CandidateId)>,
     /// Possible ends of terms: requests with an unknown effect, and renewals for a shorter time.
     /// The lease id (`None` for any), and the earliest time.
     perhaps_ended: Vec<(Option<LeaseId>, Instant)>,
@@ -112,11 +114,18 @@ impl<'a> Lease<'a> {
         let mut done = Vec::new();
         let mut perhaps_ended = Vec::new();
         let mut refused = Vec::new();
+        let mut unanswered = Vec::new();
         let mut asked: BTreeMap<LeaseId, Instant> = BTreeMap::new();
         for call in calls {
-            if let What::Acquire { lease_id, .. } = call.what {
-                let first = asked.entry(lease_id).or_insert(call.sent);
+            if let What::Acquire {
+                lease_id, holder, ..
+            } = &call.what
+            {
+                let first = asked.entry(*lease_id).or_insert(call.sent);
                 *first = (*first).min(call.sent);
+                if call.answer.is_none() {
+                    unanswered.push((*lease_id, holder));
+                }
             }
             match (&call.what, &call.answer) {
                 (_, Some((received, Answer::Done(seen)))) => done.push(Done {
@@ -173,6 +182,7 @@ impl<'a> Lease<'a> {
             done,
             grants,
             refused,
+            unanswered,
             perhaps_ended,
         }
     }
@@ -381,7 +391,10 @@ impl<'a> Lease<'a> {
                 What::Change { lease_id, proposed } => Operation::Change { lease_id, proposed },
                 What::Describe { lease_id } => Operation::SetMetadata(lease_id, Metadata::new()),
                 What::Break => Operation::Break(Some(Duration::ZERO)),
-                What::Read => continue,
+                What::Read => {
+                    self.pass(&mut record, done);
+                    continue;
+                }
             };
             // The begin of the term was replayed above; a repeated acquire renews.
             let is_renewal = done.what.keeps_the_term();
@@ -410,6 +423,31 @@ impl<'a> Lease<'a> {
         Ok(())
     }
 
+    /// Replays a term that only a read shows, because no acquire of its holder was answered. It ends
+    /// a reservation. Nothing is known about its own end, so here it is over at once.
+    fn pass(&self, record: &mut Record, read: &Done<'_>) {
+        let current = record.last_grant().map(|grant| grant.epoch.get());
+        let epoch = read.seen.epoch.filter(|epoch| Some(*epoch) > current);
+        let Some(epoch) = epoch.filter(|epoch| self.grants.iter().all(|it| it.epoch != *epoch))
+        else {
+            return;
+        };
+        let shown = read.seen.holder.as_deref();
+        let mut unanswered = self.unanswered.iter();
+        let Some((lease_id, holder)) = unanswered.find(|it| Some(it.1.as_str()) == shown) else {
+            return;
+        };
+        // A release would also retire the lease id, and the term may have expired.
+        let request = acquire(*lease_id, holder, LeaseDuration::Fixed(Duration::ZERO));
+        let begun = Operation::Acquire(request, UnixMillis::new(epoch));
+        let _ = apply(
+            record,
+            &begun,
+            self.latest(read.seen.revision),
+            &Rules::NATIVE,
+        );
+    }
+
     fn begin(&self, record: &mut Record, grant: &Grant<'_>) -> Result<(), Violation> {
         let (earliest, latest) = (self.earliest(grant.revision), self.latest(grant.revision));
         let earliest = earliest.max(grant.sent);
@@ -426,14 +464,7 @@ impl<'a> Lease<'a> {
                 );
             }
         }
-        let request = Acquire {
-            lease_id: grant.lease_id,
-            holder: grant.holder.clone(),
-            duration: grant.duration,
-            lock_delay: Duration::ZERO,
-            min_epoch: None,
-            metadata: Metadata::new(),
-        };
+        let request = acquire(grant.lease_id, grant.holder, grant.duration);
         let operation = Operation::Acquire(request, UnixMillis::new(grant.epoch));
         let two = |why| Violation::TwoHolders {
             epoch: grant.epoch,
@@ -465,6 +496,17 @@ impl<'a> Lease<'a> {
         let newer = self.done.iter().rev();
         let newer = newer.take_while(|done| done.seen.revision >= revision);
         newer.map(|done| done.received).min().unwrap_or_default()
+    }
+}
+
+fn acquire(lease_id: LeaseId, holder: &CandidateId, duration: LeaseDuration) -> Acquire {
+    Acquire {
+        lease_id,
+        holder: holder.clone(),
+        duration,
+        lock_delay: Duration::ZERO,
+        min_epoch: None,
+        metadata: Metadata::new(),
     }
 }
 

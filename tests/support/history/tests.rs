@@ -250,6 +250,35 @@ fn a_grant_to_a_retired_id_is_found() {
 }
 
 #[test]
+fn a_term_that_only_a_read_shows_ends_a_reservation() {
+    let hand_over = What::HandOver {
+        lease_id: id(1),
+        to: "c11".parse().unwrap(),
+        within: Duration::from_millis(500),
+    };
+    let lost = Call {
+        answer: None,
+        ..acquire(2, 11, 20, 30, 3)
+    };
+    let read = call(What::Read, 120, Some((130, 3, State::Leased, Some(11))));
+    let mut calls = vec![
+        acquire(1, 10, 0, 10, 1),
+        lost,
+        call(hand_over, 100, Some((110, 2, State::Available, None))),
+        read,
+        acquire(3, 12, 140, 150, 5),
+    ];
+    assert_eq!(violation(&calls), None);
+    // Without the read, the next candidate took the lease of another one.
+    calls.remove(3);
+    let found = violation(&calls);
+    assert!(
+        matches!(found, Some(Violation::TwoHolders { epoch: 12, .. })),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn leases_are_checked_separately() {
     let other = Call {
         lease: "a/c".into(),
