@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks the binary in dist: packaging/checks/binary.sh
 #
-# It is static, contains its dependencies, which cargo audit reads, resolves names and reads users in an empty root, and a
-# second build in another folder is the same file.
+# It is static, contains its dependencies, which cargo audit reads, resolves names and reads users in
+# an empty root, and a second build in another folder is the same file.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
