@@ -10,10 +10,13 @@ command -v cargo-deny > /dev/null || "${TENURE_CARGO:-cargo}" install --locked c
 if [ "${1:-}" = --advisories ]; then
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
-  source=${TENURE_ADVISORIES:-https://github.com/RustSec/advisory-db}
-  if [ -e "$source" ]; then source=file://$(realpath "$source"); fi
-  sed "s#^\[advisories\]#&\ndb-path = \"$work/advisories\"\ndb-urls = [\"$source\"]#" deny.toml > "$work/deny.toml"
-  cargo deny check --config "$work/deny.toml"
+  if [ -n "${TENURE_ADVISORIES:-}" ]; then
+    # Git reads the copy in place of the address that cargo deny knows.
+    GIT_CONFIG_KEY_0=url.file://$(realpath "$TENURE_ADVISORIES").insteadOf
+    export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0=https://github.com/RustSec/advisory-db
+  fi
+  sed "s#^\[advisories\]#&\ndb-path = \"$work/advisories\"\ngit-fetch-with-cli = true#" deny.toml > "$work/deny.toml"
+  cargo deny --config "$work/deny.toml" check
   git -C "$work"/advisories/*/ log -1 --format='   advisories as of %cI, %h'
 else
   cargo deny --offline check bans licenses sources
