@@ -108,7 +108,10 @@ mod tests {
     fn the_numbers_are_those_of_this_process() {
         let now = unix_seconds(SystemTime::now());
         let started = START_TIME.unwrap();
-        assert!(started <= now + 0.1 && started > now - 3_600.0, "{started} {now}");
+        assert!(
+            started <= now + 0.1 && started > now - 3_600.0,
+            "{started} {now}"
+        );
         assert!(resident_bytes().unwrap() > 1e6);
         let files = Path::new("/proc/self/fd");
         let before = count(files).unwrap();
