@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks the binary in dist: packaging/checks/binary.sh
 #
-# It is static, contains its dependencies, resolves names and reads users in an empty root, and a
-# second build in another folder is the same file.
+# It is static, contains its dependencies, which cargo audit reads, resolves names and reads users in
+# an empty root, and a second build in another folder is the same file.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -27,6 +27,39 @@ names = {package["name"] for package in packages}
 assert {"tenure-cli", "rustls", "libsqlite3-sys"} <= names, names
 print(f"   contains the list of its {len(packages)} crates")
 '
+
+# cargo audit reads that list, too. The advisories are made up, one for each call: a check of the
+# real ones, which the workflow of each night makes, must not decide whether a binary can be read.
+command -v cargo-audit > /dev/null || "${TENURE_CARGO:-cargo}" install --locked cargo-audit
+advisories=$(mktemp -d)
+trap 'rm -rf "$advisories"' EXIT
+audit() { # audit CRATE: whether it finds nothing about this crate in the binary
+  mkdir -p "$advisories/$1/crates/$1"
+  cat > "$advisories/$1/crates/$1/RUSTSEC-2020-0001.md" << END
+\`\`\`toml
+[advisory]
+id = "RUSTSEC-2020-0001"
+package = "$1"
+date = "2020-01-01"
+
+[versions]
+patched = []
+\`\`\`
+
+# A test
+
+All versions.
+END
+  git -C "$advisories/$1" init --quiet
+  git -C "$advisories/$1" add .
+  git -C "$advisories/$1" -c user.name=test -c user.email=test@test.invalid commit --quiet -m test
+  cargo audit --db "$advisories/$1" --no-fetch --quiet bin "$binary" > "$advisories/$1.log" 2>&1
+}
+audit no-such-crate || fail "cargo audit bin: $(cat "$advisories/no-such-crate.log")"
+if audit rustls; then fail 'cargo audit bin does not find rustls in the binary'; fi
+grep -q RUSTSEC-2020-0001 "$advisories/rustls.log" || fail "cargo audit bin: $(cat "$advisories/rustls.log")"
+rm -rf "$advisories"
+echo '   cargo audit bin reads the list'
 
 # An empty root: static programs that ask for names need none of the files of the system.
 root=$(mktemp -d)

@@ -4,6 +4,7 @@
 mod api;
 mod client_go;
 mod faults;
+mod kube_rs;
 mod objects;
 mod others;
 mod pods;

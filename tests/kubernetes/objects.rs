@@ -35,6 +35,21 @@ impl Client {
         .await
     }
 
+    async fn merge(&self, patch: &Value) -> (u16, Value) {
+        self.patch("merge-patch+json", "", patch).await
+    }
+
+    async fn apply(&self, manager: &str, force: bool, object: &Value) -> (u16, Value) {
+        let query = format!("?fieldManager={manager}&force={force}");
+        self.patch("apply-patch+yaml", &query, object).await
+    }
+
+    async fn patch(&self, kind: &str, query: &str, object: &Value) -> (u16, Value) {
+        let request = self.http.patch(format!("{}/{LEASE}{query}", self.leases));
+        let request = request.header("content-type", format!("application/{kind}"));
+        answer(request.body(object.to_string())).await
+    }
+
     async fn get(&self) -> (u16, Value) {
         answer(self.http.get(format!("{}/{LEASE}", self.leases))).await
     }
@@ -116,6 +131,58 @@ async fn the_fake_refuses_what_an_api_server_refuses() {
     assert_eq!(reason(client.get().await), refused(404, "NotFound"));
     api.set_tokens(&[("valid", "pod")]);
     assert_eq!(reason(client.get().await), refused(401, "Unauthorized"));
+}
+
+#[tokio::test]
+async fn a_patch_names_a_version_or_replaces_whatever_is_there() {
+    let _limit = Limit::start();
+    let api = Api::start().await;
+    let client = Client::of(&api);
+    let patch = json!({ "spec": { "holderIdentity": "one", "leaseDurationSeconds": null } });
+    assert_eq!(reason(client.merge(&patch).await), refused(404, "NotFound"));
+    let lease = json!({ "metadata": { "name": LEASE, "annotations": { "kept": "yes" } },
+        "spec": { "leaseDurationSeconds": 5 } });
+    let (_, created) = client.post(&lease).await;
+    let (status, merged) = client.merge(&patch).await;
+    assert_eq!(status, 200);
+    assert_eq!(merged["spec"], json!({ "holderIdentity": "one" }));
+    assert_eq!(merged["metadata"]["annotations"]["kept"], "yes");
+    let mut stale = patch.clone();
+    stale["metadata"]["resourceVersion"] = created["metadata"]["resourceVersion"].clone();
+    assert_eq!(reason(client.merge(&stale).await), refused(409, "Conflict"));
+    let unknown = client.patch("json-patch+json", "", &json!([])).await;
+    assert_eq!(reason(unknown), refused(415, "UnsupportedMediaType"));
+}
+
+#[tokio::test]
+async fn an_applied_patch_owns_its_fields() {
+    let _limit = Limit::start();
+    let api = Api::start().await;
+    let client = Client::of(&api);
+    let lease = |spec: Value| json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec });
+    let both = lease(json!({ "holderIdentity": "one", "leaseTransitions": 1 }));
+    let (status, created) = client.apply("one", false, &both).await;
+    assert_eq!((status, &created["metadata"]["name"]), (201, &json!(LEASE)));
+    let anonymous = client.patch("apply-patch+yaml", "", &both).await;
+    assert_eq!(reason(anonymous), refused(400, "BadRequest"));
+    // Another manager needs force to change a field, and owns it afterwards.
+    let other = lease(json!({ "holderIdentity": "two" }));
+    let conflict = client.apply("two", false, &other).await;
+    assert_eq!(reason(conflict), refused(409, "Conflict"));
+    assert_eq!(client.apply("two", true, &other).await.0, 200);
+    // A manager that no longer names its field removes it, but not that of another one.
+    let (_, left) = client.apply("one", false, &lease(json!({}))).await;
+    assert_eq!(left["spec"], json!({ "holderIdentity": "two" }));
+    // A write that is not applied takes the field.
+    client
+        .merge(&json!({ "spec": { "holderIdentity": "three" } }))
+        .await;
+    let (_, left) = client.apply("two", false, &lease(json!({}))).await;
+    assert_eq!(left["spec"], json!({ "holderIdentity": "three" }));
+    let mut stale = other;
+    stale["metadata"]["resourceVersion"] = created["metadata"]["resourceVersion"].clone();
+    let stale = client.apply("two", true, &stale).await;
+    assert_eq!(reason(stale), refused(409, "Conflict"));
 }
 
 #[tokio::test]

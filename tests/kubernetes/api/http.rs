@@ -12,7 +12,7 @@ use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::objects::Refusal;
+use super::objects::{Patch, Refusal, not_found};
 use super::{Asked, Fate, Shared, State};
 
 const BASE: &str = "/apis/coordination.k8s.io/v1/namespaces/";
@@ -52,12 +52,24 @@ async fn answer(
         state.asked.push(asked.clone());
         (state.asked.len() - 1, fate)
     };
+    if let Fate::AfterHolder(holder) = fate {
+        shared.wait_for_holder(holder).await;
+    }
     let path = parts.uri.path();
+    let patch = patch(parts.headers.get(CONTENT_TYPE), &query);
     let execute = || {
         let Some(user) = &user else {
             return Err((401, "Unauthorized", "Unauthorized".into(), String::new()));
         };
-        shared.execute(&parts.method, path, user, &asked.object)
+        let named = named(&query);
+        shared.execute(
+            &parts.method,
+            path,
+            user,
+            &asked.object,
+            patch.as_ref(),
+            named,
+        )
     };
     let answer = match fate {
         Fate::Lost => std::future::pending().await,
@@ -82,7 +94,7 @@ async fn answer(
             Some(_) => watch(shared.clone(), &query),
             None => refusal(&(401, "Unauthorized", "Unauthorized".into(), String::new())),
         },
-        Fate::Passes | Fate::LosesAnswer | Fate::Repeated => {
+        Fate::Passes | Fate::AfterHolder(_) | Fate::LosesAnswer | Fate::Repeated => {
             if fate == Fate::Repeated {
                 let _ = execute();
             }
@@ -115,12 +127,26 @@ impl State {
 }
 
 impl Shared {
+    async fn wait_for_holder(&self, holder: &str) {
+        let mut newest = self.newest.subscribe();
+        loop {
+            newest.mark_unchanged();
+            let lease = self.lock().objects.get(crate::NAMESPACE, crate::LEASE);
+            let has_it = lease.is_some_and(|lease| lease["spec"]["holderIdentity"] == holder);
+            if has_it || newest.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
     fn execute(
         &self,
         method: &Method,
         path: &str,
         user: &str,
         object: &Value,
+        patch: Option<&Patch>,
+        named: Option<&str>,
     ) -> Result<(u16, Value), Refusal> {
         let mut state = self.lock();
         let unknown = || -> Refusal { (404, "NotFound", "page not found".into(), String::new()) };
@@ -136,18 +162,15 @@ impl Shared {
             );
             return Err((403, "Forbidden", text, of.into()));
         }
-        let missing = |name: &str| -> Refusal {
-            let text = format!("leases.coordination.k8s.io {name:?} not found");
-            (404, "NotFound", text, name.to_owned())
-        };
         let executed = match (method.as_str(), name) {
             ("GET", Some(name)) => {
                 let found = state.objects.get(namespace, name);
-                (200, found.ok_or_else(|| missing(name))?)
+                (200, found.ok_or_else(|| not_found(name))?)
             }
             ("GET", None) => {
                 let version = state.objects.revision().to_string();
-                let items = state.objects.list(namespace);
+                let mut items = state.objects.list(namespace);
+                items.retain(|item| is_named(item, named));
                 let list = json!({ "kind": "LeaseList", "apiVersion": "coordination.k8s.io/v1",
                     "metadata": { "resourceVersion": version }, "items": items });
                 (200, list)
@@ -158,6 +181,14 @@ impl Shared {
             }
             ("POST", None) => (201, state.objects.create(namespace, object)?),
             ("PUT", Some(name)) => (200, state.objects.replace(namespace, name, object)?),
+            ("PATCH", Some(name)) => {
+                let unknown = || -> Refusal {
+                    let text = "the body of the request was in an unknown format";
+                    (415, "UnsupportedMediaType", text.into(), String::new())
+                };
+                let patch = patch.ok_or_else(unknown)?;
+                state.objects.patch(namespace, name, object, patch)?
+            }
             _ => {
                 let text = "the server does not allow this method on the requested resource";
                 return Err((405, "MethodNotAllowed", text.into(), String::new()));
@@ -168,10 +199,34 @@ impl Shared {
     }
 }
 
+/// The form of a patch, by the type of its body; `None` if that is unknown.
+fn patch(kind: Option<&HeaderValue>, query: &HashMap<String, String>) -> Option<Patch> {
+    match kind?.to_str().ok()? {
+        "application/apply-patch+yaml" => Some(Patch::Apply {
+            manager: query.get("fieldManager").cloned().unwrap_or_default(),
+            force: query.get("force").is_some_and(|force| force == "true"),
+        }),
+        "application/merge-patch+json" | "application/strategic-merge-patch+json" => {
+            Some(Patch::Merge)
+        }
+        _ => None,
+    }
+}
+
+/// The name that a list or a watch is limited to.
+fn named(query: &HashMap<String, String>) -> Option<&str> {
+    query.get("fieldSelector")?.strip_prefix("metadata.name=")
+}
+
+fn is_named(object: &Value, name: Option<&str>) -> bool {
+    name.is_none_or(|name| object["metadata"]["name"] == name)
+}
+
 /// A stream of all changes after a version. A version that is forgotten gets an event with 410.
 fn watch(shared: Arc<Shared>, query: &HashMap<String, String>) -> Response {
     let number = |name: &str| query.get(name).and_then(|text| text.parse().ok());
     let mut after: u64 = number("resourceVersion").unwrap_or(0);
+    let named = named(query).map(str::to_owned);
     let lasts = number("timeoutSeconds").map_or(WATCH, Duration::from_secs);
     let until = tokio::time::Instant::now() + lasts;
     let (sender, receiver) = tokio::sync::mpsc::channel::<String>(16);
@@ -198,6 +253,9 @@ fn watch(shared: Arc<Shared>, query: &HashMap<String, String>) -> Response {
             };
             for event in events {
                 after = event.revision;
+                if !is_named(&event.object, named.as_deref()) {
+                    continue;
+                }
                 if sender.send(line(event.kind, &event.object)).await.is_err() {
                     return;
                 }

@@ -3,6 +3,7 @@
 //! demand.
 
 mod http;
+mod managers;
 mod objects;
 
 use std::net::SocketAddr;
@@ -32,6 +33,8 @@ pub(crate) enum Fate {
     Passes,
     /// It is dropped, without an answer.
     Lost,
+    /// It is executed as soon as the object has this holder.
+    AfterHolder(&'static str),
     /// It is executed, and the answer is lost.
     LosesAnswer,
     /// It is executed twice, and the second answer arrives.

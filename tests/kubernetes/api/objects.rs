@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::managers::{Managers, merge};
+
 /// A change of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
@@ -16,11 +18,20 @@ pub(crate) struct Event {
 /// A refusal: the status, the reason, the message, and the name that it is about.
 pub(crate) type Refusal = (u16, &'static str, String, String);
 
+/// The form of a patch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Patch {
+    /// Server-side apply of these fields.
+    Apply { manager: String, force: bool },
+    /// A merge patch; a strategic one does the same to a Lease, which has no lists to merge.
+    Merge,
+}
+
 /// The leases of a cluster.
 #[derive(Default)]
 pub(crate) struct Objects {
     revision: u64,
-    leases: BTreeMap<(String, String), Value>,
+    leases: BTreeMap<(String, String), (Value, Managers)>,
     events: Vec<Event>,
     /// The revision up to which the old versions are forgotten, for watches.
     compacted: u64,
@@ -44,13 +55,13 @@ impl Objects {
     }
 
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Value> {
-        self.leases.get(&(namespace.into(), name.into())).cloned()
+        self.find(namespace, name).map(|(lease, _)| lease)
     }
 
     pub(crate) fn list(&self, namespace: &str) -> Vec<Value> {
         let leases = self.leases.iter();
         let of = leases.filter(|((its, _), _)| its == namespace);
-        of.map(|(_, lease)| lease.clone()).collect()
+        of.map(|(_, (lease, _))| lease.clone()).collect()
     }
 
     pub(crate) fn create(&mut self, namespace: &str, object: &Value) -> Result<Value, Refusal> {
@@ -69,10 +80,8 @@ impl Objects {
             return Err((409, "AlreadyExists", text, name.into()));
         }
         let mut object = checked(name, object)?;
-        object["metadata"]["namespace"] = namespace.into();
-        object["metadata"]["uid"] = format!("uid-{}", self.revision + 1).into();
-        object["metadata"]["creationTimestamp"] = "2026-11-21T12:00:00Z".into();
-        Ok(self.store("ADDED", namespace, name, object))
+        self.name(namespace, &mut object);
+        Ok(self.update("ADDED", namespace, name, object))
     }
 
     pub(crate) fn replace(
@@ -81,12 +90,7 @@ impl Objects {
         name: &str,
         object: &Value,
     ) -> Result<Value, Refusal> {
-        let conflict = |text: &str| {
-            let text = format!(
-                "Operation cannot be fulfilled on leases.coordination.k8s.io {name:?}: {text}"
-            );
-            Err((409, "Conflict", text, name.into()))
-        };
+        let conflict = |text: &str| Err(conflict(name, text));
         if object["metadata"]["name"] != name {
             let text = "the name of the object does not match the name on the URL";
             return Err((400, "BadRequest", text.into(), name.into()));
@@ -105,19 +109,57 @@ impl Objects {
                 "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
             return Err((422, "Invalid", text.into(), name.into()));
         }
-        if !uid.is_null() && *uid != known["metadata"]["uid"] {
-            return conflict("Precondition failed: UID in precondition, UID in object meta: other");
-        }
-        if *version != known["metadata"]["resourceVersion"] {
-            return conflict(
-                "the object has been modified; please apply your changes to the latest version and try again",
-            );
-        }
+        check_versions(name, object, &known)?;
         let mut object = checked(name, object)?;
         for kept in ["namespace", "uid", "creationTimestamp"] {
             object["metadata"][kept] = known["metadata"][kept].clone();
         }
-        Ok(self.store("MODIFIED", namespace, name, object))
+        Ok(self.update("MODIFIED", namespace, name, object))
+    }
+
+    /// Patches an object. The version is checked if the patch has one, and only then. A patch that is
+    /// applied creates the object if it does not exist.
+    pub(crate) fn patch(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        object: &Value,
+        patch: &Patch,
+    ) -> Result<(u16, Value), Refusal> {
+        let known = self.find(namespace, name);
+        let Patch::Apply { manager, force } = patch else {
+            let Some((known, _)) = known else {
+                return Err(not_found(name));
+            };
+            let mut merged = known;
+            merge(&mut merged, object);
+            return Ok((200, self.replace(namespace, name, &merged)?));
+        };
+        if manager.is_empty() || object["kind"] != "Lease" || object["apiVersion"].is_null() {
+            let text = "an applied patch needs fieldManager, apiVersion and kind";
+            return Err((400, "BadRequest", text.into(), name.into()));
+        }
+        let is_new = known.is_none();
+        let (known, mut managers) = known.unwrap_or_default();
+        if is_new {
+            for sent in ["uid", "resourceVersion"] {
+                if !object["metadata"][sent].is_null() {
+                    return Err(conflict(name, &format!("{sent} of an object that is gone")));
+                }
+            }
+        } else {
+            check_versions(name, object, &known)?;
+        }
+        let applied = managers.apply(manager, *force, &known, &checked(name, object)?);
+        let applied = applied.map_err(|text| conflict(name, &format!("Apply failed: {text}")))?;
+        let mut object = checked(name, &applied)?;
+        object["metadata"]["name"] = name.into();
+        if is_new {
+            self.name(namespace, &mut object);
+            return Ok((201, self.store("ADDED", namespace, name, object, managers)));
+        }
+        let stored = self.store("MODIFIED", namespace, name, object, managers);
+        Ok((200, stored))
     }
 
     /// Changes an object without a version. Returns whether it exists.
@@ -131,12 +173,12 @@ impl Objects {
             return false;
         };
         edit(&mut object);
-        self.store("MODIFIED", namespace, name, object);
+        self.update("MODIFIED", namespace, name, object);
         true
     }
 
     pub(crate) fn delete(&mut self, namespace: &str, name: &str) {
-        if let Some(object) = self.leases.remove(&(namespace.into(), name.into())) {
+        if let Some((object, _)) = self.leases.remove(&(namespace.into(), name.into())) {
             self.revision += 1;
             let revision = self.revision;
             self.events.push(Event {
@@ -147,12 +189,31 @@ impl Objects {
         }
     }
 
+    fn find(&self, namespace: &str, name: &str) -> Option<(Value, Managers)> {
+        self.leases.get(&(namespace.into(), name.into())).cloned()
+    }
+
+    /// Gives a new object what the server sets.
+    fn name(&self, namespace: &str, object: &mut Value) {
+        object["metadata"]["namespace"] = namespace.into();
+        object["metadata"]["uid"] = format!("uid-{}", self.revision + 1).into();
+        object["metadata"]["creationTimestamp"] = "2026-11-21T12:00:00Z".into();
+    }
+
+    /// Stores what was written without being applied.
+    fn update(&mut self, kind: &'static str, namespace: &str, name: &str, object: Value) -> Value {
+        let (known, mut managers) = self.find(namespace, name).unwrap_or_default();
+        managers.update(&known, &object);
+        self.store(kind, namespace, name, object, managers)
+    }
+
     fn store(
         &mut self,
         kind: &'static str,
         namespace: &str,
         name: &str,
         mut object: Value,
+        managers: Managers,
     ) -> Value {
         self.revision += 1;
         object["metadata"]["resourceVersion"] = self.revision.to_string().into();
@@ -162,9 +223,39 @@ impl Objects {
             object: object.clone(),
         });
         let place = (namespace.to_owned(), name.to_owned());
-        self.leases.insert(place, object.clone());
+        self.leases.insert(place, (object.clone(), managers));
         object
     }
+}
+
+fn conflict(name: &str, text: &str) -> Refusal {
+    let text =
+        format!("Operation cannot be fulfilled on leases.coordination.k8s.io {name:?}: {text}");
+    (409, "Conflict", text, name.into())
+}
+
+/// The refusal of a request for an object that does not exist.
+pub(super) fn not_found(name: &str) -> Refusal {
+    let text = format!("leases.coordination.k8s.io {name:?} not found");
+    (404, "NotFound", text, name.to_owned())
+}
+
+/// Refuses a write that names another object or another version than the known one.
+fn check_versions(name: &str, object: &Value, known: &Value) -> Result<(), Refusal> {
+    let differs = |key: &str| {
+        let sent = &object["metadata"][key];
+        !sent.is_null() && *sent != known["metadata"][key]
+    };
+    if differs("uid") {
+        let text = "Precondition failed: UID in precondition, UID in object meta: other";
+        return Err(conflict(name, text));
+    }
+    if differs("resourceVersion") {
+        let text = "the object has been modified; please apply your changes to the latest version \
+                    and try again";
+        return Err(conflict(name, text));
+    }
+    Ok(())
 }
 
 /// Checks an object as Kubernetes does, and returns it in the form in which it is stored.

@@ -3,8 +3,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
+use std::time::SystemTime;
 
-use super::{Exposition, Sample};
+use super::{Exposition, Sample, unix_seconds};
 
 /// The unit of processor times in `/proc`, in every Linux that has this interface.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -16,7 +18,7 @@ pub(crate) fn expose(out: &mut Exposition) {
     gauge(
         "process_start_time_seconds",
         "The time at which the process started, in seconds since 1970.",
-        start_time(),
+        *START_TIME,
     );
     gauge(
         "process_resident_memory_bytes",
@@ -40,10 +42,23 @@ pub(crate) fn expose(out: &mut Exposition) {
     );
 }
 
-fn start_time() -> Option<f64> {
-    let stat = fs::read_to_string("/proc/stat").ok()?;
-    let booted_at = number_after(&stat, "btime")?;
-    Some(booted_at + ticks(&own_stat()?, 22)? / TICKS_PER_SECOND)
+/// It is computed once, because it would differ by milliseconds each time, and alerts take a change
+/// for a restart. `/proc/stat`, which has the time of the boot, is not there under `ProcSubset=pid`.
+static START_TIME: LazyLock<Option<f64>> = LazyLock::new(|| {
+    let age = since_boot()? - ticks(&own_stat()?, 22)? / TICKS_PER_SECOND;
+    Some(unix_seconds(SystemTime::now()) - age)
+});
+
+#[cfg(target_os = "linux")]
+fn since_boot() -> Option<f64> {
+    use nix::time::{ClockId, clock_gettime};
+    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).ok()?;
+    Some(std::time::Duration::from(time).as_secs_f64())
+}
+
+#[cfg(not(target_os = "linux"))]
+const fn since_boot() -> Option<f64> {
+    None
 }
 
 fn cpu_seconds() -> Option<f64> {
@@ -88,15 +103,15 @@ fn number_after(text: &str, word: &str) -> Option<f64> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use std::time::SystemTime;
-
-    use crate::metrics::unix_seconds;
 
     #[test]
     fn the_numbers_are_those_of_this_process() {
         let now = unix_seconds(SystemTime::now());
-        let started = start_time().unwrap();
-        assert!(started <= now + 1.0 && started > now - 3_600.0 * 24.0);
+        let started = START_TIME.unwrap();
+        assert!(
+            started <= now + 0.1 && started > now - 3_600.0,
+            "{started} {now}"
+        );
         assert!(resident_bytes().unwrap() > 1e6);
         let files = Path::new("/proc/self/fd");
         let before = count(files).unwrap();
