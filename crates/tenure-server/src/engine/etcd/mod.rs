@@ -27,6 +27,7 @@ mod tests;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use axum::body::Bytes;
 use tenure_core::ownership::EngineId;
 
 use self::gateway::Gateway;
@@ -116,7 +117,16 @@ impl SharedLog for EtcdLog {
             Err(LogError::Full(message)) => return self.settle(append, message),
             Err(error) => return Err(error),
         };
+        let is_of_the_log = is_of(self.engine, &answer.header);
         self.saw(&answer.header);
+        if answer.succeeded && !is_of_the_log {
+            // A copy of the log in another cluster may have the same head. An append there does not
+            // exclude other servers, so this is the same as another head.
+            return Ok(Appended::Refused(Sighting {
+                engine: EngineId(answer.header.cluster_id.into()),
+                head: Some(Bytes::copy_from_slice(append.head)),
+            }));
+        }
         if answer.succeeded {
             self.kept_from = self.kept_from.max(append.keep_from);
             return Ok(Appended::Done);
@@ -216,9 +226,13 @@ impl EtcdLog {
     /// source). After the answer this attempt is no longer under way, so a linearizable read shows
     /// which of both it was.
     fn settle(&mut self, append: &Append<'_>, message: String) -> Result<Appended, LogError> {
+        let engine = self.engine;
         let Ok(seen) = self.head() else {
             return Err(LogError::Unknown(message));
         };
+        if engine.is_some_and(|engine| engine != seen.engine) {
+            return Ok(Appended::Refused(seen));
+        }
         match seen.head.as_deref() {
             Some(head) if head == append.head => {
                 self.kept_from = self.kept_from.max(append.keep_from);
@@ -328,14 +342,19 @@ fn join<T>(thread: ScopedJoinHandle<'_, Result<T, LogError>>) -> Result<T, LogEr
     thread.join().unwrap_or_else(failed)
 }
 
-/// Checks that the cluster with the known head gave an answer. An address of another one, for
-/// example of a restored snapshot, would mix old leases with those of the log.
+/// Returns whether the cluster with this identity gave the answer, or none is known.
+fn is_of(engine: Option<EngineId>, header: &Header) -> bool {
+    engine.is_none_or(|engine| engine == EngineId(header.cluster_id.into()))
+}
+
+/// Checks that the cluster with the known head gave an answer. Another one, for example of a
+/// restored snapshot, would mix old leases with those of the log.
 fn check(engine: Option<EngineId>, header: &Header) -> Result<(), LogError> {
-    let answering = EngineId(header.cluster_id.into());
-    match engine.is_none_or(|engine| engine == answering) {
+    match is_of(engine, header) {
         true => Ok(()),
         false => Err(LogError::Misconfigured(format!(
-            "etcd.endpoints has members of another cluster, {answering}: name those of one cluster"
+            "etcd.endpoints has members of another cluster, {}: name those of one cluster",
+            header.cluster_id
         ))),
     }
 }

@@ -291,6 +291,25 @@ fn leases_and_batches_of_another_cluster_are_refused() {
 }
 
 #[test]
+fn an_append_that_another_cluster_has_applied_does_not_count() {
+    let fake = Fake::start(|path| match path {
+        "/version" => version("3.6.11"),
+        "/v3/kv/txn" => {
+            let body = r#"{"header":{"cluster_id":"8"},"succeeded":true}"#;
+            Some((200, body.to_owned()))
+        }
+        _ => head(),
+    });
+    let mut log = open(&[&fake]);
+    log.head().unwrap();
+    let Ok(Appended::Refused(shown)) = replace(&mut *log, Some("x"), "y") else {
+        panic!("it counts");
+    };
+    let engine = tenure_core::ownership::EngineId(8);
+    assert_eq!((head_of(&shown), shown.engine), (Some("y"), engine));
+}
+
+#[test]
 fn a_member_that_requires_tls_is_named() {
     let fake = Fake::start(|_| {
         let body = "Client sent an HTTP request to an HTTPS server.\n";
