@@ -210,7 +210,7 @@ impl Gateway {
         self.members[self.current].is_checked = false;
     }
 
-    fn use_next_member(&mut self) {
+    pub(super) fn use_next_member(&mut self) {
         self.current = (self.current + 1) % self.members.len();
     }
 

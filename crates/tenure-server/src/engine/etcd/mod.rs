@@ -29,12 +29,15 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use tenure_core::ownership::EngineId;
+use tracing::warn;
 
 use self::gateway::Gateway;
 use self::keys::Keys;
 use self::pages::PageSize;
 use self::upkeep::Upkeep;
-use self::wire::{Compare, Encoded, Header, KeyValue, Operation, RangeRequest, TxnRequest};
+use self::wire::{
+    Compare, Encoded, Header, KeyValue, Operation, RangeAnswer, RangeRequest, TxnRequest,
+};
 use crate::config::EtcdConfig;
 use crate::engine::shared::log::{
     Append, Appended, Connect, Edit, LogError, LoggedBatch, Place, PlaceRange, ServiceFacts,
@@ -148,8 +151,7 @@ impl SharedLog for EtcdLog {
             ..RangeRequest::default()
         };
         let began = Instant::now();
-        let batches = self.gateway.ask(&request).and_then(|answer| {
-            check(self.engine, &answer.header)?;
+        let batches = ask(&mut self.gateway, self.engine, &request).and_then(|answer| {
             let batches = answer.kvs.into_iter().map(|kv| self.batch(kv));
             batches.collect::<Result<Vec<_>, _>>()
         });
@@ -326,8 +328,7 @@ fn read_places(
         None => Err(strange(&kv)),
     };
     let began = Instant::now();
-    let places = gateway.ask(&request).and_then(|answer| {
-        check(engine, &answer.header)?;
+    let places = ask(gateway, engine, &request).and_then(|answer| {
         let places = answer.kvs.into_iter().map(place);
         places.collect::<Result<Vec<_>, _>>()
     });
@@ -347,16 +348,24 @@ fn is_of(engine: Option<EngineId>, header: &Header) -> bool {
     engine.is_none_or(|engine| engine == EngineId(header.cluster_id.into()))
 }
 
-/// Checks that the cluster with the known head gave an answer. Another one, for example of a
-/// restored snapshot, would mix old leases with those of the log.
-fn check(engine: Option<EngineId>, header: &Header) -> Result<(), LogError> {
-    match is_of(engine, header) {
-        true => Ok(()),
-        false => Err(LogError::Misconfigured(format!(
-            "etcd.endpoints has members of another cluster, {}: name those of one cluster",
-            header.cluster_id
-        ))),
+/// Reads keys from the cluster with the known head. Another one, for example of a restored snapshot,
+/// would mix old leases with those of the log, so the next call asks another member.
+fn ask(
+    gateway: &mut Gateway,
+    engine: Option<EngineId>,
+    request: &RangeRequest,
+) -> Result<RangeAnswer, LogError> {
+    let answer = gateway.ask(request)?;
+    if is_of(engine, &answer.header) {
+        return Ok(answer);
     }
+    gateway.use_next_member();
+    let message = format!(
+        "etcd.endpoints has members of another cluster, {}: name those of one cluster",
+        answer.header.cluster_id
+    );
+    warn!("{message}");
+    Err(LogError::Misconfigured(message))
 }
 
 fn sighting(header: &Header, kvs: Vec<KeyValue>) -> Sighting {

@@ -284,6 +284,8 @@ fn leases_and_batches_of_another_cluster_are_refused() {
     let mut pages = log.pages(&ranges).into_iter();
     assert_eq!(pages.next(), Some(Ok(Vec::new())));
     assert_eq!(misconfigured(pages.next().unwrap()), message);
+    // Then a member of the right one is asked.
+    assert_eq!(log.pages(&ranges), vec![Ok(Vec::new()); 2]);
     let mut log = open(&[&other]);
     log.head().unwrap();
     assert_eq!(log.places(&ranges[0]), Ok(Vec::new()));
