@@ -1,7 +1,7 @@
 //! The processor time of a cluster without requests.
 
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
@@ -13,28 +13,32 @@ use super::{Counts, MEMBERS, Row, row, used};
 const SERVERS: usize = 3;
 
 pub(super) fn measure(runtime: &Runtime, etcd: &Etcd, counts: Counts) -> Vec<Row> {
+    let mut alone = Samples::default();
+    for _ in 0..2 * counts.rounds {
+        let (began, before) = (Instant::now(), used(etcd));
+        thread::sleep(counts.length);
+        alone.push(percent(used(etcd) - before, began) / MEMBERS as f64);
+    }
     let members = runtime.block_on(Members::start(etcd, "idle", SERVERS, false));
     let active = runtime.block_on(members.settle());
-    let of_servers = || -> Vec<f64> {
-        let servers = members.servers.iter().flatten().map(Child::cpu);
-        servers.map(|time| time.as_secs_f64()).collect()
+    let of_servers = || -> Vec<Duration> {
+        let servers = members.servers.iter().flatten();
+        servers.map(Child::cpu).collect()
     };
     let [mut owner, mut standbys, mut etcds] = [(); 3].map(|()| Samples::default());
     for _ in 0..2 * counts.rounds {
         let (began, before, etcd_before) = (Instant::now(), of_servers(), used(etcd));
         thread::sleep(counts.length);
         let (after, etcd_after) = (of_servers(), used(etcd));
-        let percent = |seconds: f64| 100.0 * seconds / began.elapsed().as_secs_f64();
         for (server, (after, before)) in after.iter().zip(&before).enumerate() {
             let samples = if server == active {
                 &mut owner
             } else {
                 &mut standbys
             };
-            samples.push(percent(after - before));
+            samples.push(percent(*after - *before, began));
         }
-        let of_etcd = (etcd_after - etcd_before).as_secs_f64();
-        etcds.push(percent(of_etcd) / MEMBERS as f64);
+        etcds.push(percent(etcd_after - etcd_before, began) / MEMBERS as f64);
     }
     let text = |samples: &Samples| format!("{} %", samples.text(2));
     vec![
@@ -51,7 +55,12 @@ pub(super) fn measure(runtime: &Runtime, etcd: &Etcd, counts: Counts) -> Vec<Row
         row(
             "the same of each member of etcd",
             "at most 3 %",
-            text(&etcds),
+            format!("{}; without a cluster {}", text(&etcds), text(&alone)),
         ),
     ]
+}
+
+/// Returns a processor time in percent of the time since `began`.
+fn percent(used: Duration, began: Instant) -> f64 {
+    100.0 * used.as_secs_f64() / began.elapsed().as_secs_f64()
 }

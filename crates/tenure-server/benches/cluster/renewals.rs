@@ -40,7 +40,7 @@ const LOADS: [Load; 3] = [
         connections: 64,
         pace: Some(2_000),
     },
-    // So many that the servers are busy although each answer that is confirmed takes 20 ms.
+    // So many that the servers are busy although each answer that is confirmed takes 40 ms.
     Load {
         name: "as many as possible",
         connections: 1_000,

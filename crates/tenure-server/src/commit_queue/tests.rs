@@ -89,6 +89,29 @@ async fn a_ticket_succeeds_when_its_revision_is_durable_and_not_before() {
     assert!(take(&queue).is_empty());
 }
 
+#[test]
+fn answers_share_an_append_and_more_of_them_if_all_answers_need_one() {
+    for (all, every) in [(false, CONFIRM_EVERY), (true, CONFIRM_ALL_EVERY)] {
+        let queue = queue(0, Durability::OnDisk);
+        if all {
+            queue.expect_all_confirmed();
+        }
+        let began = Instant::now();
+        for _ in 0..2 {
+            let tickets = [queue.confirm(), queue.confirm()];
+            let Work::Commit(sets) = queue.take(None) else {
+                panic!("there is nothing to append");
+            };
+            publish(&queue, sets);
+            assert!(!tickets.iter().any(Ticket::is_pending));
+        }
+        assert!(began.elapsed() >= every);
+        // A change does not wait for the next one.
+        queue.append(set());
+        assert_eq!(publish(&queue, take(&queue)), 1);
+    }
+}
+
 #[tokio::test]
 async fn a_change_that_was_undone_stays_undone_whatever_becomes_durable_later() {
     let queue = queue(0, Durability::OnDisk);

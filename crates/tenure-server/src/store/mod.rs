@@ -270,6 +270,9 @@ impl Store {
                 .table
                 .remember(&key, Record::restore_deleted(retired, now));
         }
+        if inner.confirms() {
+            inner.commit_queue.expect_all_confirmed();
+        }
         let threads = Arc::new(Threads::start(&inner, engine)?);
         Ok(Self { inner, threads })
     }

@@ -39,7 +39,7 @@ pub(super) struct Gateway {
     version: Option<Arc<str>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Member {
     url: String,
     /// Whether its version was checked since it was last unreachable.
@@ -50,7 +50,7 @@ struct Member {
     was_cut: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct User {
     name: String,
     password_file: PathBuf,
@@ -58,6 +58,7 @@ struct User {
 }
 
 /// The state of the authentication.
+#[derive(Clone)]
 enum Access {
     /// The user must be authenticated.
     Needed,
@@ -95,9 +96,6 @@ impl Gateway {
         };
         let certificates = Certificates::read(config)?;
         let client = certificates.client(uses_tls(&members), attempt)?;
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime =
-            runtime.map_err(|error| misconfigured(&format!("can't start a runtime: {error}")))?;
         Ok(Self {
             config: config.clone(),
             attempt,
@@ -106,9 +104,35 @@ impl Gateway {
             certificates,
             client,
             user,
-            runtime: Some(runtime),
+            runtime: Some(runtime()?),
             version: None,
         })
+    }
+
+    /// Opens a connection of its own to each member, with the token of this one.
+    pub(super) fn to_each_member(&self) -> Result<Vec<Self>, LogError> {
+        let members = 0..self.members.len();
+        let gateways = members.map(|current| {
+            Ok(Self {
+                config: self.config.clone(),
+                attempt: self.attempt,
+                members: self.members.clone(),
+                current,
+                certificates: self.certificates.clone(),
+                client: self
+                    .certificates
+                    .client(uses_tls(&self.members), self.attempt)?,
+                user: self.user.clone(),
+                runtime: Some(runtime()?),
+                version: None,
+            })
+        });
+        gateways.collect()
+    }
+
+    /// Returns the number of members.
+    pub(super) const fn members(&self) -> usize {
+        self.members.len()
     }
 
     /// Sends a request to the current member. If that member can't be used and has definitely not
@@ -186,7 +210,7 @@ impl Gateway {
         self.members[self.current].is_checked = false;
     }
 
-    fn use_next_member(&mut self) {
+    pub(super) fn use_next_member(&mut self) {
         self.current = (self.current + 1) % self.members.len();
     }
 
@@ -394,6 +418,11 @@ impl std::fmt::Debug for Access {
             Self::Refused(..) => "Refused(..)",
         })
     }
+}
+
+fn runtime() -> Result<Runtime, LogError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| misconfigured(&format!("can't start a runtime: {error}")))
 }
 
 fn uses_tls(members: &[Member]) -> bool {

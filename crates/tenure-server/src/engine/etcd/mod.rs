@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `head` | the head |
 //! | `log/SEQUENCE` | a batch; the number has 20 digits |
-//! | `lease/...`, `term/...` | places |
+//! | `lease/...`, `term/...`, `deleted/...` | places |
 //!
 //! An append is one transaction. It compares the *value* of the head, and not its revision:
 //! revisions repeat after a restore, and the bytes of two heads are never equal. Leases and watches
@@ -24,15 +24,20 @@ mod wire;
 #[cfg(all(test, unix))]
 mod tests;
 
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use axum::body::Bytes;
 use tenure_core::ownership::EngineId;
+use tracing::warn;
 
 use self::gateway::Gateway;
 use self::keys::Keys;
 use self::pages::PageSize;
 use self::upkeep::Upkeep;
-use self::wire::{Compare, Encoded, Header, KeyValue, Operation, RangeRequest, TxnRequest};
+use self::wire::{
+    Compare, Encoded, Header, KeyValue, Operation, RangeAnswer, RangeRequest, TxnRequest,
+};
 use crate::config::EtcdConfig;
 use crate::engine::shared::log::{
     Append, Appended, Connect, Edit, LogError, LoggedBatch, Place, PlaceRange, ServiceFacts,
@@ -65,9 +70,11 @@ impl Connect for ConnectEtcd {
         Ok(Box::new(EtcdLog {
             gateway: Gateway::open(&self.config, self.attempt)?,
             keys: Keys::new(&self.config.prefix, &self.cluster),
+            engine: None,
             kept_from: 0,
             batch_pages: PageSize::new(4, 1024, self.attempt),
             place_pages: PageSize::new(256, 8192, self.attempt),
+            readers: Vec::new(),
             upkeep: Upkeep::new(&self.config, Instant::now()),
         }))
     }
@@ -86,10 +93,14 @@ impl Connect for ConnectEtcd {
 struct EtcdLog {
     gateway: Gateway,
     keys: Keys,
+    /// The identity of the cluster that answered the last look at the head, or the last append.
+    engine: Option<EngineId>,
     /// This connection has deleted the batches below this number.
     kept_from: u64,
     batch_pages: PageSize,
     place_pages: PageSize,
+    /// A connection to each member, while several ranges of places are read.
+    readers: Vec<(Gateway, PageSize)>,
     upkeep: Upkeep,
 }
 
@@ -99,7 +110,7 @@ impl SharedLog for EtcdLog {
             key: self.keys.head(),
             ..RangeRequest::default()
         })?;
-        self.upkeep.saw_revision(answer.header.revision);
+        self.saw(&answer.header);
         Ok(sighting(&answer.header, answer.kvs))
     }
 
@@ -109,7 +120,16 @@ impl SharedLog for EtcdLog {
             Err(LogError::Full(message)) => return self.settle(append, message),
             Err(error) => return Err(error),
         };
-        self.upkeep.saw_revision(answer.header.revision);
+        let is_of_the_log = is_of(self.engine, &answer.header);
+        self.saw(&answer.header);
+        if answer.succeeded && !is_of_the_log {
+            // A copy of the log in another cluster may have the same head. An append there does not
+            // exclude other servers, so this is the same as another head.
+            return Ok(Appended::Refused(Sighting {
+                engine: EngineId(answer.header.cluster_id.into()),
+                head: Some(Bytes::copy_from_slice(append.head)),
+            }));
+        }
         if answer.succeeded {
             self.kept_from = self.kept_from.max(append.keep_from);
             return Ok(Appended::Done);
@@ -131,7 +151,7 @@ impl SharedLog for EtcdLog {
             ..RangeRequest::default()
         };
         let began = Instant::now();
-        let batches = self.gateway.ask(&request).and_then(|answer| {
+        let batches = ask(&mut self.gateway, self.engine, &request).and_then(|answer| {
             let batches = answer.kvs.into_iter().map(|kv| self.batch(kv));
             batches.collect::<Result<Vec<_>, _>>()
         });
@@ -142,26 +162,49 @@ impl SharedLog for EtcdLog {
     }
 
     fn places(&mut self, range: &PlaceRange) -> Result<Vec<Place>, LogError> {
-        // etcd reads 0 as no limit.
-        if range.most == 0 {
-            return Ok(Vec::new());
+        let (gateway, pages) = (&mut self.gateway, &mut self.place_pages);
+        read_places(gateway, pages, &self.keys, self.engine, range)
+    }
+
+    fn readers(&self) -> usize {
+        self.gateway.members()
+    }
+
+    fn pages(&mut self, ranges: &[PlaceRange]) -> Vec<Result<Vec<Place>, LogError>> {
+        if self.readers.is_empty() {
+            self.readers = match self.gateway.to_each_member() {
+                Ok(gateways) => {
+                    let pages = self.place_pages;
+                    gateways.into_iter().map(|it| (it, pages)).collect()
+                }
+                Err(error) => return ranges.iter().map(|_| Err(error.clone())).collect(),
+            };
         }
-        let request = RangeRequest {
-            key: self.keys.place(&range.from),
-            range_end: Some(self.keys.place(&range.to)),
-            limit: self.place_pages.next.min(range.most),
-            sort_order: range.descending.then_some("DESCEND"),
-            ..RangeRequest::default()
-        };
-        let began = Instant::now();
-        let places = self.gateway.ask(&request).and_then(|answer| {
-            let places = answer.kvs.into_iter().map(|kv| self.place(kv));
-            places.collect::<Result<Vec<_>, _>>()
-        });
-        let sizes = places.as_ref().ok();
-        let sizes = sizes.map(|places| places.iter().map(|it| it.value.len()));
-        self.place_pages.adapt(sizes, began.elapsed());
-        places
+        let (keys, engine) = (&self.keys, self.engine);
+        let mut all = Vec::with_capacity(ranges.len());
+        for ranges in ranges.chunks(self.readers.len()) {
+            thread::scope(|scope| {
+                let read = self.readers.iter_mut().zip(ranges);
+                let read = read.map(|((gateway, pages), range)| {
+                    let read = move || read_places(gateway, pages, keys, engine, range);
+                    thread::Builder::new().spawn_scoped(scope, read)
+                });
+                // All of them begin before the first one is awaited.
+                let threads: Vec<_> = read.collect();
+                all.extend(threads.into_iter().map(|thread| match thread.map(join) {
+                    Ok(page) => page,
+                    Err(error) => Err(unknown(format!("can't start a thread: {error}"))),
+                }));
+            });
+        }
+        // The ranges are read to their ends.
+        if all
+            .iter()
+            .all(|page| page.as_ref().is_ok_and(Vec::is_empty))
+        {
+            self.readers.clear();
+        }
+        all
     }
 
     fn maintain(&mut self) {
@@ -185,9 +228,13 @@ impl EtcdLog {
     /// source). After the answer this attempt is no longer under way, so a linearizable read shows
     /// which of both it was.
     fn settle(&mut self, append: &Append<'_>, message: String) -> Result<Appended, LogError> {
+        let engine = self.engine;
         let Ok(seen) = self.head() else {
             return Err(LogError::Unknown(message));
         };
+        if engine.is_some_and(|engine| engine != seen.engine) {
+            return Ok(Appended::Refused(seen));
+        }
         match seen.head.as_deref() {
             Some(head) if head == append.head => {
                 self.kept_from = self.kept_from.max(append.keep_from);
@@ -238,6 +285,12 @@ impl EtcdLog {
         }
     }
 
+    /// Notes the answer to a look at the head, or to an append.
+    fn saw(&mut self, header: &Header) {
+        self.engine = Some(EngineId(header.cluster_id.into()));
+        self.upkeep.saw_revision(header.revision);
+    }
+
     fn batch(&self, kv: KeyValue) -> Result<LoggedBatch, LogError> {
         let sequence = self.keys.sequence(&kv.key.0);
         Ok(LoggedBatch {
@@ -245,14 +298,74 @@ impl EtcdLog {
             bytes: kv.value.0,
         })
     }
+}
 
-    fn place(&self, kv: KeyValue) -> Result<Place, LogError> {
-        let key = self.keys.name(&kv.key.0);
-        Ok(Place {
-            key: key.ok_or_else(|| strange(&kv))?.to_owned(),
-            value: kv.value.0,
-        })
+/// Reads a page of places, whose size adapts to the answers. The read is linearizable, which is
+/// etcd's default, so a member that lags behind first waits for what the others have committed.
+fn read_places(
+    gateway: &mut Gateway,
+    pages: &mut PageSize,
+    keys: &Keys,
+    engine: Option<EngineId>,
+    range: &PlaceRange,
+) -> Result<Vec<Place>, LogError> {
+    // etcd reads 0 as no limit.
+    if range.most == 0 {
+        return Ok(Vec::new());
     }
+    let request = RangeRequest {
+        key: keys.place(&range.from),
+        range_end: Some(keys.place(&range.to)),
+        limit: pages.next.min(range.most),
+        sort_order: range.descending.then_some("DESCEND"),
+        ..RangeRequest::default()
+    };
+    let place = |kv: KeyValue| match keys.name(&kv.key.0) {
+        Some(key) => Ok(Place {
+            key: key.to_owned(),
+            value: kv.value.0,
+        }),
+        None => Err(strange(&kv)),
+    };
+    let began = Instant::now();
+    let places = ask(gateway, engine, &request).and_then(|answer| {
+        let places = answer.kvs.into_iter().map(place);
+        places.collect::<Result<Vec<_>, _>>()
+    });
+    let sizes = places.as_ref().ok();
+    let sizes = sizes.map(|places| places.iter().map(|it| it.value.len()));
+    pages.adapt(sizes, began.elapsed());
+    places
+}
+
+fn join<T>(thread: ScopedJoinHandle<'_, Result<T, LogError>>) -> Result<T, LogError> {
+    let failed = |_| Err(unknown("a thread that reads has failed".into()));
+    thread.join().unwrap_or_else(failed)
+}
+
+/// Returns whether the cluster with this identity gave the answer, or none is known.
+fn is_of(engine: Option<EngineId>, header: &Header) -> bool {
+    engine.is_none_or(|engine| engine == EngineId(header.cluster_id.into()))
+}
+
+/// Reads keys from the cluster with the known head. Another one, for example of a restored snapshot,
+/// would mix old leases with those of the log, so the next call asks another member.
+fn ask(
+    gateway: &mut Gateway,
+    engine: Option<EngineId>,
+    request: &RangeRequest,
+) -> Result<RangeAnswer, LogError> {
+    let answer = gateway.ask(request)?;
+    if is_of(engine, &answer.header) {
+        return Ok(answer);
+    }
+    gateway.use_next_member();
+    let message = format!(
+        "etcd.endpoints has members of another cluster, {}: name those of one cluster",
+        answer.header.cluster_id
+    );
+    warn!("{message}");
+    Err(LogError::Misconfigured(message))
 }
 
 fn sighting(header: &Header, kvs: Vec<KeyValue>) -> Sighting {
@@ -264,7 +377,11 @@ fn sighting(header: &Header, kvs: Vec<KeyValue>) -> Sighting {
 
 fn strange(kv: &KeyValue) -> LogError {
     let key = String::from_utf8_lossy(&kv.key.0);
-    LogError::Unknown(format!(
+    unknown(format!(
         "etcd has the key {key:?}, which tenure never writes"
     ))
+}
+
+const fn unknown(message: String) -> LogError {
+    LogError::Unknown(message)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// answer must arrive within the time of an attempt.
 ///
 /// Large pages are faster: for each page etcd visits all keys up to the end of the range.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct PageSize {
     /// The greatest number of keys to ask for.
     pub(super) next: usize,

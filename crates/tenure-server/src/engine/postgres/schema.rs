@@ -118,7 +118,7 @@ const VIEWS: &str = "
     from (select cluster, shard, convert_from(record, 'UTF8')::json as r from {s}.head) as heads;
 
     create or replace view {s}.leases as
-    select cluster, shard, split_part(key, '/', 2) as namespace, split_part(key, '/', 3) as lease,
+    select cluster, shard, split_part(key, '/', 3) as namespace, split_part(key, '/', 4) as lease,
         v->>'state' as state, v->>'holder' as holder, v->>'owner' as owner,
         (v->>'epoch')::bigint as epoch,
         to_timestamp((v->>'granted_at_ms')::bigint / 1000.0) as granted_at,

@@ -46,12 +46,24 @@ pub(crate) trait SharedLog: Send + fmt::Debug {
     fn batches(&mut self, after: u64) -> Result<Vec<LoggedBatch>, LogError>;
 
     /// Returns places in this range. It may return fewer than there are, but at least one if there
-    /// is one; the caller asks again from the last key.
+    /// is one; the caller asks again from the last key. The read is never stale: it shows every
+    /// append that succeeded before this call.
     ///
     /// # Errors
     ///
     /// The service did not answer, or refused.
     fn places(&mut self, range: &PlaceRange) -> Result<Vec<Place>, LogError>;
+
+    /// Returns the number of ranges that [`SharedLog::pages`] reads best in one call.
+    fn readers(&self) -> usize {
+        1
+    }
+
+    /// Returns a page of each of these ranges, as [`SharedLog::places`] does. A service with several
+    /// members may read them at the same time.
+    fn pages(&mut self, ranges: &[PlaceRange]) -> Vec<Result<Vec<Place>, LogError>> {
+        ranges.iter().map(|range| self.places(range)).collect()
+    }
 
     /// Does the periodic work of the service, for example a compaction, if it is due. The owner of
     /// the log calls it about once a second. Failures are logged.

@@ -317,6 +317,10 @@ impl SharedLog for MemoryLog {
         })
     }
 
+    fn readers(&self) -> usize {
+        3
+    }
+
     fn facts(&self) -> ServiceFacts {
         let used = self.0.service.lock().used;
         ServiceFacts {

@@ -2,12 +2,18 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `lease/{namespace}/{lease}` | the columns of the lease and their checksum |
+//! | `lease/{part}/{namespace}/{lease}` | the columns of the lease and their checksum |
 //! | `term/{namespace}/{lease}/{first_epoch}` | up to 8 consecutive terms |
 //! | `deleted/{revision}` | the lease ids of the ended terms of a deleted lease |
 //!
 //! Names have only letters, digits, `.`, `_` and `-`, so `/` separates them. Numbers in keys have
 //! leading zeros, so that the order of the keys is the order of the numbers.
+//!
+//! `part` is a byte of a hash of the names, in hexadecimal. It divides the leases into ranges of
+//! about the same size, which a server that loads them can read at the same time.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use axum::body::Bytes;
 use serde::{Deserialize, Serialize};
@@ -111,26 +117,42 @@ pub(super) fn lease(key: &LeaseKey, stored: &Stored, revision: u64) -> Place {
     }
 }
 
+/// A value in the place of a lease. It borrows its text: a server loads all leases before it is
+/// active.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Cell<'a> {
+    Number(u64),
+    #[serde(borrow)]
+    Text(Cow<'a, str>),
+    #[serde(borrow)]
+    Ids(Vec<&'a str>),
+}
+
 /// Reads the place of a lease and checks its checksum.
 pub(super) fn read_lease(place: &Place) -> Result<(LeaseKey, Stored, u64), BadPlace> {
-    let json: Map<String, Value> = parse(place)?;
+    let json: BTreeMap<&str, Cell<'_>> = parse(place)?;
     let invalid = |name: &str| BadPlace::of(place, format!("has an invalid {name}"));
     let mut bytes = Vec::with_capacity(512);
     for name in NAMES {
         let ids;
         let column = match json.get(name) {
             None => Column::Null,
-            Some(Value::Number(number)) => number.as_u64().ok_or_else(|| invalid(name))?.into(),
-            Some(Value::String(text)) => text.as_str().into(),
-            Some(value) if name == LEASE_ID || name == RETIRED => {
-                ids = read_ids(value).ok_or_else(|| invalid(name))?;
+            Some(Cell::Number(number)) => (*number).into(),
+            Some(Cell::Text(text)) => Column::from(&**text),
+            Some(Cell::Ids(texts)) => {
+                let parsed: Result<Vec<LeaseId>, _> = texts.iter().map(|id| id.parse()).collect();
+                ids = parsed.map_err(|_| invalid(name))?;
                 Column::Ids(&ids)
             }
-            Some(_) => return Err(invalid(name)),
         };
         put(&mut bytes, &[column]);
     }
-    check(place, json.get(CRC).and_then(Value::as_u64), &bytes)?;
+    let crc = match json.get(CRC) {
+        Some(Cell::Number(crc)) => Some(*crc),
+        _ => None,
+    };
+    check(place, crc, &bytes)?;
     let lease = decode(&mut Columns(&bytes)).map_err(|error| invalid(error.0))?;
     match lease_key(&lease.0) == place.key {
         true => Ok(lease),
@@ -140,7 +162,33 @@ pub(super) fn read_lease(place: &Place) -> Result<(LeaseKey, Stored, u64), BadPl
 
 /// Returns the key of the place of a lease.
 pub(super) fn lease_key(key: &LeaseKey) -> String {
-    format!("lease/{}", key.as_str())
+    let part = crc32fast::hash(key.as_str().as_bytes()) >> 24;
+    format!("lease/{part:02x}/{}", key.as_str())
+}
+
+/// Returns this number of ranges, which together have all leases.
+pub(super) fn lease_ranges(number: usize) -> Vec<PlaceRange> {
+    let number = number.clamp(1, 256);
+    let begin = |range: usize| format!("lease/{:02x}", 256 * range / number);
+    let ranges = (0..number).map(|range| PlaceRange {
+        from: begin(range),
+        to: match range + 1 {
+            // `g` comes after all digits.
+            next if next == number => "lease/g".into(),
+            next => begin(next),
+        },
+        descending: false,
+        most: PAGE,
+    });
+    ranges.collect()
+}
+
+/// Returns the rest of a range after a page of it; `None` if it has no more places.
+pub(super) fn rest(range: &PlaceRange, page: &[Place]) -> Option<PlaceRange> {
+    page.last().map(|last| PlaceRange {
+        from: after(&last.key),
+        ..range.clone()
+    })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -265,11 +313,16 @@ pub(super) fn terms_up_to(key: &LeaseKey, last: Epoch) -> PlaceRange {
 pub(super) fn all(prefix: &str, after: Option<&str>) -> PlaceRange {
     // Keys have only ASCII characters, and `~` comes after all that are used.
     PlaceRange {
-        from: after.map_or_else(|| prefix.to_owned(), |after| format!("{after}!")),
+        from: after.map_or_else(|| prefix.to_owned(), self::after),
         to: format!("{prefix}~"),
         descending: false,
         most: PAGE,
     }
+}
+
+/// Returns the first possible key after this one. Keys have no character before `-`.
+fn after(key: &str) -> String {
+    format!("{key}!")
 }
 
 /// Returns the range of all terms whose places come before the key `before`, the last one first.
@@ -287,7 +340,7 @@ fn to_json(value: &impl Serialize) -> Bytes {
     serde_json::to_vec(value).unwrap_or_default().into()
 }
 
-fn parse<T: for<'a> Deserialize<'a>>(place: &Place) -> Result<T, BadPlace> {
+fn parse<'a, T: Deserialize<'a>>(place: &'a Place) -> Result<T, BadPlace> {
     serde_json::from_slice(&place.value)
         .map_err(|error| BadPlace::of(place, format!("is not valid: {error}")))
 }
@@ -299,7 +352,29 @@ fn check(place: &Place, crc: Option<u64>, bytes: &[u8]) -> Result<(), BadPlace> 
     }
 }
 
-fn read_ids(value: &Value) -> Option<Vec<LeaseId>> {
-    let ids = value.as_array()?.iter();
-    ids.map(|id| id.as_str()?.parse().ok()).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_together_have_each_lease_once_and_are_of_about_the_same_size() {
+        let keys = (0..3_000).map(|number| format!("billing/lease-{number}"));
+        let keys: Vec<_> = keys
+            .map(|key| lease_key(&LeaseKey::of_text(&key)))
+            .collect();
+        for number in [1, 2, 3, 7, 256] {
+            let ranges = lease_ranges(number);
+            assert_eq!(ranges.len(), number);
+            let within = |range: &PlaceRange| {
+                let keys = keys.iter();
+                keys.filter(|key| **key >= range.from && **key < range.to)
+                    .count()
+            };
+            let sizes: Vec<usize> = ranges.iter().map(within).collect();
+            assert_eq!(sizes.iter().sum::<usize>(), keys.len(), "{number}");
+            let even = keys.len() / number;
+            let most = sizes.into_iter().max();
+            assert!(most < Some(2 * even + 20), "{most:?} in one of {number}");
+        }
+    }
 }

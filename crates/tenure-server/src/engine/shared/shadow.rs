@@ -1,9 +1,11 @@
 //! A follower's copy of the leases, made from the places and then from the batches.
 //!
-//! The places are read while their owner writes them, so the copy first has leases of different
-//! moments. That is harmless: [`apply`] passes over each change that a lease has already, and the
-//! batches since before the first read have all later ones. The copy is right when all batches up
-//! to a head that was read after the last place are applied.
+//! The places are read while their owner writes them, several ranges of them at the same time, so
+//! the copy first has leases of different moments. That is harmless: [`apply`] passes over each
+//! change that a lease has already, and the batches since before the first read have all later ones.
+//! The copy is right when all batches up to a head that was read after the last place are applied.
+//! No read of a place is stale, whichever member of the service answers: it shows at least what had
+//! a place as of the first head.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use std::sync::Arc;
 use tenure_core::lease::LeaseId;
 
 use super::head::ContentRecord;
-use super::log::{LogError, LoggedBatch, SharedLog};
+use super::log::{LogError, LoggedBatch, PlaceRange, SharedLog};
 use super::places::{self, BadPlace, DeletedLease};
 use crate::engine::batch::{Leases, LoggedChange, apply};
 use crate::engine::{Batch, Loaded};
@@ -40,8 +42,8 @@ enum Phase {
     /// Nothing was read.
     #[default]
     Empty,
-    /// The leases after this key are to be read.
-    Leases(Option<String>),
+    /// The leases in these ranges are to be read.
+    Leases(Vec<PlaceRange>),
     /// The deleted leases after this key are to be read.
     Deleted(Option<String>),
     /// All places were read; some batches may be missing.
@@ -106,7 +108,7 @@ impl Shadow {
         }
     }
 
-    /// Reads one page of what the copy lacks as of this head, which has this sequence number.
+    /// Reads one page of what the copy lacks, or one of each range of leases, as of this head, which has this sequence number.
     ///
     /// # Errors
     ///
@@ -134,20 +136,35 @@ impl Shadow {
             Phase::Empty => {
                 // All changes after these are in batches, whatever the places contain by then.
                 (self.sequence, self.revision) = (content.placed, content.placed_revision);
-                self.phase = Phase::Leases(None);
+                self.phase = Phase::Leases(places::lease_ranges(log.readers()));
                 Ok(Copying::More)
             }
-            Phase::Leases(after) => {
-                let page = log.places(&places::all("lease/", after.as_deref()))?;
-                for place in &page {
-                    let (key, stored, revision) = places::read_lease(place)?;
-                    self.leases.insert(key, (stored.into(), revision));
+            Phase::Leases(ranges) => {
+                let (mut rest, mut failure) = (Vec::new(), None);
+                for (range, page) in ranges.iter().zip(log.pages(ranges)) {
+                    let page = match page {
+                        Ok(page) => page,
+                        // Only this page is read again.
+                        Err(error) => {
+                            rest.push(range.clone());
+                            failure = Some(error);
+                            continue;
+                        }
+                    };
+                    for place in &page {
+                        let (key, stored, revision) = places::read_lease(place)?;
+                        self.leases.insert(key, (stored.into(), revision));
+                    }
+                    rest.extend(places::rest(range, &page));
                 }
-                self.phase = match page.into_iter().next_back() {
-                    Some(last) => Phase::Leases(Some(last.key)),
-                    None => Phase::Deleted(None),
+                self.phase = match rest.is_empty() {
+                    true => Phase::Deleted(None),
+                    false => Phase::Leases(rest),
                 };
-                Ok(Copying::More)
+                match failure {
+                    Some(error) => Err(error.into()),
+                    None => Ok(Copying::More),
+                }
             }
             Phase::Deleted(after) => {
                 let page = log.places(&places::all("deleted/", after.as_deref()))?;

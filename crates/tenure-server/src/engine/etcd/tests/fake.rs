@@ -2,11 +2,12 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use super::*;
+use crate::engine::shared::log::PlaceRange;
 
 /// The answer to a request: a status and a body. `None` ends the connection without an answer.
 type Answer = Option<(u16, String)>;
@@ -225,6 +226,89 @@ fn a_call_ends_with_its_attempt() {
     assert!((0..50).any(|_| log.head().is_ok()));
     assert_eq!(hangs.paths()[..2], ["/version", "/v3/kv/range"]);
     assert!(other.paths().len() > 1);
+}
+
+#[test]
+fn ranges_of_leases_are_read_from_all_members_at_the_same_time() {
+    let asked = Arc::new((Mutex::new(0), Condvar::new()));
+    let member = || {
+        let asked = Arc::clone(&asked);
+        Fake::start(move |path| match path {
+            "/version" => version("3.6.11"),
+            _ => {
+                let (number, changed) = &*asked;
+                let mut number = number.lock().unwrap();
+                *number += 1;
+                changed.notify_all();
+                // No member answers before all of them were asked.
+                drop(changed.wait_while(number, |number| *number < 3).unwrap());
+                let body = r#"{"header":{"cluster_id":"7"}}"#;
+                Some((200, body.to_owned()))
+            }
+        })
+    };
+    let members = [member(), member(), member()];
+    let mut log = open(&[&members[0], &members[1], &members[2]]);
+    let range = |number| PlaceRange {
+        from: format!("lease/{number}"),
+        to: format!("lease/{number}~"),
+        descending: false,
+        most: 10,
+    };
+    assert_eq!(log.readers(), 3);
+    let ranges: Vec<_> = (0..3).map(range).collect();
+    assert_eq!(log.pages(&ranges), vec![Ok(Vec::new()); 3]);
+    for member in &members {
+        assert_eq!(member.paths(), ["/version", "/v3/kv/range"]);
+    }
+}
+
+#[test]
+fn leases_and_batches_of_another_cluster_are_refused() {
+    let member = |id: &'static str| {
+        Fake::start(move |path| match path {
+            "/version" => version("3.6.11"),
+            _ => Some((200, format!(r#"{{"header":{{"cluster_id":"{id}"}}}}"#))),
+        })
+    };
+    let (first, other) = (member("7"), member("8"));
+    let mut log = open(&[&first, &other]);
+    let ranges = [("a", "b"), ("b", "c")].map(|(from, to)| PlaceRange {
+        from: from.into(),
+        to: to.into(),
+        descending: false,
+        most: 10,
+    });
+    log.head().unwrap();
+    let message = "etcd.endpoints has members of another cluster, 8: name those of one cluster";
+    let mut pages = log.pages(&ranges).into_iter();
+    assert_eq!(pages.next(), Some(Ok(Vec::new())));
+    assert_eq!(misconfigured(pages.next().unwrap()), message);
+    // Then a member of the right one is asked.
+    assert_eq!(log.pages(&ranges), vec![Ok(Vec::new()); 2]);
+    let mut log = open(&[&other]);
+    log.head().unwrap();
+    assert_eq!(log.places(&ranges[0]), Ok(Vec::new()));
+    assert_eq!(log.batches(0), Ok(Vec::new()));
+}
+
+#[test]
+fn an_append_that_another_cluster_has_applied_does_not_count() {
+    let fake = Fake::start(|path| match path {
+        "/version" => version("3.6.11"),
+        "/v3/kv/txn" => {
+            let body = r#"{"header":{"cluster_id":"8"},"succeeded":true}"#;
+            Some((200, body.to_owned()))
+        }
+        _ => head(),
+    });
+    let mut log = open(&[&fake]);
+    log.head().unwrap();
+    let Ok(Appended::Refused(shown)) = replace(&mut *log, Some("x"), "y") else {
+        panic!("it counts");
+    };
+    let engine = tenure_core::ownership::EngineId(8);
+    assert_eq!((head_of(&shown), shown.engine), (Some("y"), engine));
 }
 
 #[test]

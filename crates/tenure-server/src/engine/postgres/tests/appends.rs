@@ -314,7 +314,7 @@ fn people_read_heads_leases_and_terms_in_views() {
     let mut log = connect(server, "views");
     let edits = [
         Edit::Put(place(
-            "lease/billing/invoices",
+            "lease/2f/billing/invoices",
             r#"{"state": "leased", "holder": "a", "epoch": 7, "granted_at_ms": 1795230310385,
                 "duration_ms": 15000, "metadata": "{}", "revision": 12, "lease_id": "secret"}"#,
         )),

@@ -1,7 +1,7 @@
 //! Checks of batches and places.
 
 use super::super::log::{
-    Append, Appended, Connect, Edit, LoggedBatch, MOST_EDITS, PlaceRange, SharedLog,
+    Append, Appended, Connect, Edit, LoggedBatch, MOST_EDITS, Place, PlaceRange, SharedLog,
 };
 use super::{all_batches, all_places, append_of, batch, noise, open, place, put};
 
@@ -139,4 +139,30 @@ pub(super) fn pages(connect: &dyn Connect) {
         }));
     }
     assert!(all_places(&mut *log, "lease/", "lease0") == expected);
+    // More ranges than an implementation reads at once, each to its end.
+    let range = |number: usize| PlaceRange {
+        from: format!("lease/a/{:02}", 6 * number),
+        to: format!("lease/a/{:02}", 6 * number + 6),
+        descending: false,
+        most: 250,
+    };
+    let mut ranges: Vec<_> = (0..5).map(range).collect();
+    let mut found: Vec<Vec<Place>> = vec![Vec::new(); ranges.len()];
+    for _ in 0..expected.len() {
+        let pages: Result<Vec<_>, _> = log.pages(&ranges).into_iter().collect();
+        let pages = pages.unwrap();
+        assert_eq!(pages.len(), ranges.len());
+        if pages.iter().all(Vec::is_empty) {
+            break;
+        }
+        for ((range, found), page) in ranges.iter_mut().zip(&mut found).zip(pages) {
+            assert!(page.len() <= range.most);
+            if let Some(last) = page.last() {
+                range.from = format!("{} ", last.key);
+            }
+            found.extend(page);
+        }
+    }
+    assert!(found.concat() == expected);
+    assert!(log.readers() > 0);
 }

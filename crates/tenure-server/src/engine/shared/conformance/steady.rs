@@ -71,6 +71,19 @@ impl SharedLog for Steady {
         until_definite(|| self.0.places(range))
     }
 
+    fn readers(&self) -> usize {
+        self.0.readers()
+    }
+
+    fn pages(&mut self, ranges: &[PlaceRange]) -> Vec<Result<Vec<Place>, LogError>> {
+        let pages = self.0.pages(ranges).into_iter().zip(ranges);
+        let pages = pages.map(|(page, range)| match page {
+            Err(LogError::Unknown(_) | LogError::NotApplied(_)) => self.places(range),
+            page => page,
+        });
+        pages.collect()
+    }
+
     fn maintain(&mut self) {
         self.0.maintain();
     }

@@ -145,7 +145,7 @@ fn a_log_with_changed_or_missing_places_is_refused_and_left_as_it_is() {
     assert!(changed.contains("does not match its checksum"), "{changed}");
     let moved = refusal(&|content| {
         let value = content.places.remove(&first).unwrap();
-        content.places.insert("lease/ns/other".into(), value);
+        content.places.insert("lease/00/ns/other".into(), value);
     });
     assert!(moved.contains("has another lease"), "{moved}");
     let cut = refusal(&|content| drop(content.batches.remove(&last_batch)));

@@ -3,6 +3,8 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
+use tenure_core::ownership::HeadState;
+
 use super::*;
 use crate::metrics::Exposition;
 
@@ -226,6 +228,41 @@ fn changes_are_refused_in_a_service_that_is_nearly_full_and_beats_are_not() {
     service.change(|content| content.used = Some((50, 100)));
     owner.write().unwrap();
     check_chain(&service.content());
+}
+
+#[test]
+fn a_log_that_a_running_server_may_not_take_over_is_named_once() {
+    for (state, reason) in [
+        (
+            HeadState::Restoring,
+            "a restore into the log is not complete: wait for it, or run tenure restore again",
+        ),
+        (
+            HeadState::Retired,
+            "a final backup has moved the store away: it goes on where that file is restored \
+             (tenure restore)",
+        ),
+    ] {
+        let service = MemoryService::new();
+        let mut server = Server::new("first", &service);
+        let mut owner = server.own();
+        owner.write().unwrap();
+        let mut standby = Server::new("standby", &service);
+        follow(&mut standby, T / 6);
+        let mut record = head_of(&service.content());
+        record.head.sequence += 1;
+        record.head.state = state;
+        let head = record.encode(crate::clock::wall());
+        service.change(|content| content.head = Some(head));
+        let lines = Lines::default();
+        let _guard = lines.begin();
+        follow(&mut standby, 4 * T);
+        lines.assert_once(&format!(
+            "WARN tenure_server::engine::shared::chain: taking nothing over: {reason}"
+        ));
+        let refusal = standby.status().view().refusal;
+        assert_eq!(refusal.as_deref(), Some(reason));
+    }
 }
 
 #[test]
