@@ -275,10 +275,37 @@ fn restore(test: &str, another_identity: bool, line: &str) {
         assert_eq!(ready.0, 503);
     }
     assert_eq!(revision(&bench.cluster), restored, "nobody appends");
-    let Bench { load, cluster } = bench;
+    let Bench { load, mut cluster } = bench;
     load.verify_answers(&cluster);
     cluster.servers[0].tap.assert_possible();
     let _ = cluster.audit("c");
+    if !another_identity {
+        grow_past_what_was_lost(&mut cluster);
+    }
+}
+
+/// Lets a server that is restarted, and can't notice that the log went back, append more than was
+/// lost. Checks that the other servers go on to refuse.
+fn grow_past_what_was_lost(cluster: &mut Cluster) {
+    let lost = cluster.servers[0].view(&cluster.runtime).expect("a view");
+    cluster.servers[1].kill();
+    cluster.servers[1].spawn();
+    cluster.servers[1].wait_for_role(&cluster.runtime, "active");
+    let client = cluster.client_of(1);
+    let mut grants = 0;
+    tenure_tests::wait_for("a longer log", || {
+        let granted = cluster
+            .runtime
+            .block_on(client.acquire(&format!("later/lease-{grants}"), 7));
+        grants += u64::from(granted.is_some_and(|(status, _)| status == 200));
+        let now = cluster.servers[1].view(&cluster.runtime)?;
+        (grants > 20 && now["sequence"].as_u64() > lost["sequence"].as_u64()).then_some(())
+    });
+    // Followers look twelve times in T.
+    pass(2 * SHORT);
+    for server in [0, 2] {
+        assert_eq!(cluster.servers[server].role(&cluster.runtime), "refusing");
+    }
 }
 
 #[test]

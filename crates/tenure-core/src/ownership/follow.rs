@@ -93,6 +93,12 @@ impl View {
             self.answering_since = None;
         }
         self.answered = now;
+        // Argument 9: no later head shows that the log has again what it lost.
+        if matches!(self.refusal, Some(Refusal::WentBack { .. }))
+            && !super::disabled!(self, RefuseForGood)
+        {
+            return;
+        }
         match (self.relation(sighting), source) {
             (Relation::Empty, _) => {
                 self.empty = Some(sighting.engine);

@@ -67,7 +67,7 @@ pub enum OwnershipOutput {
     /// Another server owns the log, or the log is not the same. Drop the content in memory.
     Deposed,
     /// The server takes nothing over while this lasts. The machine goes on to read the head, and
-    /// follows again once the log is in order.
+    /// follows again once the log is in order; after [`Refusal::WentBack`] it never does.
     Refuses(Refusal),
 }
 
@@ -101,7 +101,8 @@ pub enum Refusal {
         /// The identity of the service that answered.
         answering: EngineId,
     },
-    /// The log contained a head, and now contains one that is not a successor of it.
+    /// The log contained a head, and now contains one that is not a successor of it. This is final:
+    /// only a new start of the server follows the log again.
     #[error(
         "generation {}, sequence {} was here and now it is {}: the engine lost what it acknowledged",
         .known.generation, .known.sequence, Position(.found)

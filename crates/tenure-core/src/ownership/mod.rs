@@ -40,6 +40,10 @@
 //!    the append itself stands in the log, or another head does.
 //! 8. **A read proves nothing.** It proves neither ownership nor that a commit is durable. A stale
 //!    read can only make a take-over fail.
+//! 9. **A log that went back stays refused.** The service has lost appends that this server knows.
+//!    A server that was started later goes on from the older head, and its heads grow past the one
+//!    that this server knows. They are no successors of it, and positions alone can't show that. So
+//!    this server refuses until it is started again, which an operator does after a recovery.
 //!
 //! If the rates of two clocks differ by more, or a machine is frozen for longer than T, then 1, 2
 //! and 8 still hold: epochs increase, and receivers refuse stale writes.

@@ -29,6 +29,8 @@ pub enum DisabledOwnershipRule {
     TakeVacant,
     /// A head that is not a successor of the known one is not taken over.
     RefuseOlder,
+    /// A server that has seen the log go back takes nothing over, whatever the log shows later.
+    RefuseForGood,
     /// A head of another service is not taken over.
     RefuseOtherEngine,
 }

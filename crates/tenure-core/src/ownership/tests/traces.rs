@@ -566,6 +566,28 @@ fn a_head_of_another_chain_is_refused_at_once() {
 }
 
 #[test]
+fn a_server_that_saw_the_log_go_back_refuses_also_when_the_log_has_grown_past_what_it_knew() {
+    // The service was restored, and a server that was started later went on there.
+    let run = |mut machine: Ownership| {
+        machine.handle_head(at(0), look(head(3, 30)));
+        let mut shown = follow(&mut machine, 1, 20, look(head(4, 9)));
+        for (later, begin) in [(head(4, 30), 21), (head(4, 31), 41), (head(5, 99), 61)] {
+            shown.extend(follow(&mut machine, begin, begin + 19, look(later)));
+        }
+        (shown, machine.role(at(80)))
+    };
+    let refusal = Refusal::WentBack {
+        known: head(3, 30),
+        found: Some(head(4, 9)),
+    };
+    let (shown, role) = run(started());
+    assert_eq!(shown, [OwnershipOutput::Refuses(refusal)]);
+    assert_eq!(role, OwnershipRole::Refusing);
+    let without = started().without(DisabledOwnershipRule::RefuseForGood);
+    assert_ne!(run(without).1, OwnershipRole::Refusing);
+}
+
+#[test]
 fn a_head_in_a_newer_format_is_refused() {
     let newer = sighting(Found::NewerFormat(2));
     let refusal = Refusal::NewerFormat { found: 2 };

@@ -8,7 +8,7 @@ use tenure_core::ownership::{
     HeadState, OwnershipOutput, OwnershipRole, OwnershipTimings, OwnershipTimingsError,
 };
 use tenure_core::time::millis;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::chain::{Attempted, Chain, Parts, Shell, seconds};
 use super::head::{Closed, ContentRecord, ServerRecord};
@@ -24,6 +24,11 @@ use crate::engine::{AppendError, Loaded, first_revision};
 use crate::model::StoreId;
 use crate::random::OsRandom;
 
+/// The number of copies that begin again, one after the other, before the log says so. A copy may
+/// begin again because the owner has deleted batches meanwhile; a standby looks twelve times in the
+/// ownership duration.
+const COPIES: u32 = 12;
+
 /// A server of a cluster while it does not own the log.
 ///
 /// [`Follower::run_until_owner`] blocks until the server owns the log. Then the store uses the
@@ -38,6 +43,8 @@ pub(crate) struct Follower {
     max_history: usize,
     /// The note in the head that the last take-over replaced.
     note: Option<String>,
+    /// The number of copies of the log that began again since the last one that was right.
+    begun_again: u32,
     status: Arc<ClusterStatus>,
     serving: Arc<Serving>,
     /// The name of the server to which the next ownership is left.
@@ -136,6 +143,7 @@ impl Follower {
             shadow: Shadow::default(),
             max_history,
             note: None,
+            begun_again: 0,
             status,
             serving,
             successor,
@@ -261,13 +269,26 @@ impl Follower {
         loop {
             match self.shadow.step(&mut *chain.log, &content, head.sequence) {
                 Ok(Copying::More) if chain.now() < until => {}
-                Ok(_) => break,
+                Ok(copying) => {
+                    if copying == Copying::Right {
+                        self.begun_again = 0;
+                    }
+                    break;
+                }
                 Err(CopyError::Log(error)) => {
                     chain.note_error(Some(&error));
                     break;
                 }
                 Err(error) => {
-                    info!(%error, "the places of the log are read again");
+                    self.begun_again = self.begun_again.saturating_add(1);
+                    match self.begun_again {
+                        COPIES => warn!(
+                            %error,
+                            "this server can't copy the log, so it could not go on with it: the log \
+                             may be damaged"
+                        ),
+                        _ => debug!(%error, "the places of the log are read again"),
+                    }
                     break;
                 }
             }

@@ -105,6 +105,30 @@ fn a_standby_without_its_service_says_so_once_and_its_end_once() {
 }
 
 #[test]
+fn a_standby_that_can_not_copy_the_log_says_so_once() {
+    let service = MemoryService::new();
+    let mut server = Server::new("first", &service);
+    let mut owner = server.own();
+    let mut standby = Server::new("standby", &service);
+    let lines = Lines::default();
+    let _guard = lines.begin();
+    owner.write().unwrap();
+    service.change(|content| {
+        let last = *content.batches.keys().next_back().unwrap();
+        content.batches.insert(last, b"damaged".to_vec().into());
+    });
+    for _ in 0..18 {
+        server.advance(T / 6);
+        owner.write().unwrap();
+        follow(&mut standby, T / 6);
+    }
+    lines.assert_once(
+        "WARN tenure_server::engine::shared::follow: this server can't copy the log, so it could \
+         not go on with it: the log may be damaged",
+    );
+}
+
+#[test]
 fn a_standby_that_its_service_refuses_logs_the_end_of_it_once() {
     let service = MemoryService::new();
     let mut server = Server::new("first", &service);
