@@ -118,4 +118,12 @@ fn a_log_of_lossless_servers_needs_a_recovery_before_others_use_it() {
     assert_eq!(reign(&mut start(&strict).unwrap()), 4);
     // The log names a timeline now, and the change back needs none of this.
     assert_eq!(reign(&mut start(&lossless).unwrap()), 5);
+
+    // A head that is gone was lost, and is no sign of another engine.
+    let mut log = connect_as(&lossless).connect().unwrap();
+    let before = log.head().unwrap();
+    assert!(before.head.is_some());
+    server.query("delete from withdrawn.head");
+    let after = log.head().unwrap();
+    assert_eq!((after.engine, after.head), (before.engine, None));
 }
