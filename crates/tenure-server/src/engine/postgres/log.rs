@@ -6,6 +6,7 @@ use std::str;
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use tenure_core::ownership::EngineId;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::Row;
@@ -13,8 +14,11 @@ use tokio_postgres::Row;
 use super::Target;
 use super::connecting::{Connecting, humane};
 use super::error::{Failed, Stage};
+use super::opening::is_same_system;
 use super::schema::Query;
 use super::session::Session;
+use crate::config::Failover;
+use crate::engine::shared::engine_of;
 use crate::engine::shared::log::{
     Append, Appended, Edit, LogError, LoggedBatch, Place, PlaceRange, ServiceFacts, SharedLog,
     Sighting,
@@ -31,6 +35,8 @@ pub(super) struct PostgresLog {
     first: usize,
     /// Batches below this one are deleted already.
     kept_from: u64,
+    /// The identity in the last head, if a promotion makes no other engine.
+    written: Option<EngineId>,
     /// The version of the last server, as a number and as text.
     version: (u32, Option<Arc<str>>),
 }
@@ -49,6 +55,7 @@ impl PostgresLog {
             connecting: None,
             first: 0,
             kept_from: 0,
+            written: None,
             version: (0, None),
         }
     }
@@ -59,6 +66,28 @@ impl PostgresLog {
             let text = format!("{}.{}", version / 10_000, version % 10_000);
             self.version = (version, Some(text.into()));
         }
+    }
+
+    /// Returns what is seen, as of the engine that the head names if only the timeline differs and a
+    /// fail-over loses nothing. So a log goes on whose first servers had another
+    /// `postgres.failover`, also after a promotion, and beside them before it.
+    ///
+    /// It is safe for the reason that `Lossless` is: the operator guarantees that every acknowledged
+    /// commit is at the promoted server, and that the former primary acknowledges none afterwards.
+    /// So a head of an earlier timeline is still the newest one, and an append at a former primary
+    /// does not succeed. The head keeps its timeline, so that a server without that guarantee still
+    /// goes on before a promotion and refuses after it.
+    fn as_written(&mut self, mut seen: Sighting) -> Sighting {
+        if self.target.config.failover == Failover::Lossless {
+            let written = seen.head.as_deref().and_then(engine_of).or(self.written);
+            if let Some(written) = written
+                && is_same_system(written, seen.engine)
+            {
+                self.written = Some(written);
+                seen.engine = written;
+            }
+        }
+        seen
     }
 
     /// Makes a call within the time limit, on the open session or a new one.
@@ -146,11 +175,12 @@ async fn send(
 
 impl SharedLog for PostgresLog {
     fn head(&mut self) -> Result<Sighting, LogError> {
-        self.call(async |session, target, progress| {
+        let seen = self.call(async |session, target, progress| {
             session.prepare(&target.schema, Query::Head).await?;
             let rows = send(session, progress, Query::Head, &[&target.cluster]).await?;
             sighting(session, &rows)
-        })
+        })?;
+        Ok(self.as_written(seen))
     }
 
     fn append(&mut self, append: &Append<'_>) -> Result<Appended, LogError> {
@@ -164,10 +194,13 @@ impl SharedLog for PostgresLog {
             }
             statement.execute(session, target, progress).await
         })?;
-        if appended == Appended::Done {
-            self.kept_from = self.kept_from.max(append.keep_from);
-        }
-        Ok(appended)
+        Ok(match appended {
+            Appended::Done => {
+                self.kept_from = self.kept_from.max(append.keep_from);
+                Appended::Done
+            }
+            Appended::Refused(seen) => Appended::Refused(self.as_written(seen)),
+        })
     }
 
     fn batches(&mut self, after: u64) -> Result<Vec<LoggedBatch>, LogError> {

@@ -15,7 +15,7 @@
 //!   was written again and that commit was acknowledged: an acknowledged commit covers all before
 //!   it.
 //! - A promoted server counts as another engine, unless its operator says that a fail-over loses
-//!   nothing.
+//!   nothing. Then the timeline in a head says nothing (see `PostgresLog::as_written`).
 
 mod connecting;
 mod connection_string;
@@ -108,7 +108,7 @@ impl Connect for PostgresConnect {
     }
 
     fn other_engine(&self, written: EngineId, answering: EngineId) -> String {
-        opening::other_engine(self.name(), written, answering)
+        opening::other_engine(self.name(), self.0.config.failover, written, answering)
     }
 }
 

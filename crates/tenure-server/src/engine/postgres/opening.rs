@@ -192,20 +192,39 @@ const fn parts(EngineId(id): EngineId) -> (u64, u32) {
     ((id >> 64) as u64, id as u32)
 }
 
+/// Whether two identities differ in the timeline at most.
+pub(super) const fn is_same_system(one: EngineId, other: EngineId) -> bool {
+    parts(one).0 == parts(other).0
+}
+
 /// Returns why this server is another engine than the one that was there before.
-pub(super) fn other_engine(name: &str, before: EngineId, now: EngineId) -> String {
+pub(super) fn other_engine(
+    name: &str,
+    failover: Failover,
+    before: EngineId,
+    now: EngineId,
+) -> String {
     let ((old_system, old_timeline), (system, timeline)) = (parts(before), parts(now));
-    if system == old_system {
-        format!(
+    match (failover, old_timeline) {
+        _ if system != old_system => format!(
+            "{name} is another PostgreSQL (system identifier {system}, was {old_system}): a wrong \
+             address, or a restored copy. Stop all servers; after a restore: tenure cluster recover"
+        ),
+        // The log takes any timeline, so it has shown heads with two of them.
+        (Failover::Lossless, _) => format!(
+            "the log in {name} was recovered or begun anew while this server ran, or a former \
+             primary answers: restart this server"
+        ),
+        (Failover::None, 0) => {
+            "the log was written with postgres.failover = \"lossless\": keep that setting, or stop \
+             all servers, then: tenure cluster recover"
+                .into()
+        }
+        (Failover::None, _) => format!(
             "{name} was promoted or restored (timeline {timeline}, was {old_timeline}). If its \
              fail-over loses nothing: postgres.failover = \"lossless\"; else stop all servers, \
              then: tenure cluster recover"
-        )
-    } else {
-        format!(
-            "{name} is another PostgreSQL (system identifier {system}, was {old_system}): a wrong \
-             address, or a restored copy. Stop all servers; after a restore: tenure cluster recover"
-        )
+        ),
     }
 }
 
@@ -218,11 +237,29 @@ mod tests {
         let id = |timeline, failover| engine_id(u64::MAX - 5, timeline, failover);
         assert_ne!(id(1, Failover::None), id(2, Failover::None));
         assert_eq!(id(1, Failover::Lossless), id(2, Failover::Lossless));
-        let text = other_engine("P", id(1, Failover::None), id(2, Failover::None));
-        assert!(text.contains("(timeline 2, was 1)"), "{text}");
-        let other = engine_id(6, 1, Failover::Lossless);
-        let text = other_engine("P", id(1, Failover::Lossless), other);
-        assert!(text.contains("is another PostgreSQL"), "{text}");
+        assert!(is_same_system(
+            id(1, Failover::None),
+            id(2, Failover::Lossless)
+        ));
+    }
+
+    #[test]
+    fn a_refusal_of_another_engine_says_what_to_do() {
+        let id = |timeline, failover| engine_id(u64::MAX - 5, timeline, failover);
+        let (strict, lossless) = (Failover::None, Failover::Lossless);
+        let other = engine_id(6, 1, strict);
+        for (failover, before, now, expected) in [
+            (strict, id(1, strict), id(2, strict), "(timeline 2, was 1)"),
+            (strict, id(1, lossless), id(1, strict), "keep that setting"),
+            (lossless, id(1, lossless), id(2, strict), "restart this"),
+            (lossless, id(1, strict), id(2, lossless), "restart this"),
+            (strict, id(1, strict), other, "is another PostgreSQL"),
+            (lossless, id(1, lossless), other, "is another PostgreSQL"),
+        ] {
+            let text = other_engine("P", failover, before, now);
+            assert!(text.contains(expected), "{text}");
+            assert!(!text.contains("timeline 0"), "{text}");
+        }
     }
 
     #[test]

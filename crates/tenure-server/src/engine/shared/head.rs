@@ -100,6 +100,11 @@ struct Format {
     format: u32,
 }
 
+#[derive(Deserialize)]
+struct Written {
+    engine: String,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Json {
     format: u32,
@@ -241,6 +246,12 @@ impl HeadRecord {
     }
 }
 
+/// Returns the identity of the service in which a head was written, if the bytes have one.
+pub(crate) fn engine_of(bytes: &[u8]) -> Option<EngineId> {
+    let written: Written = serde_json::from_slice(bytes).ok()?;
+    unhex(&written.engine).map(EngineId)
+}
+
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference.
 const fn is_zero(number: &u64) -> bool {
     *number == 0
@@ -307,6 +318,7 @@ mod tests {
                 head.content.floor = floor;
                 let bytes = head.encode(UnixMillis::new(1_700_000_000_123));
                 assert_eq!(HeadRecord::decode(&bytes), Ok(head.clone()));
+                assert_eq!(engine_of(&bytes), Some(head.head.engine));
             }
         }
     }

@@ -32,6 +32,7 @@ mod stop;
 
 pub(crate) use backup::backup;
 pub(crate) use follow::{Ended, FollowError, Follower};
+pub(crate) use head::engine_of;
 pub use recover::RecoverError;
 pub(crate) use recover::{init, recover};
 pub(crate) use restore::restore;

@@ -2,6 +2,7 @@
 
 mod access;
 mod appends;
+mod changes;
 mod failovers;
 mod proxy;
 mod transport;
