@@ -35,8 +35,9 @@ export SOURCE_DATE_EPOCH
 "$cargo" auditable build --profile dist --locked --target "$target" --package tenure-cli --bin tenure
 
 mkdir -p "$out"
-# The names of the compilers, which nothing reads.
-objcopy --remove-section .comment "$folder/$target/dist/tenure" "$out/tenure"
+# Without symbols, which `strip` of the profile leaves in a static binary here, and without the names
+# of the compilers. Nothing reads either.
+objcopy --strip-all --remove-section .comment "$folder/$target/dist/tenure" "$out/tenure"
 chmod 755 "$out/tenure"
 # docker/Dockerfile puts them into the image, for stores with a certificate of a public authority.
 install -m 644 /etc/ssl/certs/ca-certificates.crt "$out/"

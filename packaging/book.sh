@@ -19,6 +19,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 packaging/book.py stage "$work/src"
 cp packaging/book.toml "$work/book.toml"
+# In place of the fonts that mdBook adds: the book uses those of the reader's system.
+mkdir -p "$work/theme/fonts"
+echo '/* no fonts */' > "$work/theme/fonts/fonts.css"
 # The program that draws the diagrams in the reader's browser.
 (cd "$work" && npm pack --silent mermaid@11.12.0 && tar -xzf mermaid-*.tgz package/dist/mermaid.min.js)
 mv "$work/package/dist/mermaid.min.js" "$work/"
