@@ -1,0 +1,1 @@
+../../../../../examples/log_rollup/job.rs
