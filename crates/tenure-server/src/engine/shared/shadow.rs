@@ -108,7 +108,8 @@ impl Shadow {
         }
     }
 
-    /// Reads one page of what the copy lacks, or one of each range of leases, as of this head, which has this sequence number.
+    /// Reads one page of what the copy lacks, or one page of each range of leases. `content` is that
+    /// of a head with this sequence number.
     ///
     /// # Errors
     ///
