@@ -95,6 +95,10 @@ fn a_server_that_etcd_refuses_at_its_start_ends_and_says_what_to_change() {
         CONFIGURATION,
         "etcd refuses the password of the user tenure: correct the file etcd.password_file",
     );
+    let config = cluster.servers[0].config().to_str().expect("UTF-8");
+    let begun = run(&["cluster", "init", "--config", config]);
+    assert_eq!(begun.status.code(), Some(CONFIGURATION), "{begun:?}");
+    assert!(stderr(&begun).contains("etcd refuses the password"));
     fs::write(&file, "right\n").expect("a file");
     let role = json!({"name": "tenure", "role": "tenure"});
     root(&cluster, "/v3/auth/user/revoke", &role);
@@ -188,6 +192,7 @@ fn a_log_of_another_version_another_etcd_or_a_moved_store_starts_no_server() {
             "a final backup has moved the store away",
         ),
         ("store", json!("?"), "the head of the log is not valid"),
+        ("sequence", json!(u64::MAX), "its sequence is not valid"),
     ] {
         changed[field] = value;
         set_head(&cluster, &changed);
@@ -199,6 +204,16 @@ fn a_log_of_another_version_another_etcd_or_a_moved_store_starts_no_server() {
         );
         changed[field] = vacant[field].clone();
     }
+
+    // Without its head, a log with anything else is not a new one.
+    let lease = json!({"key": encode("tenure/c/0/lease/00/a/b"), "value": encode("{}")});
+    cluster.etcd().must("/v3/kv/put", &lease);
+    let of_head = json!({"key": encode(HEAD)});
+    cluster.etcd().must("/v3/kv/deleterange", &of_head);
+    let said = "the log has no head, but the entry lease/00/a/b";
+    assert_refused(&mut cluster.servers[0], DATA, said);
+    let of_lease = json!({"key": lease["key"]});
+    cluster.etcd().must("/v3/kv/deleterange", &of_lease);
 
     // The fields of a later version with the same format are passed over.
     changed["later"] = json!({"more": [1, 2]});

@@ -187,6 +187,7 @@ fn of_restore(error: &RestoreError) -> u8 {
 fn of_recover(error: &RecoverError) -> u8 {
     match error {
         RecoverError::Damaged(_) | RecoverError::EpochsUsedUp { .. } => BAD_DATA,
+        RecoverError::Misconfigured(_) => BAD_CONFIGURATION,
         RecoverError::Service(_) => UNREACHABLE,
         _ => REFUSED,
     }

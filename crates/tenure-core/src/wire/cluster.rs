@@ -31,8 +31,9 @@ pub struct ClusterView {
     pub active: Option<ActiveServer>,
     /// The time without an append after which another server takes over.
     pub ownership_ms: u64,
-    /// The number of batches in the log that this server has not read yet.
-    pub behind: u64,
+    /// The number of changes in the log that this server has not read yet; null while it has no copy
+    /// of the leases.
+    pub behind: Option<u64>,
     /// The time for which this server may still accept requests without another append; null if it
     /// accepts none.
     pub serving_ms_left: Option<u64>,
@@ -77,7 +78,7 @@ impl ClusterView {
             sequence: 0,
             active: None,
             ownership_ms: 0,
-            behind: 0,
+            behind: None,
             serving_ms_left: None,
             engine: engine.into(),
             reason: None,

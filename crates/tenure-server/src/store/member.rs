@@ -65,10 +65,17 @@ impl Member {
     /// Returns the state of this server in its cluster.
     fn view(&self) -> ClusterView {
         let status = self.status.view();
-        let role = role_of(status.role);
+        let left = self.serving.left();
+        // The thread of an owner may not have noticed yet that its time is over: the process, or the
+        // machine, was stopped.
+        let role = match role_of(status.role) {
+            ServerRole::Active if left.is_zero() => ServerRole::Lapsed,
+            role => role,
+        };
         let config = &self.config;
         let engine = config.engine.name();
         let mut view = ClusterView::new(&config.name, &config.server, role, engine);
+        view.reason = status.reason().map(Into::into);
         view.store = status.store;
         (view.generation, view.sequence) = (status.generation, status.sequence);
         view.active = status.active.map(|active| ActiveServer {
@@ -76,10 +83,8 @@ impl Member {
             url: active.address,
         });
         view.ownership_ms = millis(config.ownership);
-        view.behind = status.behind.unwrap_or(0);
-        let left = self.serving.left();
+        view.behind = status.behind;
         view.serving_ms_left = (!left.is_zero()).then(|| millis(left));
-        view.reason = status.refusal.or(status.error);
         view.engine_version = status.facts.version.map(|version| (*version).into());
         view.engine_identity = status.identity.map(|(_, text)| text);
         view.engine_bytes = status.facts.bytes;

@@ -102,7 +102,7 @@ fn table(servers: &[ServerReport]) -> Table {
             of(|view| view.role.as_str().into()),
             of(|view| view.generation.to_string()),
             of(|view| view.sequence.to_string()),
-            of(|view| view.behind.to_string()),
+            of(|view| or_dash(view.behind)),
             of(|view| or_dash(view.serving_ms_left.map(seconds))),
             of(|view| or_dash(view.store.as_deref().map(escape))),
             of(|view| match &view.engine_version {

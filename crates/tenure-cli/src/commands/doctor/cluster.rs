@@ -30,7 +30,9 @@ pub(super) fn findings(views: &[&ClusterView], timings: &Timings) -> Vec<String>
     }
     for view in views {
         let name = escape(&view.server);
-        if let (ServerRole::Lapsed | ServerRole::Refusing, Some(reason)) = (view.role, &view.reason)
+        // An active server goes on after a single failure of its engine.
+        if let Some(reason) = &view.reason
+            && view.role != ServerRole::Active
         {
             let role = view.role.as_str();
             findings.push(format!("{name} is {role}: {}", escape(reason)));
@@ -97,11 +99,14 @@ pub(super) fn print(view: &ClusterView) -> anyhow::Result<()> {
     row(
         "  cluster",
         format_args!(
-            "{}: {} is {role}, generation {}, {} behind",
+            "{}: {} is {role}, generation {}, {}",
             escape(&view.name),
             escape(&view.server),
             view.generation,
-            view.behind
+            match view.behind {
+                Some(behind) => format!("{behind} behind"),
+                None => "no copy of the leases".into(),
+            }
         ),
     )?;
     let mut facts = vec![match &view.engine_version {

@@ -24,6 +24,7 @@ mod wire;
 #[cfg(all(test, unix))]
 mod tests;
 
+use std::io;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -40,9 +41,16 @@ use self::wire::{
 };
 use crate::config::EtcdConfig;
 use crate::engine::shared::log::{
-    Append, Appended, Connect, Edit, LogError, LoggedBatch, Place, PlaceRange, ServiceFacts,
+    Append, Appended, Connect, Edit, LogError, LoggedBatch, Page, Place, PlaceRange, ServiceFacts,
     SharedLog, Sighting,
 };
+
+/// The number of leases in a range that is read by itself. For each page etcd visits all keys up to
+/// the end of the range, so short ranges are faster.
+const LEASES: u64 = 1_000;
+
+/// The number of pages that each member reads in one call.
+const PAGES: usize = 2;
 
 /// Opens connections to a log in etcd. Their calls block, so a thread of an async runtime must not
 /// make them.
@@ -163,48 +171,52 @@ impl SharedLog for EtcdLog {
 
     fn places(&mut self, range: &PlaceRange) -> Result<Vec<Place>, LogError> {
         let (gateway, pages) = (&mut self.gateway, &mut self.place_pages);
-        read_places(gateway, pages, &self.keys, self.engine, range)
+        Ok(read_places(gateway, pages, &self.keys, self.engine, range)?.places)
     }
 
-    fn readers(&self) -> usize {
-        self.gateway.members()
+    fn ranges(&self, leases: u64) -> usize {
+        let ranges = usize::try_from(leases / LEASES).unwrap_or(usize::MAX);
+        ranges.max(self.gateway.members())
     }
 
-    fn pages(&mut self, ranges: &[PlaceRange]) -> Vec<Result<Vec<Place>, LogError>> {
+    fn pages(&mut self, ranges: &[PlaceRange]) -> Vec<Result<Page, LogError>> {
         if self.readers.is_empty() {
             self.readers = match self.gateway.to_each_member() {
                 Ok(gateways) => {
                     let pages = self.place_pages;
                     gateways.into_iter().map(|it| (it, pages)).collect()
                 }
-                Err(error) => return ranges.iter().map(|_| Err(error.clone())).collect(),
+                Err(error) => return vec![Err(error)],
             };
         }
-        let (keys, engine) = (&self.keys, self.engine);
-        let mut all = Vec::with_capacity(ranges.len());
-        for ranges in ranges.chunks(self.readers.len()) {
-            thread::scope(|scope| {
-                let read = self.readers.iter_mut().zip(ranges);
-                let read = read.map(|((gateway, pages), range)| {
-                    let read = move || read_places(gateway, pages, keys, engine, range);
-                    thread::Builder::new().spawn_scoped(scope, read)
-                });
-                // All of them begin before the first one is awaited.
-                let threads: Vec<_> = read.collect();
-                all.extend(threads.into_iter().map(|thread| match thread.map(join) {
-                    Ok(page) => page,
-                    Err(error) => Err(unknown(format!("can't start a thread: {error}"))),
-                }));
+        let (keys, engine, members) = (&self.keys, self.engine, self.readers.len());
+        let most = ranges.len().min(PAGES * members);
+        let is_end = most == ranges.len();
+        // Each member reads ranges of its own, one after the other.
+        let read = |number: usize, (gateway, pages): &mut (Gateway, PageSize)| {
+            let of_member = ranges[..most].iter().skip(number).step_by(members);
+            let pages = of_member.map(|range| read_places(gateway, pages, keys, engine, range));
+            pages.collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = thread::scope(|scope| {
+            let threads = self.readers.iter_mut().enumerate();
+            let threads = threads.map(|(number, reader)| {
+                thread::Builder::new().spawn_scoped(scope, move || read(number, reader))
             });
-        }
-        // The ranges are read to their ends.
-        if all
-            .iter()
-            .all(|page| page.as_ref().is_ok_and(Vec::is_empty))
-        {
+            // All of them begin before the first one is awaited.
+            let threads: Vec<_> = threads.collect();
+            threads.into_iter().map(join).map(Vec::into_iter).collect()
+        });
+        let pages = (0..most).map(|number| {
+            let page = all[number % members].next();
+            page.unwrap_or_else(|| Err(unknown("a thread that reads has failed".into())))
+        });
+        let pages: Vec<Result<Page, LogError>> = pages.collect();
+        let has_ended = |page: &Result<Page, _>| page.as_ref().is_ok_and(|page| page.is_last);
+        if is_end && pages.iter().all(has_ended) {
             self.readers.clear();
         }
-        all
+        pages
     }
 
     fn maintain(&mut self) {
@@ -308,10 +320,10 @@ fn read_places(
     keys: &Keys,
     engine: Option<EngineId>,
     range: &PlaceRange,
-) -> Result<Vec<Place>, LogError> {
+) -> Result<Page, LogError> {
     // etcd reads 0 as no limit.
     if range.most == 0 {
-        return Ok(Vec::new());
+        return Ok(Page::default());
     }
     let request = RangeRequest {
         key: keys.place(&range.from),
@@ -328,19 +340,23 @@ fn read_places(
         None => Err(strange(&kv)),
     };
     let began = Instant::now();
-    let places = ask(gateway, engine, &request).and_then(|answer| {
+    let page = ask(gateway, engine, &request).and_then(|answer| {
         let places = answer.kvs.into_iter().map(place);
-        places.collect::<Result<Vec<_>, _>>()
+        Ok(Page {
+            places: places.collect::<Result<_, _>>()?,
+            is_last: !answer.more,
+        })
     });
-    let sizes = places.as_ref().ok();
-    let sizes = sizes.map(|places| places.iter().map(|it| it.value.len()));
+    let sizes = page.as_ref().ok();
+    let sizes = sizes.map(|page| page.places.iter().map(|it| it.value.len()));
     pages.adapt(sizes, began.elapsed());
-    places
+    page
 }
 
-fn join<T>(thread: ScopedJoinHandle<'_, Result<T, LogError>>) -> Result<T, LogError> {
-    let failed = |_| Err(unknown("a thread that reads has failed".into()));
-    thread.join().unwrap_or_else(failed)
+/// Returns the pages of a thread; none if it could not be started, or has failed.
+fn join<T>(thread: io::Result<ScopedJoinHandle<'_, Vec<T>>>) -> Vec<T> {
+    let pages = thread.ok().and_then(|thread| thread.join().ok());
+    pages.unwrap_or_default()
 }
 
 /// Returns whether the cluster with this identity gave the answer, or none is known.

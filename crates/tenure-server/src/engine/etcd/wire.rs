@@ -40,6 +40,9 @@ pub(super) struct RangeAnswer {
     pub(super) header: Header,
     #[serde(default)]
     pub(super) kvs: Vec<KeyValue>,
+    /// Whether the range has keys after these.
+    #[serde(default)]
+    pub(super) more: bool,
 }
 
 #[derive(Debug, Deserialize)]

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use tenure_core::ownership::HeadState;
 
-use super::head::{ContentRecord, HeadRecord};
+use super::head::{Closed, ContentRecord, HeadRecord};
 use super::log::{Place, PlaceRange, SharedLog};
 use super::places::{self, BadPlace};
 use super::recover::RecoverError;
@@ -228,7 +228,7 @@ fn head(log: &mut dyn SharedLog) -> Result<HeadRecord, RecoverError> {
     };
     let record = HeadRecord::decode(bytes)?;
     match record.head.state {
-        HeadState::Restoring => Err(RecoverError::Closed("being restored")),
+        HeadState::Restoring => Err(Closed::Restoring.into()),
         HeadState::Owned | HeadState::Vacant | HeadState::Retired => Ok(record),
     }
 }

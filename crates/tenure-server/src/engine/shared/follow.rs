@@ -29,6 +29,9 @@ use crate::random::OsRandom;
 /// ownership duration.
 const COPIES: u32 = 12;
 
+/// The longest time between two looks at a damaged log.
+const MOST_PAUSE: Duration = Duration::from_secs(60);
+
 /// A server of a cluster while it does not own the log.
 ///
 /// [`Follower::run_until_owner`] blocks until the server owns the log. Then the store uses the
@@ -43,6 +46,8 @@ pub(crate) struct Follower {
     max_history: usize,
     /// The note in the head that the last take-over replaced.
     note: Option<String>,
+    /// The damage that the last load of the log found.
+    damage: Option<String>,
     /// The number of copies of the log that began again since the last one that was right.
     begun_again: u32,
     status: Arc<ClusterStatus>,
@@ -143,6 +148,7 @@ impl Follower {
             shadow: Shadow::default(),
             max_history,
             note: None,
+            damage: None,
             begun_again: 0,
             status,
             serving,
@@ -208,6 +214,7 @@ impl Follower {
             self.chain = seat.lock().unwrap_or_else(PoisonError::into_inner).take();
             self.shadow = Shadow::default();
         }
+        self.wait_until_whole()?;
         let chain = self.chain()?;
         // The store may have ended without vacating the log.
         while chain.machine.role(chain.now()) == OwnershipRole::Resigned {
@@ -218,6 +225,51 @@ impl Follower {
             }
         }
         Ok(())
+    }
+
+    /// Waits, if this server has found the log damaged, until it can be copied again, or until an
+    /// operator has replaced it. The other servers need not read a damaged log again and again, and
+    /// generations do not grow without end.
+    fn wait_until_whole(&mut self) -> Result<(), Ended> {
+        let Some(text) = self.damage.clone() else {
+            return Ok(());
+        };
+        let mut pause = self.chain()?.machine.timings().ownership();
+        while !self.is_whole() {
+            self.status.change(|view| {
+                view.role = OwnershipRole::Refusing;
+                view.refusal = Some(text.clone());
+            });
+            let stop = Arc::clone(&self.stop);
+            self.chain()?.shell.clock.wait(pause, &stop);
+            pause = MOST_PAUSE.min(2 * pause);
+            if self.stop.is_set() {
+                return Err(Ended::Stopped);
+            }
+        }
+        self.damage = None;
+        info!("the log can be read again, or was replaced; following");
+        Ok(())
+    }
+
+    /// Returns whether the log can be copied, or has no content that this server may own.
+    fn is_whole(&mut self) -> bool {
+        let Some(chain) = &mut self.chain else {
+            return true;
+        };
+        self.shadow = Shadow::default();
+        while let Ok(head) = chain.peek() {
+            let Some(record) = head else {
+                return true;
+            };
+            let (content, sequence) = (&record.content, record.head.sequence);
+            match self.shadow.step(&mut *chain.log, content, sequence) {
+                Ok(Copying::Right) => return true,
+                Ok(Copying::More | Copying::NeedsHead) if !self.stop.is_set() => {}
+                Ok(_) | Err(_) => return false,
+            }
+        }
+        false
     }
 
     fn chain(&mut self) -> Result<&mut Chain, Ended> {
@@ -272,6 +324,7 @@ impl Follower {
                 Ok(copying) => {
                     if copying == Copying::Right {
                         self.begun_again = 0;
+                        self.status.change(|view| view.copy_failure = None);
                     }
                     break;
                 }
@@ -281,14 +334,18 @@ impl Follower {
                 }
                 Err(error) => {
                     self.begun_again = self.begun_again.saturating_add(1);
-                    match self.begun_again {
-                        COPIES => warn!(
-                            %error,
-                            "this server can't copy the log, so it could not go on with it: the log \
-                             may be damaged"
-                        ),
-                        _ => debug!(%error, "the places of the log are read again"),
+                    if self.begun_again < COPIES {
+                        debug!(%error, "the places of the log are read again");
+                        break;
                     }
+                    let text = format!(
+                        "this server can't copy the log, so it could not go on with it: the log may be \
+                         damaged ({error})"
+                    );
+                    if self.begun_again == COPIES {
+                        warn!("{text}");
+                    }
+                    self.status.change(|view| view.copy_failure = Some(text));
                     break;
                 }
             }
@@ -402,7 +459,11 @@ impl Follower {
                     );
                     error!("{text}");
                     chain.leave();
-                    self.status.change(|view| view.refusal = Some(text.clone()));
+                    self.status.change(|view| {
+                        view.role = OwnershipRole::Refusing;
+                        view.refusal = Some(text.clone());
+                    });
+                    self.damage = Some(text.clone());
                     return Err(Ended::Refused(text));
                 }
             }
@@ -422,7 +483,10 @@ impl Follower {
         };
         let seat = Arc::clone(&self.seat);
         let (loaded, engine) = SharedEngine::new(chain, seat, reader, copied, self.max_history);
-        self.status.change(|view| view.behind = Some(0));
+        self.status.change(|view| {
+            view.behind = Some(0);
+            view.copy_failure = None;
+        });
         Ok(Reign {
             generation,
             note: self.note.take(),

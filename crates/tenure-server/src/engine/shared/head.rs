@@ -14,6 +14,10 @@ use crate::model::StoreId;
 /// The format of the log that this version writes and reads.
 pub(super) const FORMAT: u32 = 1;
 
+/// The greatest number of appends or take-overs in a head. A log never has as many: a million appends
+/// in each second would take 290,000 years.
+const MOST_APPENDS: u64 = u64::MAX / 2;
+
 /// The head of a shared log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HeadRecord {
@@ -210,12 +214,17 @@ impl HeadRecord {
         }
         let json: Json = serde_json::from_slice(bytes).map_err(not_valid)?;
         let field = |name: &str| HeadError::NotValid(format!("its {name} is not valid"));
+        // A number that can't grow would stop the chain of heads.
+        let counter = |name, number| match number <= MOST_APPENDS {
+            true => Ok(number),
+            false => Err(field(name)),
+        };
         Ok(Self {
             head: Head {
                 engine: EngineId(unhex(&json.engine).ok_or_else(|| field("engine"))?),
-                generation: json.generation,
-                sequence: json.sequence,
-                undone: json.undone,
+                generation: counter("generation", json.generation)?,
+                sequence: counter("sequence", json.sequence)?,
+                undone: counter("undone", json.undone)?,
                 state: match json.state {
                     State::Owned => HeadState::Owned,
                     State::Vacant => HeadState::Vacant,

@@ -54,15 +54,22 @@ pub(crate) trait SharedLog: Send + fmt::Debug {
     /// The service did not answer, or refused.
     fn places(&mut self, range: &PlaceRange) -> Result<Vec<Place>, LogError>;
 
-    /// Returns the number of ranges that [`SharedLog::pages`] reads best in one call.
-    fn readers(&self) -> usize {
+    /// Returns the number of ranges in which [`SharedLog::pages`] reads this number of leases best.
+    fn ranges(&self, _leases: u64) -> usize {
         1
     }
 
-    /// Returns a page of each of these ranges, as [`SharedLog::places`] does. A service with several
-    /// members may read them at the same time.
-    fn pages(&mut self, ranges: &[PlaceRange]) -> Vec<Result<Vec<Place>, LogError>> {
-        ranges.iter().map(|range| self.places(range)).collect()
+    /// Returns a page of each of the first of these ranges, at least of one. The pages are as of
+    /// [`SharedLog::places`]. A service with several members reads several at the same time, at least
+    /// one from each member, if there are enough ranges.
+    fn pages(&mut self, ranges: &[PlaceRange]) -> Vec<Result<Page, LogError>> {
+        let first = ranges.iter().take(1);
+        let pages = first.map(|range| {
+            let places = self.places(range)?;
+            let is_last = places.is_empty();
+            Ok(Page { places, is_last })
+        });
+        pages.collect()
     }
 
     /// Does the periodic work of the service, for example a compaction, if it is due. The owner of
@@ -183,6 +190,14 @@ pub(crate) struct Place {
     pub(crate) key: String,
     /// The value: a JSON object.
     pub(crate) value: Bytes,
+}
+
+/// Some places of a range.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Page {
+    pub(crate) places: Vec<Place>,
+    /// The range has no further places.
+    pub(crate) is_last: bool,
 }
 
 /// A change of one place.

@@ -17,6 +17,7 @@ mod change;
 mod follow;
 mod head;
 mod history;
+mod leftover;
 pub(crate) mod log;
 #[cfg(test)]
 pub(crate) mod memory;

@@ -13,19 +13,23 @@
 //! about the same size, which a server that loads them can read at the same time.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::fmt;
 
 use axum::body::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use tenure_core::Epoch;
 use tenure_core::lease::{LeaseId, Stored};
 
-use super::log::{Place, PlaceRange};
+use super::log::{Page, Place, PlaceRange};
 use crate::engine::batch::{
     COLUMNS, Column, Columns, TermFields, columns, decode, fields, put, record,
 };
 use crate::model::{LeaseKey, TermRecord};
+
+/// The beginnings of the keys of all places.
+pub(super) const KINDS: [&str; 3] = ["lease/", "term/", "deleted/"];
 
 /// The greatest number of places in one answer. A service may have a lower limit.
 const PAGE: usize = 8_192;
@@ -117,41 +121,102 @@ pub(super) fn lease(key: &LeaseKey, stored: &Stored, revision: u64) -> Place {
     }
 }
 
-/// A value in the place of a lease. It borrows its text: a server loads all leases before it is
-/// active.
-#[derive(Deserialize)]
-#[serde(untagged)]
+/// The columns of a lease as its place has them.
+#[derive(Default)]
+struct Cells<'a> {
+    cells: [Option<Cell<'a>>; COLUMNS],
+    crc: Option<u64>,
+}
+
+/// A value in the place of a lease.
 enum Cell<'a> {
     Number(u64),
-    #[serde(borrow)]
     Text(Cow<'a, str>),
-    #[serde(borrow)]
-    Ids(Vec<&'a str>),
+    Ids(Vec<LeaseId>),
+}
+
+// A server loads all leases before it is active. So nothing is copied that the place has as text, and
+// the kind of a value is known from its first character.
+impl<'de: 'a, 'a> Deserialize<'de> for Cells<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Columns;
+
+        impl<'de> Visitor<'de> for Columns {
+            type Value = Cells<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the columns of a lease")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Cells<'de>, A::Error> {
+                let mut read = Cells::default();
+                while let Some(name) = map.next_key::<&str>()? {
+                    if name == CRC {
+                        read.crc = Some(map.next_value()?);
+                    } else if let Some(at) = NAMES.iter().position(|it| *it == name) {
+                        read.cells[at] = Some(map.next_value()?);
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(read)
+            }
+        }
+
+        deserializer.deserialize_map(Columns)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Cell<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Value;
+
+        impl<'de> Visitor<'de> for Value {
+            type Value = Cell<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, a text or lease ids")
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Cell<'de>, E> {
+                Ok(Cell::Number(number))
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Cell<'de>, E> {
+                Ok(Cell::Text(text.into()))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Cell<'de>, E> {
+                Ok(Cell::Text(text.to_owned().into()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut ids: A) -> Result<Cell<'de>, A::Error> {
+                let mut read = Vec::new();
+                while let Some(id) = ids.next_element::<&str>()? {
+                    read.push(id.parse().map_err(A::Error::custom)?);
+                }
+                Ok(Cell::Ids(read))
+            }
+        }
+
+        deserializer.deserialize_any(Value)
+    }
 }
 
 /// Reads the place of a lease and checks its checksum.
 pub(super) fn read_lease(place: &Place) -> Result<(LeaseKey, Stored, u64), BadPlace> {
-    let json: BTreeMap<&str, Cell<'_>> = parse(place)?;
+    let Cells { cells, crc } = parse(place)?;
     let invalid = |name: &str| BadPlace::of(place, format!("has an invalid {name}"));
     let mut bytes = Vec::with_capacity(512);
-    for name in NAMES {
-        let ids;
-        let column = match json.get(name) {
+    for cell in &cells {
+        let column = match cell {
             None => Column::Null,
             Some(Cell::Number(number)) => (*number).into(),
             Some(Cell::Text(text)) => Column::from(&**text),
-            Some(Cell::Ids(texts)) => {
-                let parsed: Result<Vec<LeaseId>, _> = texts.iter().map(|id| id.parse()).collect();
-                ids = parsed.map_err(|_| invalid(name))?;
-                Column::Ids(&ids)
-            }
+            Some(Cell::Ids(ids)) => Column::Ids(ids),
         };
         put(&mut bytes, &[column]);
     }
-    let crc = match json.get(CRC) {
-        Some(Cell::Number(crc)) => Some(*crc),
-        _ => None,
-    };
     check(place, crc, &bytes)?;
     let lease = decode(&mut Columns(&bytes)).map_err(|error| invalid(error.0))?;
     match lease_key(&lease.0) == place.key {
@@ -184,8 +249,9 @@ pub(super) fn lease_ranges(number: usize) -> Vec<PlaceRange> {
 }
 
 /// Returns the rest of a range after a page of it; `None` if it has no more places.
-pub(super) fn rest(range: &PlaceRange, page: &[Place]) -> Option<PlaceRange> {
-    page.last().map(|last| PlaceRange {
+pub(super) fn rest(range: &PlaceRange, page: &Page) -> Option<PlaceRange> {
+    let last = page.places.last().filter(|_| !page.is_last);
+    last.map(|last| PlaceRange {
         from: after(&last.key),
         ..range.clone()
     })

@@ -7,7 +7,8 @@ use tenure_core::ownership::{EngineId, Head, HeadState};
 
 use super::change::{new_owner, note_of, record, write};
 use super::follow::first_content;
-use super::head::{ContentRecord, HeadError, HeadRecord};
+use super::head::{Closed, ContentRecord, HeadError, HeadRecord};
+use super::leftover::leftover;
 use super::log::{LogError, LoggedBatch, SharedLog};
 use super::shadow::{CopyError, Copying, Shadow};
 use crate::clock;
@@ -19,9 +20,12 @@ use crate::model::StoreId;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverError {
-    /// The service can't be used.
+    /// The service did not answer, or refused for now.
     #[error("{0}")]
     Service(String),
+    /// The service refuses until a setting, a password or a right is changed.
+    #[error("{0}")]
+    Misconfigured(String),
     /// There is nothing to recover.
     #[error("the log is empty: `tenure cluster init` begins it, or check engine, prefix and name")]
     Empty,
@@ -40,8 +44,8 @@ pub enum RecoverError {
         server: String,
     },
     /// A backup is being restored into the log, or its content was moved elsewhere for good.
-    #[error("the log is {0}: it can't be recovered")]
-    Closed(&'static str),
+    #[error("{0}")]
+    Closed(String),
     /// A restore needs an empty log.
     #[error("{0}: a restore overwrites nothing, use an empty prefix, schema or cluster name")]
     NotEmpty(String),
@@ -69,7 +73,16 @@ pub enum RecoverError {
 
 impl From<LogError> for RecoverError {
     fn from(error: LogError) -> Self {
-        Self::Service(error.to_string())
+        match error {
+            LogError::Misconfigured(text) => Self::Misconfigured(text),
+            other => Self::Service(other.to_string()),
+        }
+    }
+}
+
+impl From<Closed> for RecoverError {
+    fn from(reason: Closed) -> Self {
+        Self::Closed(reason.to_string())
     }
 }
 
@@ -92,6 +105,9 @@ pub(crate) fn init(
             store: record.content.store.as_str().into(),
             server: record.server.name,
         });
+    }
+    if let Some(leftover) = leftover(log)? {
+        return Err(RecoverError::Damaged(leftover.to_string()));
     }
     let content = first_content();
     let store = content.store.clone();
@@ -130,8 +146,8 @@ pub(crate) fn recover(
             }
         }
         HeadState::Vacant => {}
-        HeadState::Restoring => return Err(RecoverError::Closed("being restored")),
-        HeadState::Retired => return Err(RecoverError::Closed("retired")),
+        HeadState::Restoring => return Err(Closed::Restoring.into()),
+        HeadState::Retired => return Err(Closed::Retired.into()),
     }
     let mut shadow = Shadow::default();
     loop {

@@ -12,14 +12,12 @@ use tenure_core::ownership::{Head, HeadState};
 
 use super::change::{Written, new_owner, note_of, record, try_write, used_by};
 use super::head::{ContentRecord, HeadRecord};
+use super::leftover::leftover;
 use super::log::{Edit, MOST_BYTES, MOST_EDITS, Place, SharedLog};
-use super::places::{self, DeletedLease, Segment};
+use super::places::{self, DeletedLease, KINDS, Segment};
 use super::recover::RecoverError;
 use crate::engine::embedded::Examined;
 use crate::engine::{OpenError, RestoreError, Restored};
-
-/// The kinds of places.
-const KINDS: [&str; 3] = ["lease/", "term/", "deleted/"];
 
 /// Writes the content of a backup into an empty log. `place` names the log in errors.
 pub(crate) fn restore(
@@ -145,7 +143,11 @@ impl<'a> Filling<'a> {
             ownership: Duration::ZERO,
         };
         match &seen.head {
-            None => check_empty(log)?,
+            None => {
+                if let Some(leftover) = leftover(log)? {
+                    return Err(RecoverError::NotEmpty(leftover.to_string()));
+                }
+            }
             Some(bytes) => {
                 let before = HeadRecord::decode(bytes)?;
                 if before.head.state != HeadState::Restoring {
@@ -225,22 +227,5 @@ impl<'a> Filling<'a> {
         self.record.head.state = HeadState::Vacant;
         self.record.content.placed = self.record.head.sequence;
         self.append()
-    }
-}
-
-/// Checks that a log without a head has nothing else.
-fn check_empty(log: &mut dyn SharedLog) -> Result<(), RecoverError> {
-    let mut left = log.batches(0)?.first().map(|it| it.sequence.to_string());
-    for kind in KINDS {
-        if left.is_none() {
-            let page = log.places(&places::all(kind, None))?;
-            left = page.into_iter().next().map(|place| place.key);
-        }
-    }
-    match left {
-        None => Ok(()),
-        Some(key) => Err(RecoverError::NotEmpty(format!(
-            "the log has no head, but the entry {key}"
-        ))),
     }
 }

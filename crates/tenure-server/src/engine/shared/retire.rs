@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_core::ownership::{Head, HeadState};
 
 use super::change::{Written, new_owner, record, try_write};
-use super::head::HeadRecord;
+use super::head::{Closed, HeadRecord};
 use super::log::SharedLog;
 use super::recover::RecoverError;
 
@@ -34,7 +34,7 @@ pub(super) fn retire(
             // The owner answered its last request before it gave the log up.
             HeadState::Vacant => Duration::ZERO,
             HeadState::Retired => return Ok(before),
-            HeadState::Restoring => return Err(RecoverError::Closed("being restored")),
+            HeadState::Restoring => return Err(Closed::Restoring.into()),
         };
         if before.head.engine != seen.engine {
             return Err(RecoverError::OtherEngine {

@@ -108,7 +108,7 @@ impl Shadow {
         }
     }
 
-    /// Reads one page of what the copy lacks, or one page of each range of leases. `content` is that
+    /// Reads one page of what the copy lacks, or one page of each of some ranges of leases. `content` is that
     /// of a head with this sequence number.
     ///
     /// # Errors
@@ -137,12 +137,15 @@ impl Shadow {
             Phase::Empty => {
                 // All changes after these are in batches, whatever the places contain by then.
                 (self.sequence, self.revision) = (content.placed, content.placed_revision);
-                self.phase = Phase::Leases(places::lease_ranges(log.readers()));
+                let ranges = log.ranges(content.leases);
+                self.phase = Phase::Leases(places::lease_ranges(ranges));
                 Ok(Copying::More)
             }
             Phase::Leases(ranges) => {
+                let pages = log.pages(ranges);
+                let (read, further) = ranges.split_at(pages.len());
                 let (mut rest, mut failure) = (Vec::new(), None);
-                for (range, page) in ranges.iter().zip(log.pages(ranges)) {
+                for (range, page) in read.iter().zip(pages) {
                     let page = match page {
                         Ok(page) => page,
                         // Only this page is read again.
@@ -152,12 +155,13 @@ impl Shadow {
                             continue;
                         }
                     };
-                    for place in &page {
+                    for place in &page.places {
                         let (key, stored, revision) = places::read_lease(place)?;
                         self.leases.insert(key, (stored.into(), revision));
                     }
                     rest.extend(places::rest(range, &page));
                 }
+                rest.extend_from_slice(further);
                 self.phase = match rest.is_empty() {
                     true => Phase::Deleted(None),
                     false => Phase::Leases(rest),

@@ -44,6 +44,11 @@ pub(crate) struct ClusterView {
     pub(crate) error: Option<String>,
     /// The reason why the server takes nothing over, and the remedy.
     pub(crate) refusal: Option<String>,
+    /// The reason why the server has no copy of the leases, if it has failed several times to make
+    /// one.
+    pub(crate) copy_failure: Option<String>,
+    /// That another server has the same name.
+    pub(crate) namesake: Option<String>,
     /// The identity of the service in which the head was written; `None` if no head was seen.
     pub(crate) identity: Option<(EngineId, String)>,
     /// The facts about the service.
@@ -76,6 +81,8 @@ impl ClusterStatus {
             behind: None,
             error: None,
             refusal: None,
+            copy_failure: None,
+            namesake: None,
             identity: None,
             facts: ServiceFacts::default(),
             latency: None,
@@ -102,6 +109,17 @@ impl ClusterStatus {
 }
 
 impl ClusterView {
+    /// Returns what is wrong with this server, the most important reason first.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        let reasons = [
+            &self.refusal,
+            &self.error,
+            &self.copy_failure,
+            &self.namesake,
+        ];
+        reasons.into_iter().find_map(Option::as_deref)
+    }
+
     /// Notes the duration of a call that the service answered.
     pub(super) fn note_call(&mut self, took: Duration) {
         let before = self.latency.unwrap_or(took);

@@ -21,6 +21,7 @@ use tracing::{info, warn};
 use self::report::Away;
 use super::follow::FollowError;
 use super::head::{Closed, ContentRecord, HeadError, HeadRecord, ServerRecord};
+use super::leftover::{Leftover, leftover};
 use super::log::{self, Append, Appended, Connect, Edit, LogError, LoggedBatch, SharedLog};
 use super::serving::{OwnershipClock, Serving};
 use super::status::ClusterStatus;
@@ -28,6 +29,7 @@ use super::stop::Stop;
 use crate::clock;
 use crate::config::ClusterAccess;
 use crate::engine::AppendError;
+use crate::model::StoreId;
 use crate::random::OsRandom;
 
 pub(super) use self::report::seconds;
@@ -48,6 +50,12 @@ pub(super) struct Chain {
     known: Option<(Bytes, HeadRecord)>,
     /// The last append, from its first attempt until its outcome is known.
     sent: Option<Sent>,
+    /// This start of the server.
+    owner: OwnerId,
+    /// The number of heads in a row that another server with the same name has written.
+    namesakes: u32,
+    /// The store of a head that is not one of the chain.
+    other_store: Option<StoreId>,
     /// The messages of the last minute, with their times.
     logged: Vec<(String, Instant)>,
     /// The failure of the last reads, if the last one failed.
@@ -123,6 +131,9 @@ impl Chain {
             shell,
             known: None,
             sent: None,
+            owner,
+            namesakes: 0,
+            other_store: None,
             logged: Vec::new(),
             away: None,
         }
@@ -159,6 +170,10 @@ impl Chain {
             // A connection may take longer than one attempt.
             self.wait_a_poll();
         };
+        let sighted = match sighted.and_then(|it| Ok((self.leftover(&it)?, it))) {
+            Ok((Some(leftover), _)) => return Err(refused(leftover.to_string())),
+            other => other.map(|(_, sighting)| sighting),
+        };
         match &sighted {
             Err(error @ LogError::Misconfigured(_)) => return Err(error.clone().into()),
             Ok(log::Sighting {
@@ -177,7 +192,7 @@ impl Chain {
         }
         self.saw(sent, sighted);
         match self.machine.refusal() {
-            Some(refusal) => Err(refused(remedy(&*self.shell.connect, &refusal))),
+            Some(refusal) => Err(refused(self.remedy(&refusal))),
             None => Ok(()),
         }
     }
@@ -185,8 +200,35 @@ impl Chain {
     /// Reads the head for the machine.
     pub(super) fn look(&mut self) {
         let sent = self.now();
-        let sighted = self.log.head();
+        let sighted = self.log.head().and_then(|it| match self.leftover(&it)? {
+            None => Ok(it),
+            Some(leftover) => Err(LogError::Misconfigured(leftover.to_string())),
+        });
         self.saw(sent, sighted);
+    }
+
+    /// Reads the head for its content only: the machine does not learn of it. Returns `None` if the
+    /// log has no head, or one that this server must not own.
+    pub(super) fn peek(&mut self) -> Result<Option<HeadRecord>, LogError> {
+        let sighting = self.log.head()?;
+        Ok(match parse(&sighting)? {
+            Parsed::Head(record) if self.closed(&record).is_none() => Some(*record),
+            _ => None,
+        })
+    }
+
+    /// Returns what a log without a head still has, if this server has never seen a head.
+    fn leftover(&mut self, seen: &log::Sighting) -> Result<Option<Leftover>, LogError> {
+        if seen.head.is_some() || self.known.is_some() {
+            return Ok(None);
+        }
+        let Some(leftover) = leftover(&mut *self.log)? else {
+            return Ok(None);
+        };
+        // Another server may have begun the log meanwhile. Then the machine learns of its head at
+        // the next read, or by an append that is refused.
+        let again = self.log.head()?;
+        Ok(again.head.is_none().then_some(leftover))
     }
 
     /// Handles the answer to a read of the head, which was sent at this instant.
@@ -209,6 +251,7 @@ impl Chain {
                 let took = now.since(sent);
                 self.shell.status.change(|view| view.note_call(took));
                 let look = Look::Found(self.core_sighting(&sighting, &found));
+                self.note_store(&found);
                 self.machine.handle_head(now, look);
                 self.note_head(sighting, found);
             }
@@ -276,6 +319,7 @@ impl Chain {
             Ok(Appended::Refused(sighting)) => match parse(&sighting) {
                 Ok(found) => {
                     let outcome = Outcome::Refused(self.core_sighting(&sighting, &found));
+                    self.note_store(&found);
                     refused_by = Some((sighting, found));
                     outcome
                 }
@@ -299,6 +343,7 @@ impl Chain {
         let fate = self.machine.handle_appended(now, outcome);
         let attempted = match fate {
             Fate::Applied => {
+                self.namesakes = 0;
                 self.known = self.sent.take().map(|sent| (sent.bytes, sent.record));
                 Attempted::Applied
             }
@@ -501,11 +546,24 @@ impl Chain {
         record.closed().or_else(|| opens.then_some(Closed::Guarded))
     }
 
+    /// Notes whether a head is of another store than the known one.
+    fn note_store(&mut self, found: &Parsed) {
+        let known = self.record().map(|known| &known.content.store);
+        self.other_store = match (found, known) {
+            (Parsed::Head(record), Some(known)) if record.content.store != *known => {
+                Some(record.content.store.clone())
+            }
+            _ => None,
+        };
+    }
+
     /// Remembers the bytes of a head, if it is the one that the machine knows.
     fn note_head(&mut self, sighting: log::Sighting, found: Parsed) {
-        if let (Some(bytes), Parsed::Head(record)) = (sighting.head, found)
-            && self.machine.known() == Some(self.head_for_machine(&record))
-        {
+        let (Some(bytes), Parsed::Head(record)) = (sighting.head, found) else {
+            return;
+        };
+        if self.machine.known() == Some(self.head_for_machine(&record)) {
+            self.note_namesake(&bytes, &record);
             if let Some(reason) = self.closed(&record)
                 && self.record().and_then(|it| self.closed(it)) != Some(reason)
             {
@@ -538,13 +596,20 @@ fn refused(reason: String) -> FollowError {
     FollowError::Refused(reason)
 }
 
-/// Returns the reason of a refusal with its remedy.
-fn remedy(connect: &dyn Connect, refusal: &Refusal) -> String {
-    match refusal {
-        Refusal::OtherEngine { written, answering } => connect.other_engine(*written, *answering),
-        Refusal::WentBack { .. } => {
+/// Returns the reason of a refusal with its remedy. The head may be of another store than before.
+fn remedy(connect: &dyn Connect, refusal: &Refusal, other_store: Option<&StoreId>) -> String {
+    match (refusal, other_store) {
+        (Refusal::OtherEngine { written, answering }, _) => {
+            connect.other_engine(*written, *answering)
+        }
+        (Refusal::WentBack { .. }, Some(store)) => format!(
+            "the log has another store now, {}: a restored backup, or the log of another cluster. If \
+             that is right, restart this server",
+            store.as_str()
+        ),
+        (Refusal::WentBack { .. }, None) => {
             format!("{refusal}. Stop all servers, then: tenure cluster recover")
         }
-        Refusal::NewerFormat { found } => HeadError::Newer { found: *found }.to_string(),
+        (Refusal::NewerFormat { found }, _) => HeadError::Newer { found: *found }.to_string(),
     }
 }

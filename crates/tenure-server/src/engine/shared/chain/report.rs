@@ -6,6 +6,7 @@ use tenure_core::Instant;
 use tenure_core::ownership::{Outcome, OwnershipRole, Refusal};
 use tracing::{error, info, warn};
 
+use super::super::head::HeadRecord;
 use super::super::log::LogError;
 use super::{Chain, remedy};
 use crate::metrics::AppendResult;
@@ -66,6 +67,9 @@ impl Chain {
         self.shell.status.change(|view| {
             view.role = role;
             view.facts = facts;
+            if self.namesakes == 0 {
+                view.namesake = None;
+            }
             if role != OwnershipRole::Refusing {
                 let closed = self.record().and_then(|record| self.closed(record));
                 view.refusal = closed.map(|reason| reason.to_string());
@@ -81,9 +85,39 @@ impl Chain {
         });
     }
 
+    /// Returns the reason of a refusal with its remedy.
+    pub(super) fn remedy(&self, refusal: &Refusal) -> String {
+        remedy(&*self.shell.connect, refusal, self.other_store.as_ref())
+    }
+
+    /// Notes a head, before it is the known one. Another server with the same name is a mistake of an
+    /// operator: this one could not tell its clients which server is active.
+    pub(super) fn note_namesake(&mut self, bytes: &[u8], record: &HeadRecord) {
+        let name = &self.shell.server.name;
+        let is_new = matches!(&self.known, Some((known, _)) if known != bytes);
+        match record.server.name == *name && record.head.owner != self.owner {
+            false => self.namesakes = 0,
+            true if is_new => self.namesakes = self.namesakes.saturating_add(1),
+            true => {}
+        }
+        // The first new head may be the last append of this server before it was restarted.
+        if self.namesakes < 2 {
+            return;
+        }
+        let text = format!(
+            "another server of this cluster, at {}, has the name {name}, too: give each server its own \
+             cluster.server",
+            record.server.address
+        );
+        if self.is_news(&text) {
+            warn!("{text}");
+        }
+        self.shell.status.change(|view| view.namesake = Some(text));
+    }
+
     /// Reports a refusal of the machine.
     pub(in super::super) fn refuse(&self, refusal: &Refusal) {
-        let text = remedy(&*self.shell.connect, refusal);
+        let text = self.remedy(refusal);
         error!("{text}");
         self.shell.status.change(|view| view.refusal = Some(text));
     }
@@ -124,6 +158,9 @@ impl Chain {
     /// Notes that a read has succeeded.
     pub(super) fn note_back(&mut self, now: Instant) {
         if let Some(away) = self.away.take().filter(|away| away.is_logged) {
+            // The same reason is news again, unless single reads fail in between.
+            let recent = self.machine.timings().ownership();
+            self.logged.retain(|(_, at)| now.since(*at) < recent);
             info!(
                 "the log in {} can be read again, after {}",
                 self.shell.service(),

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::log::{
-    Append, Appended, LogError, LoggedBatch, Place, PlaceRange, ServiceFacts, SharedLog, Sighting,
+    Append, Appended, LogError, LoggedBatch, Page, Place, PlaceRange, ServiceFacts, SharedLog,
+    Sighting,
 };
 
 /// How long a call is repeated. Only a failing test waits this long.
@@ -71,14 +72,18 @@ impl SharedLog for Steady {
         until_definite(|| self.0.places(range))
     }
 
-    fn readers(&self) -> usize {
-        self.0.readers()
+    fn ranges(&self, leases: u64) -> usize {
+        self.0.ranges(leases)
     }
 
-    fn pages(&mut self, ranges: &[PlaceRange]) -> Vec<Result<Vec<Place>, LogError>> {
+    fn pages(&mut self, ranges: &[PlaceRange]) -> Vec<Result<Page, LogError>> {
         let pages = self.0.pages(ranges).into_iter().zip(ranges);
         let pages = pages.map(|(page, range)| match page {
-            Err(LogError::Unknown(_) | LogError::NotApplied(_)) => self.places(range),
+            Err(LogError::Unknown(_) | LogError::NotApplied(_)) => {
+                let places = self.places(range)?;
+                let is_last = places.is_empty();
+                Ok(Page { places, is_last })
+            }
             page => page,
         });
         pages.collect()

@@ -1,5 +1,7 @@
 //! A crash after any append loses nothing, and the next server goes on.
 
+use std::thread;
+
 use super::*;
 
 /// The number of leases: enough that their edits need several appends.
@@ -159,6 +161,39 @@ fn a_log_with_changed_or_missing_places_is_refused_and_left_as_it_is() {
         content.batches.insert(last_batch, bytes.into());
     });
     assert!(flipped.contains("does not match its checksum"), "{flipped}");
+}
+
+#[test]
+fn each_server_takes_a_damaged_log_over_once_and_goes_on_when_it_is_mended() {
+    let service = MemoryService::new();
+    let mut server = Server::new("first", &service);
+    let mut owner = server.own();
+    owner.write().unwrap();
+    owner.write().unwrap();
+    owner.rest();
+    drop(owner);
+    let (key, value) = service.content().places.into_iter().next().unwrap();
+    service.change(|content| drop(content.places.remove(&key)));
+    let mut servers = ["second", "third"].map(|name| Server::new(name, &service));
+    let generation = || head_of(&service.content()).head.generation;
+    for (server, expected) in servers.iter_mut().zip(2..) {
+        let ended = server.follower.run_until_owner();
+        assert!(matches!(ended, Err(Ended::Refused(_))), "{ended:?}");
+        assert_eq!(generation(), expected);
+    }
+    let [mut second, _third] = servers;
+    let status = second.status();
+    let following = thread::spawn(move || (second.follower.run_until_owner(), second));
+    // Its clock passes days meanwhile: a wait takes no time.
+    thread::sleep(Duration::from_millis(50));
+    let view = status.view();
+    assert_eq!(view.role, OwnershipRole::Refusing);
+    assert!(view.reason().unwrap().contains("is damaged"), "{view:?}");
+    assert_eq!(generation(), 3, "a server that knows of the damage waits");
+    service.change(|content| drop(content.places.insert(key, value)));
+    let (reign, second) = following.join().unwrap();
+    let owner = second.owner(reign.unwrap());
+    assert_eq!((owner.generation, owner.loaded.leases.len()), (4, 2));
 }
 
 #[test]

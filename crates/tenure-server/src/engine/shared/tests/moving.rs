@@ -368,7 +368,10 @@ fn an_interrupted_restore_leaves_a_log_that_no_server_uses_and_can_be_repeated()
         assert_eq!(head_of(&target.content()).head.state, HeadState::Restoring);
         let half = Files::new().backup(&mut *log(&target), false);
         let error = half.unwrap_err().to_string();
-        assert!(error.contains("being restored"), "{error}");
+        assert!(
+            error.contains("restore into the log is not complete"),
+            "{error}"
+        );
         // Something that the repeated restore would not overwrite.
         target.change(|content| {
             if let Some((key, value)) = content.places.pop_first() {

@@ -126,6 +126,19 @@ fn a_standby_that_can_not_copy_the_log_says_so_once() {
         "WARN tenure_server::engine::shared::follow: this server can't copy the log, so it could \
          not go on with it: the log may be damaged",
     );
+    // An operator sees it, too, until the server has a copy.
+    let view = standby.status().view();
+    assert!(view.reason().unwrap().contains("can't copy the log"));
+    assert_eq!(view.behind, None);
+    for _ in 0..3 {
+        owner.rest();
+        service.change(|content| content.batches.clear());
+        server.advance(T / 6);
+        owner.write().unwrap();
+        follow(&mut standby, T / 6);
+    }
+    let view = standby.status().view();
+    assert_eq!((view.reason(), view.behind), (None, Some(0)));
 }
 
 #[test]
@@ -144,6 +157,54 @@ fn a_standby_that_its_service_refuses_logs_the_end_of_it_once() {
     standby.connect.fail_all(None);
     follow(&mut standby, T / 4);
     lines.assert_once("the log in memory can be read again");
+    // The same reason is news again.
+    standby.connect.fail_all(Some(Fault::Misconfigured));
+    follow(&mut standby, T / 4);
+    assert_eq!(lines.count("memory: wrong password"), 2);
+}
+
+#[test]
+fn a_second_server_of_the_same_name_is_noticed_and_an_earlier_start_is_not() {
+    let service = MemoryService::new();
+    let mut server = Server::new("first", &service);
+    let mut owner = server.own();
+    owner.write().unwrap();
+    let mut standby = Server::new("first", &service);
+    let lines = Lines::default();
+    let _guard = lines.begin();
+    follow(&mut standby, T / 6);
+    // The last append of the earlier start may arrive after the first look.
+    owner.write().unwrap();
+    follow(&mut standby, T / 2);
+    assert_eq!(standby.status().view().reason(), None);
+    owner.write().unwrap();
+    follow(&mut standby, T / 2);
+    let text = "another server of this cluster, at http://first, has the name first, too";
+    lines.assert_once(text);
+    assert!(standby.status().view().reason().unwrap().contains(text));
+    drop(owner);
+    drop(standby.own());
+    assert_eq!(standby.status().view().namesake, None);
+}
+
+#[test]
+fn another_store_in_the_place_of_the_known_one_is_named() {
+    let service = MemoryService::new();
+    let mut server = Server::new("first", &service);
+    let mut owner = server.own();
+    owner.write().unwrap();
+    let mut standby = Server::new("standby", &service);
+    follow(&mut standby, T / 6);
+    let other = MemoryService::new();
+    let mut elsewhere = Server::new("first", &other);
+    drop(elsewhere.own());
+    let restored = other.content();
+    let store = head_of(&restored).content.store;
+    service.change(|content| *content = restored);
+    follow(&mut standby, 4 * T);
+    let refusal = standby.status().view().refusal.unwrap();
+    let part = format!("another store now, {}", store.as_str());
+    assert!(refusal.contains(&part), "{refusal}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::*;
 use crate::clock;
 use crate::config::ClusterAccess;
 use crate::engine::shared::follow::FollowError;
-use crate::engine::shared::log::LogError;
+use crate::engine::shared::log::{Connect as _, LogError};
 
 /// A service whose last owner has handed the log over.
 fn vacant() -> Arc<MemoryService> {
@@ -67,6 +67,58 @@ fn a_server_does_not_start_over_a_log_that_it_must_not_use() {
     );
     service.change(|content| content.head = Some("hello".into()));
     assert!(text(refused(&service, open)).contains("the head of the log is not valid"));
+}
+
+#[test]
+fn a_log_that_has_lost_its_head_is_not_begun_again() {
+    let lost = |entry: &str| {
+        let entry = entry.to_owned();
+        move |text: String| {
+            assert!(text.contains("the log has no head"), "{text}");
+            assert!(text.contains(&entry), "{text}");
+        }
+    };
+    let (in_batch, in_place) = (lost("log/"), lost("lease/"));
+    let service = vacant();
+    service.change(|content| content.head = None);
+    in_batch(text(refused(&service, ClusterAccess::Anonymous)));
+    service.change(|content| {
+        content.batches.clear();
+        let value = b"{}".to_vec().into();
+        content.places.insert("lease/00/ns/job".into(), value);
+    });
+    in_place(text(refused(&service, ClusterAccess::Anonymous)));
+    let connect = service.connect();
+    let begun = super::super::init(&mut *connect.connect().unwrap(), |_| {});
+    in_place(begun.unwrap_err().to_string());
+
+    // A server that runs takes nothing over, either, and goes on when the log is empty.
+    let mut server = Server::new("next", &service);
+    for _ in 0..24 {
+        assert!(server.follower.step().unwrap().is_none());
+        server.advance(T / 12);
+    }
+    in_place(server.status().view().error.unwrap());
+    assert_eq!(service.content().head, None);
+    service.change(|content| content.places.clear());
+    assert_eq!(server.own().generation, 1);
+}
+
+#[test]
+fn a_head_whose_numbers_can_not_grow_is_refused() {
+    for (name, change) in [
+        (
+            "generation",
+            (|record: &mut HeadRecord| record.head.generation = u64::MAX) as fn(&mut HeadRecord),
+        ),
+        ("sequence", |record| record.head.sequence = u64::MAX),
+    ] {
+        let service = vacant();
+        change_head(&service, change);
+        let text = text(refused(&service, ClusterAccess::Anonymous));
+        let part = format!("its {name} is not valid");
+        assert!(text.contains(&part), "{text}");
+    }
 }
 
 #[test]
