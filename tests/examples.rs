@@ -63,7 +63,9 @@ fn names(folder: &Path) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn axum_worker_answers_on_every_process_and_issues_tickets_on_the_leader() {
     let store = LocalStore::start();
-    let http = reqwest::Client::new();
+    let http = tenure_tests::client::plain_http()
+        .build()
+        .expect("a client");
     let start = |candidate| {
         let worker = quick("axum_worker", &store, candidate, &[]);
         let address = line(&worker, "listening on ");
@@ -135,7 +137,9 @@ async fn fenced_receiver_refuses_stale_writes_even_after_a_restart() {
             &[path(&ledger)],
         ))
     };
-    let http = reqwest::Client::new();
+    let http = tenure_tests::client::plain_http()
+        .build()
+        .expect("a client");
     let post = async |receiver: &Process, epoch: Option<u64>, entry: &'static str| {
         let url = line(receiver, "listening on ") + "/entries";
         let mut request = http.post(url).body(entry);

@@ -36,7 +36,9 @@ impl Routes {
         let address = listener.local_addr().expect("an address");
         let router: Router = candidate.router();
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let http = Client::new();
+        let http = tenure_tests::client::plain_http()
+            .build()
+            .expect("a client");
         Self { address, http }
     }
 

@@ -78,8 +78,7 @@ impl Group {
 
     fn status(&self, node: u32) -> Option<Value> {
         let url = format!("http://{}/v1/peers/job/status", self.addresses[&node]);
-        let client = reqwest::Client::builder()
-            .no_proxy()
+        let client = tenure_tests::client::plain_http()
             .build()
             .expect("a client");
         let answer = async { client.get(url).send().await.ok()?.json().await.ok() };

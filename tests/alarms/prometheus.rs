@@ -42,8 +42,7 @@ impl Prometheus {
             "scrape_configs": scrapes,
         });
         fs::write(path("prometheus.yaml"), config.to_string()).expect("a file");
-        let client = Client::builder()
-            .no_proxy()
+        let client = tenure_tests::client::plain_http()
             .timeout(Duration::from_secs(10))
             .build()
             .expect("a client");

@@ -102,7 +102,9 @@ async fn forged_answers_are_found() {
     let forger = Arc::new(Forger {
         url: store.url(),
         token: store.token.clone(),
-        client: reqwest::Client::new(),
+        client: tenure_tests::client::plain_http()
+            .build()
+            .expect("a client"),
     });
     let forward =
         async |State(forger): State<Arc<Forger>>, request: Request| forger.forward(request).await;

@@ -73,7 +73,7 @@ impl Front {
         };
         let shared = Arc::new(Mutex::new(shared));
         let of_router = shared.clone();
-        let http = reqwest::Client::builder().no_proxy().build();
+        let http = tenure_tests::client::plain_http().build();
         let http = http.expect("a client");
         let router = axum::Router::new().fallback(move |request: Request| {
             let (http, shared) = (http.clone(), of_router.clone());

@@ -75,7 +75,7 @@ impl Driver {
         let port = port().expect("the start of chromedriver");
         let base: Url = format!("http://127.0.0.1:{port}/").parse().expect("a URL");
         let runtime = Runtime::new().expect("a runtime");
-        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE);
+        let http = tenure_tests::client::plain_http().timeout(PATIENCE);
         let http = http.build().expect("a client");
         let mut driver = Self {
             session: base,

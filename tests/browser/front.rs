@@ -37,7 +37,7 @@ impl Front {
     /// Starts a proxy in front of this store.
     pub(crate) fn start(runtime: &Runtime, store: SocketAddr, change: Change) -> Self {
         let (held, holds) = watch::channel("");
-        let http = reqwest::Client::builder().no_proxy().build();
+        let http = tenure_tests::client::plain_http().build();
         let shared = Arc::new((http.expect("a client"), store, change, holds));
         let router = axum::Router::new().fallback(move |request: Request| {
             let shared = shared.clone();

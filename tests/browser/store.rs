@@ -65,9 +65,7 @@ impl TestStore {
         }
         let any = "127.0.0.1:0".parse().expect("an address");
         let (process, address) = serve(&folder, any, kind);
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .timeout(Duration::from_secs(60));
+        let http = tenure_tests::client::plain_http().timeout(Duration::from_secs(60));
         Self {
             folder,
             address,

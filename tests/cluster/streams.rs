@@ -32,8 +32,7 @@ async fn listen(
     streams: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
 ) -> Heard {
-    let http = reqwest::Client::builder()
-        .no_proxy()
+    let http = tenure_tests::client::plain_http()
         .build()
         .expect("a client");
     let mut heard = Heard {

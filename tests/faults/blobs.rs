@@ -39,8 +39,7 @@ struct Blobs {
 
 impl Blobs {
     fn at(url: String) -> Self {
-        let http = reqwest::Client::builder()
-            .no_proxy()
+        let http = tenure_tests::client::plain_http()
             .timeout(tenure_tests::PATIENCE)
             .build()
             .unwrap();

@@ -29,7 +29,7 @@ pub(crate) struct ClientGo {
 
 impl ClientGo {
     pub(crate) fn new(api: SocketAddr, identity: &str, lease_duration: Duration) -> Self {
-        let http = reqwest::Client::builder().no_proxy();
+        let http = tenure_tests::client::plain_http();
         Self {
             http: http.timeout(Duration::from_secs(1)).build().unwrap(),
             url: format!("http://{api}/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"),

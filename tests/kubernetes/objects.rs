@@ -17,7 +17,7 @@ impl Client {
     fn of(api: &Api) -> Self {
         let base = "apis/coordination.k8s.io/v1/namespaces";
         Self {
-            http: reqwest::Client::builder().no_proxy().build().unwrap(),
+            http: tenure_tests::client::plain_http().build().unwrap(),
             leases: format!("{}/{base}/{NAMESPACE}/leases", api.url()),
         }
     }

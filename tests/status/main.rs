@@ -104,7 +104,7 @@ struct Web {
 
 impl Web {
     fn new() -> Self {
-        let http = reqwest::Client::builder().no_proxy();
+        let http = tenure_tests::client::plain_http();
         let http = http.timeout(Duration::from_secs(20)).build();
         Self {
             runtime: Runtime::new().expect("a runtime"),

@@ -109,8 +109,7 @@ impl Group {
             })
             .collect();
         let lease = format!("{}ms", LEASE.as_millis());
-        let client = Client::builder()
-            .no_proxy()
+        let client = crate::client::plain_http()
             .timeout(Duration::from_millis(500))
             .build();
         let mut group = Self {

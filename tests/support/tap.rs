@@ -60,9 +60,8 @@ impl Tap {
         let address = listener.local_addr().expect("an address");
         // A kept connection would break with a killed store, and fail a request that would succeed
         // over a new connection.
-        let http = reqwest::Client::builder()
+        let http = crate::client::plain_http()
             .pool_max_idle_per_host(0)
-            .no_proxy()
             .build()
             .expect("a client");
         let shared = calls.clone();

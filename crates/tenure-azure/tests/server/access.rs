@@ -202,7 +202,11 @@ async fn over_the_limit_of_connections_only_a_renewal_is_served() {
     az.put("/leases/b?comp=lease", &acquire).await.assert(201);
     // The connection of the first client remains, and this client is over the limit.
     let late = Az {
-        http: reqwest::Client::builder().http1_only().build().unwrap(),
+        http: reqwest::Client::builder()
+            .http1_only()
+            .tls_certs_only([])
+            .build()
+            .unwrap(),
         ..az.clone()
     };
     late.get("/?comp=list", &[])
