@@ -19,6 +19,7 @@ mod engine;
 mod kills;
 mod load;
 mod moving;
+mod operators;
 mod postgres;
 mod promotions;
 mod refusals;

@@ -67,6 +67,10 @@ pub(super) fn restart(test: &str, settings: Settings, count: usize) {
     let is_late = audited.last > audited.first + count as u64
         || logs.contains("the leases were not handed over");
     assert!(audited.vacated == count || is_late, "{audited:?}");
+    // Without a hand-over, a take-over takes at least five sixths of the ownership duration. A busy
+    // machine delays single hand-overs, and not all of them.
+    let quickest = times.iter().min().expect("a time");
+    assert!(*quickest <= ownership / 2, "{times:?}");
     report(
         "from SIGTERM to the first renewal at the successor",
         ownership,

@@ -6,9 +6,11 @@ use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tenure_tests::cluster::{Cluster, Server, Settings};
 use tenure_tests::needs::{can_run, has_program};
+use tenure_tests::process::{json_of, run};
 use tenure_tests::receiver::now;
 use tokio::runtime::Runtime;
 
@@ -282,6 +284,43 @@ fn restore(test: &str, another_identity: bool, line: &str) {
     if !another_identity {
         grow_past_what_was_lost(&mut cluster);
     }
+    recover(&mut cluster);
+}
+
+/// Recovers the log while no server runs. Checks that the servers go on, with greater epochs.
+fn recover(cluster: &mut Cluster) {
+    let config = cluster.servers[0]
+        .config()
+        .to_str()
+        .expect("UTF-8")
+        .to_owned();
+    let arguments = ["cluster", "recover", "--config", &config, "--json"];
+    for server in &mut cluster.servers {
+        server.signal(Signal::SIGTERM);
+        assert!(server.wait().success());
+    }
+    let asked = run(&arguments);
+    assert_eq!(asked.status.code(), Some(2), "{asked:?}");
+    let recovered = run(&[&arguments[..], &["--yes"]].concat());
+    assert!(recovered.status.success(), "{recovered:?}");
+    let above = json_of(&recovered)["epochs_above"]
+        .as_u64()
+        .expect("an epoch");
+    cluster.run();
+    let client = cluster.client();
+    let granted = tenure_tests::wait_for("a grant", || {
+        let granted = cluster.runtime.block_on(client.acquire("after/lease", 7));
+        granted.filter(|(status, _)| *status == 200)
+    });
+    assert!(granted.1["epoch"].as_u64() > Some(above), "{granted:?}");
+    let late = cluster
+        .runtime
+        .block_on(cluster.client().view("late/lease"));
+    assert_eq!(
+        late.expect("an answer").0,
+        404,
+        "it was not in the snapshot"
+    );
 }
 
 /// Lets a server that is restarted, and can't notice that the log went back, append more than was

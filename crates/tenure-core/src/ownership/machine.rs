@@ -17,7 +17,7 @@ use crate::Instant;
 /// - inputs: [`handle_head`](Self::handle_head), [`handle_appended`](Self::handle_appended),
 ///   [`handle_loaded`](Self::handle_loaded), [`handle_timeout`](Self::handle_timeout);
 /// - commands: [`append`](Self::append), [`resign`](Self::resign), [`vacate`](Self::vacate),
-///   [`stand_by`](Self::stand_by);
+///   [`stand_by`](Self::stand_by), [`bar`](Self::bar);
 /// - outputs, to be drained after each of the above: [`poll_output`](Self::poll_output), then
 ///   [`next_timeout`](Self::next_timeout) for the next call of `handle_timeout`;
 /// - getters, at any time: [`serves_until`](Self::serves_until), [`role`](Self::role),
@@ -38,6 +38,8 @@ pub struct Ownership {
     undone: u64,
     next_read: Read,
     has_resigned: bool,
+    /// Whether the server can't load the content, so that it takes nothing over.
+    is_barred: bool,
     outputs: VecDeque<OwnershipOutput>,
     #[cfg(any(test, feature = "mutations"))]
     without: Option<super::DisabledOwnershipRule>,
@@ -64,6 +66,7 @@ impl Ownership {
             append: None,
             next_read: Read::At(now),
             has_resigned: false,
+            is_barred: false,
             undone: 0,
             outputs: VecDeque::new(),
             #[cfg(any(test, feature = "mutations"))]
@@ -231,6 +234,13 @@ impl Ownership {
         Some(head)
     }
 
+    /// Command: take nothing over, because the content can't be loaded; or again, because it can. The
+    /// server goes on to read the head meanwhile, so it still notices a log that went back (argument
+    /// 9). An ownership that has begun is not ended.
+    pub const fn bar(&mut self, is_barred: bool) {
+        self.is_barred = is_barred;
+    }
+
     /// Command: follow again after a hand-over. It has no effect before the log is vacated. The
     /// server takes its own vacant head over only if nobody else does for T.
     pub fn stand_by(&mut self, now: Instant) {
@@ -254,8 +264,7 @@ impl Ownership {
             (Some(attempt), ..) => attempt.repeat_at,
             (None, Some(reign), _) => Some(reign.beat_at),
             (None, None, Read::At(at)) if !self.has_resigned => {
-                let take_over_at = self.view.take_over_at(self.me, &self.timings);
-                Some(take_over_at.map_or(at, |it| it.min(at)))
+                Some(self.take_over_at().map_or(at, |it| it.min(at)))
             }
             (None, None, _) => None,
         };
@@ -289,7 +298,7 @@ impl Ownership {
             }
             Some(_) => OwnershipRole::Lapsed,
             None if self.append.is_some() => OwnershipRole::Taking,
-            None if self.view.refusal().is_some() => OwnershipRole::Refusing,
+            None if self.is_barred || self.view.refusal().is_some() => OwnershipRole::Refusing,
             None => OwnershipRole::Following,
         }
     }
@@ -326,8 +335,7 @@ impl Ownership {
         if self.has_resigned {
             return;
         }
-        let take_over_at = self.view.take_over_at(self.me, &self.timings);
-        if take_over_at.is_some_and(|at| at <= now)
+        if self.take_over_at().is_some_and(|at| at <= now)
             && self.view.is_recent(now, &self.timings)
             && let Some(head) = self.view.successor(self.me, &self.timings)
         {
@@ -341,6 +349,12 @@ impl Ownership {
             self.next_read = Read::InFlight(now);
             self.outputs.push_back(OwnershipOutput::Look);
         }
+    }
+
+    /// Returns when the server may take over, as far as it knows; `None` if it may not.
+    fn take_over_at(&self) -> Option<Instant> {
+        let at = self.view.take_over_at(self.me, &self.timings);
+        at.filter(|_| !self.is_barred)
     }
 
     /// Begins an append. Nobody appends to this head before: `now` was read before the first byte

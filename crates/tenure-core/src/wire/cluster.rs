@@ -39,7 +39,8 @@ pub struct ClusterView {
     pub serving_ms_left: Option<u64>,
     /// The name of the engine, as in the settings.
     pub engine: String,
-    /// The reason why this server does not follow or serve, or the last error of its engine.
+    /// What is wrong with this server: why it does not follow or serve, the last error of its engine,
+    /// why it has no copy of the leases, or that another server has its name.
     pub reason: Option<String>,
     /// The version of the engine, if this server could read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

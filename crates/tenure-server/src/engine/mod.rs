@@ -44,6 +44,8 @@ pub use embedded::{backup, final_backup, forget_restore, restore, restore_note};
 pub use error::OpenError;
 pub(crate) use log::{AppendError, Load, Log, Progress, TermHistory};
 use shared::FollowError;
+#[cfg(test)]
+pub(crate) use shared::OwnershipClock;
 pub use shared::RecoverError;
 #[cfg(test)]
 pub(crate) use shared::memory::{Fault, MemoryConnect, MemoryService};

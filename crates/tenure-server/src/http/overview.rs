@@ -29,8 +29,9 @@ pub(super) async fn namespaces(
     caller: Caller,
     _: NoQuery,
 ) -> Result<Json<NamespaceList>, ProblemResponse> {
-    store.ready()?;
     let namespaces = store.namespaces(|namespace| caller.readable(namespace));
+    // After the look: see `Serving`.
+    store.ready()?;
     Ok(Json(NamespaceList::new(namespaces)))
 }
 

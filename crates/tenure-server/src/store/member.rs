@@ -62,16 +62,19 @@ impl Member {
         self.config.confirm
     }
 
+    /// Returns the role of this server. The thread of an owner may not have noticed yet that its time
+    /// is over: the process, or the machine, was stopped.
+    fn role(&self, role: OwnershipRole) -> ServerRole {
+        match role_of(role) {
+            ServerRole::Active if self.serving.left().is_zero() => ServerRole::Lapsed,
+            role => role,
+        }
+    }
+
     /// Returns the state of this server in its cluster.
     fn view(&self) -> ClusterView {
         let status = self.status.view();
-        let left = self.serving.left();
-        // The thread of an owner may not have noticed yet that its time is over: the process, or the
-        // machine, was stopped.
-        let role = match role_of(status.role) {
-            ServerRole::Active if left.is_zero() => ServerRole::Lapsed,
-            role => role,
-        };
+        let (role, left) = (self.role(status.role), self.serving.left());
         let config = &self.config;
         let engine = config.engine.name();
         let mut view = ClusterView::new(&config.name, &config.server, role, engine);
@@ -100,7 +103,7 @@ impl Member {
         let status = self.status.view();
         // Alerts are about all servers of a cluster together.
         let of_cluster = |sample: Sample| sample.with("cluster", &self.config.name);
-        let current = role_of(status.role);
+        let current = self.role(status.role);
         let roles = ROLES.map(|role| {
             let sample = of_cluster(Sample::flag(role == current));
             sample.with("role", role.as_str())

@@ -30,10 +30,13 @@ pub(super) fn findings(views: &[&ClusterView], timings: &Timings) -> Vec<String>
     }
     for view in views {
         let name = escape(&view.server);
-        // An active server goes on after a single failure of its engine.
-        if let Some(reason) = &view.reason
-            && view.role != ServerRole::Active
-        {
+        // A server that is active, or has a copy of the leases, goes on after a single failure.
+        let goes_on = match view.role {
+            ServerRole::Active => true,
+            ServerRole::Following => view.behind.is_some(),
+            _ => false,
+        };
+        if let Some(reason) = view.reason.as_ref().filter(|_| !goes_on) {
             let role = view.role.as_str();
             findings.push(format!("{name} is {role}: {}", escape(reason)));
         }
@@ -163,6 +166,8 @@ mod tests {
         let active = || server("a", ServerRole::Active);
         let mut refusing = server("b", ServerRole::Refusing);
         refusing.reason = Some("the engine lost what it acknowledged".into());
+        let mut empty = server("b", ServerRole::Following);
+        empty.reason = Some("this server can't copy the log".into());
         let mut full = active();
         (full.engine_bytes, full.engine_quota_bytes) = (Some(80 << 20), Some(100 << 20));
         let mut other = server("b", ServerRole::Following);
@@ -183,6 +188,10 @@ mod tests {
             (
                 vec![active(), refusing],
                 ["b is refusing", "lost what it acknowledged"],
+            ),
+            (
+                vec![active(), empty],
+                ["b is following", "can't copy the log"],
             ),
             (vec![full], ["80 MiB of 100 MiB", "defragment"]),
             (vec![active(), other], ["3000 ms and 3500 ms", "the same"]),

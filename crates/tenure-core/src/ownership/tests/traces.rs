@@ -434,6 +434,32 @@ fn a_follower_that_resigned_takes_nothing_over() {
 // O9: a log that is not in order.
 
 #[test]
+fn a_server_that_can_not_load_the_content_reads_on_and_takes_nothing_over() {
+    let mut machine = started();
+    machine.bar(true);
+    machine.handle_head(at(0), look(head(3, 9)));
+    assert_eq!(machine.role(at(0)), OwnershipRole::Refusing);
+    assert_eq!(follow(&mut machine, 1, 40, look(head(3, 9))), []);
+    // It notices the heads of others meanwhile, and a log that went back.
+    assert_eq!(follow(&mut machine, 41, 42, look(head(4, 12))), []);
+    assert_eq!(machine.known(), Some(head(4, 12)));
+    machine.bar(false);
+    assert_eq!(machine.role(at(42)), OwnershipRole::Following);
+    assert_eq!(
+        follow(&mut machine, 43, 60, look(head(4, 12))),
+        [OwnershipOutput::Append(mine(5, 13))]
+    );
+
+    let mut machine = started();
+    machine.handle_head(at(0), look(head(3, 9)));
+    machine.bar(true);
+    follow(&mut machine, 1, 40, look(head(3, 5)));
+    assert!(matches!(machine.refusal(), Some(Refusal::WentBack { .. })));
+    machine.bar(false);
+    assert_eq!(machine.role(at(40)), OwnershipRole::Refusing);
+}
+
+#[test]
 fn a_log_that_is_being_restored_or_was_moved_is_never_taken_over() {
     for state in [HeadState::Restoring, HeadState::Retired] {
         let mut machine = started();

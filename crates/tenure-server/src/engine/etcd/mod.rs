@@ -78,6 +78,7 @@ impl Connect for ConnectEtcd {
         Ok(Box::new(EtcdLog {
             gateway: Gateway::open(&self.config, self.attempt)?,
             keys: Keys::new(&self.config.prefix, &self.cluster),
+            attempt: self.attempt,
             engine: None,
             kept_from: 0,
             batch_pages: PageSize::new(4, 1024, self.attempt),
@@ -101,6 +102,8 @@ impl Connect for ConnectEtcd {
 struct EtcdLog {
     gateway: Gateway,
     keys: Keys,
+    /// The longest time of a call.
+    attempt: Duration,
     /// The identity of the cluster that answered the last look at the head, or the last append.
     engine: Option<EngineId>,
     /// This connection has deleted the batches below this number.
@@ -192,10 +195,21 @@ impl SharedLog for EtcdLog {
         let (keys, engine, members) = (&self.keys, self.engine, self.readers.len());
         let most = ranges.len().min(PAGES * members);
         let is_end = most == ranges.len();
-        // Each member reads ranges of its own, one after the other.
+        // Each member reads ranges of its own, one after the other. The caller has a deadline, so a
+        // member that is slow, or fails, reads only one.
+        let enough = self.attempt / 2;
         let read = |number: usize, (gateway, pages): &mut (Gateway, PageSize)| {
+            let began = Instant::now();
+            let mut has_failed = false;
             let of_member = ranges[..most].iter().skip(number).step_by(members);
-            let pages = of_member.map(|range| read_places(gateway, pages, keys, engine, range));
+            let pages = of_member.map(|range| {
+                if has_failed || began.elapsed() > enough {
+                    return Ok(Page::default());
+                }
+                let page = read_places(gateway, pages, keys, engine, range);
+                has_failed = page.is_err();
+                page
+            });
             pages.collect::<Vec<_>>()
         };
         let mut all: Vec<_> = thread::scope(|scope| {

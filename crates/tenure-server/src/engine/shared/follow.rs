@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tenure_core::Instant;
 use tenure_core::ownership::{
     HeadState, OwnershipOutput, OwnershipRole, OwnershipTimings, OwnershipTimingsError,
 };
@@ -29,7 +30,7 @@ use crate::random::OsRandom;
 /// ownership duration.
 const COPIES: u32 = 12;
 
-/// The longest time between two looks at a damaged log.
+/// The longest time between two copies of a damaged log.
 const MOST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A server of a cluster while it does not own the log.
@@ -46,8 +47,8 @@ pub(crate) struct Follower {
     max_history: usize,
     /// The note in the head that the last take-over replaced.
     note: Option<String>,
-    /// The damage that the last load of the log found.
-    damage: Option<String>,
+    /// The damage that the last load of the log found, until a copy of it is right.
+    damage: Option<Damage>,
     /// The number of copies of the log that began again since the last one that was right.
     begun_again: u32,
     status: Arc<ClusterStatus>,
@@ -55,6 +56,17 @@ pub(crate) struct Follower {
     /// The name of the server to which the next ownership is left.
     successor: Arc<Mutex<Option<String>>>,
     stop: Arc<Stop>,
+}
+
+/// What a server remembers of a log that it found damaged.
+#[derive(Debug)]
+struct Damage {
+    /// The generation that this server has seen last.
+    generation: u64,
+    /// The time between two copies.
+    pause: Duration,
+    /// No copy begins before this.
+    copy_at: Instant,
 }
 
 /// A beginning ownership of the log.
@@ -99,6 +111,25 @@ pub(crate) enum FollowError {
     /// Servers with access control have owned the log, and this one has none.
     #[error("{}", Closed::Guarded)]
     Guarded,
+}
+
+impl Damage {
+    fn new(chain: &Chain, generation: u64) -> Self {
+        Self {
+            generation,
+            pause: chain.machine.timings().ownership(),
+            copy_at: chain.now(),
+        }
+    }
+
+    /// Returns the damage after one more copy that failed.
+    fn again(self, now: Instant) -> Self {
+        Self {
+            copy_at: now + self.pause,
+            pause: MOST_PAUSE.min(2 * self.pause),
+            ..self
+        }
+    }
 }
 
 impl Follower {
@@ -214,7 +245,6 @@ impl Follower {
             self.chain = seat.lock().unwrap_or_else(PoisonError::into_inner).take();
             self.shadow = Shadow::default();
         }
-        self.wait_until_whole()?;
         let chain = self.chain()?;
         // The store may have ended without vacating the log.
         while chain.machine.role(chain.now()) == OwnershipRole::Resigned {
@@ -225,51 +255,6 @@ impl Follower {
             }
         }
         Ok(())
-    }
-
-    /// Waits, if this server has found the log damaged, until it can be copied again, or until an
-    /// operator has replaced it. The other servers need not read a damaged log again and again, and
-    /// generations do not grow without end.
-    fn wait_until_whole(&mut self) -> Result<(), Ended> {
-        let Some(text) = self.damage.clone() else {
-            return Ok(());
-        };
-        let mut pause = self.chain()?.machine.timings().ownership();
-        while !self.is_whole() {
-            self.status.change(|view| {
-                view.role = OwnershipRole::Refusing;
-                view.refusal = Some(text.clone());
-            });
-            let stop = Arc::clone(&self.stop);
-            self.chain()?.shell.clock.wait(pause, &stop);
-            pause = MOST_PAUSE.min(2 * pause);
-            if self.stop.is_set() {
-                return Err(Ended::Stopped);
-            }
-        }
-        self.damage = None;
-        info!("the log can be read again, or was replaced; following");
-        Ok(())
-    }
-
-    /// Returns whether the log can be copied, or has no content that this server may own.
-    fn is_whole(&mut self) -> bool {
-        let Some(chain) = &mut self.chain else {
-            return true;
-        };
-        self.shadow = Shadow::default();
-        while let Ok(head) = chain.peek() {
-            let Some(record) = head else {
-                return true;
-            };
-            let (content, sequence) = (&record.content, record.head.sequence);
-            match self.shadow.step(&mut *chain.log, content, sequence) {
-                Ok(Copying::Right) => return true,
-                Ok(Copying::More | Copying::NeedsHead) if !self.stop.is_set() => {}
-                Ok(_) | Err(_) => return false,
-            }
-        }
-        false
     }
 
     fn chain(&mut self) -> Result<&mut Chain, Ended> {
@@ -313,9 +298,17 @@ impl Follower {
         };
         let (content, head) = (record.content.clone(), record.head);
         // The places may be those of another log than the known head.
-        let refuses = chain.machine.role(chain.now()) == OwnershipRole::Refusing;
+        let refuses = chain.machine.refusal().is_some();
         if refuses || matches!(head.state, HeadState::Restoring | HeadState::Retired) {
             return;
+        }
+        if let Some(damage) = &mut self.damage {
+            if damage.generation != head.generation {
+                // Another server may have loaded it.
+                *damage = Damage::new(chain, head.generation);
+            } else if chain.now() < damage.copy_at {
+                return;
+            }
         }
         let until = chain.now() + chain.machine.timings().poll() / 2;
         loop {
@@ -325,11 +318,19 @@ impl Follower {
                     if copying == Copying::Right {
                         self.begun_again = 0;
                         self.status.change(|view| view.copy_failure = None);
+                        if self.damage.take().is_some() {
+                            info!("the log can be copied again; following");
+                            chain.bar(None);
+                        }
                     }
                     break;
                 }
                 Err(CopyError::Log(error)) => {
                     chain.note_error(Some(&error));
+                    break;
+                }
+                Err(CopyError::NotWhole(_)) if self.damage.is_some() => {
+                    self.damage = self.damage.take().map(|damage| damage.again(chain.now()));
                     break;
                 }
                 Err(error) => {
@@ -340,7 +341,8 @@ impl Follower {
                     }
                     let text = format!(
                         "this server can't copy the log, so it could not go on with it: the log may be \
-                         damaged ({error})"
+                         damaged ({error}). Restore a backup into another prefix, schema or cluster name \
+                         before the active server ends"
                     );
                     if self.begun_again == COPIES {
                         warn!("{text}");
@@ -453,17 +455,14 @@ impl Follower {
                 }
                 Err(CopyError::NotWhole(detail)) => {
                     let text = format!(
-                        "the log in {} is damaged ({detail}); it was left as it is: restore it from \
-                         a backup",
+                        "the log in {} is damaged ({detail}); it was left as it is: restore a \
+                         backup into another prefix, schema or cluster name",
                         chain.shell.service()
                     );
                     error!("{text}");
+                    chain.bar(Some(text.clone()));
                     chain.leave();
-                    self.status.change(|view| {
-                        view.role = OwnershipRole::Refusing;
-                        view.refusal = Some(text.clone());
-                    });
-                    self.damage = Some(text.clone());
+                    self.damage = Some(Damage::new(chain, generation));
                     return Err(Ended::Refused(text));
                 }
             }
@@ -483,6 +482,7 @@ impl Follower {
         };
         let seat = Arc::clone(&self.seat);
         let (loaded, engine) = SharedEngine::new(chain, seat, reader, copied, self.max_history);
+        self.begun_again = 0;
         self.status.change(|view| {
             view.behind = Some(0);
             view.copy_failure = None;

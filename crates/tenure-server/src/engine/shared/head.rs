@@ -75,7 +75,10 @@ pub(super) enum HeadError {
         found: u32,
     },
     /// It is not the head of a log.
-    #[error("the head of the log is not valid ({0}): another program wrote it")]
+    #[error(
+        "the head of the log is not valid ({0}): another program wrote it. Give the cluster a prefix, \
+         schema or name of its own, and restore a backup there"
+    )]
     NotValid(String),
 }
 

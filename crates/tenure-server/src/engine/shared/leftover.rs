@@ -12,22 +12,33 @@ use super::places::{KINDS, all, lease_ranges};
 )]
 pub(super) struct Leftover(String);
 
+impl Leftover {
+    /// Returns what is left, for a command that needs an empty log.
+    pub(super) fn entry(&self) -> String {
+        format!("the log has no head, but the entry {}", self.0)
+    }
+}
+
 /// Returns an entry of a log that has no head; `None` if the log is empty.
 pub(super) fn leftover(log: &mut dyn SharedLog) -> Result<Option<Leftover>, LogError> {
-    let batch = log.batches(0)?.first().map(|it| it.sequence.to_string());
-    let mut found = batch.map(|sequence| format!("log/{sequence}"));
+    if let Some(batch) = log.batches(0)?.first() {
+        return Ok(Some(Leftover(format!("log/{}", batch.sequence))));
+    }
     for kind in KINDS {
         let range = PlaceRange {
             most: 1,
             ..all(kind, None)
         };
-        let first = log.places(&range)?.into_iter().next();
-        found = found.or_else(|| first.map(|place| place.key));
+        if let Some(place) = log.places(&range)?.into_iter().next() {
+            return Ok(Some(Leftover(place.key)));
+        }
     }
-    // Each member of the service is asked once: an address of another service is noticed before the
-    // first head is written.
+    // Each address is asked once: one of another service is noticed before the first head is written,
+    // if it answers.
     for page in log.pages(&lease_ranges(log.ranges(0))) {
-        page?;
+        if let Err(error @ LogError::Misconfigured(_)) = page {
+            return Err(error);
+        }
     }
-    Ok(found.map(Leftover))
+    Ok(None)
 }

@@ -37,6 +37,8 @@ pub(crate) use head::engine_of;
 pub use recover::RecoverError;
 pub(crate) use recover::{init, recover};
 pub(crate) use restore::restore;
+#[cfg(test)]
+pub(crate) use serving::OwnershipClock;
 pub(crate) use serving::Serving;
 pub(crate) use status::ClusterStatus;
 pub(crate) use stop::Stop;

@@ -139,9 +139,9 @@ enum Cell<'a> {
 // the kind of a value is known from its first character.
 impl<'de: 'a, 'a> Deserialize<'de> for Cells<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Columns;
+        struct OfLease;
 
-        impl<'de> Visitor<'de> for Columns {
+        impl<'de> Visitor<'de> for OfLease {
             type Value = Cells<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -163,15 +163,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for Cells<'a> {
             }
         }
 
-        deserializer.deserialize_map(Columns)
+        deserializer.deserialize_map(OfLease)
     }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Cell<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Value;
+        struct OfColumn;
 
-        impl<'de> Visitor<'de> for Value {
+        impl<'de> Visitor<'de> for OfColumn {
             type Value = Cell<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -199,7 +199,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Cell<'a> {
             }
         }
 
-        deserializer.deserialize_any(Value)
+        deserializer.deserialize_any(OfColumn)
     }
 }
 
@@ -250,9 +250,12 @@ pub(super) fn lease_ranges(number: usize) -> Vec<PlaceRange> {
 
 /// Returns the rest of a range after a page of it; `None` if it has no more places.
 pub(super) fn rest(range: &PlaceRange, page: &Page) -> Option<PlaceRange> {
-    let last = page.places.last().filter(|_| !page.is_last);
-    last.map(|last| PlaceRange {
-        from: after(&last.key),
+    if page.is_last {
+        return None;
+    }
+    let last = page.places.last().map(|last| after(&last.key));
+    Some(PlaceRange {
+        from: last.unwrap_or_else(|| range.from.clone()),
         ..range.clone()
     })
 }

@@ -157,7 +157,10 @@ pub(crate) fn recover(
             Ok(Copying::More | Copying::NeedsHead) => {}
             Err(CopyError::Log(error)) => return Err(error.into()),
             Err(CopyError::NotWhole(detail)) => {
-                let text = format!("the log is damaged ({detail}): restore it from a backup");
+                let text = format!(
+                    "the log is damaged ({detail}): restore a backup into another prefix, schema or \
+                     cluster name"
+                );
                 return Err(RecoverError::Damaged(text));
             }
         }

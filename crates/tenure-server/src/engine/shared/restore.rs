@@ -145,7 +145,7 @@ impl<'a> Filling<'a> {
         match &seen.head {
             None => {
                 if let Some(leftover) = leftover(log)? {
-                    return Err(RecoverError::NotEmpty(leftover.to_string()));
+                    return Err(RecoverError::NotEmpty(leftover.entry()));
                 }
             }
             Some(bytes) => {

@@ -69,7 +69,7 @@ pub(crate) struct ActiveServer {
 }
 
 impl ClusterStatus {
-    pub(super) fn new(service: &'static str) -> Self {
+    pub(crate) fn new(service: &'static str) -> Self {
         let view = ClusterView {
             role: OwnershipRole::Following,
             service,

@@ -114,6 +114,8 @@ impl Store {
         let Some(snapshots) = self.snapshots(filter, &prefixes, &mut overview).await? else {
             overview.too_many = true;
             overview.at = clock::rfc3339(clock::wall());
+            // After the look: see `Serving`.
+            self.ready()?;
             return Ok(overview);
         };
         // The rows of a namespace follow each other, except for those that need a look.
@@ -153,6 +155,8 @@ impl Store {
         let age = taken.map(|taken| self.inner.clock.now().since(taken));
         overview.age_ms = age.map_or(0, millis);
         overview.at = clock::rfc3339(clock::wall());
+        // After the look: see `Serving`.
+        self.ready()?;
         Ok(overview)
     }
 

@@ -7,6 +7,7 @@ mod exposed;
 mod full_disk;
 mod given_up;
 mod overview;
+mod serving;
 mod watching;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -56,7 +56,9 @@ pub(super) struct Chain {
     namesakes: u32,
     /// The store of a head that is not one of the chain.
     other_store: Option<StoreId>,
-    /// The messages of the last minute, with their times.
+    /// The reason why the machine is barred from taking the log over, if it is.
+    barred: Option<String>,
+    /// The messages of the last minute, with their times: see [`Chain::is_news`].
     logged: Vec<(String, Instant)>,
     /// The failure of the last reads, if the last one failed.
     away: Option<Away>,
@@ -134,6 +136,7 @@ impl Chain {
             owner,
             namesakes: 0,
             other_store: None,
+            barred: None,
             logged: Vec::new(),
             away: None,
         }
@@ -197,6 +200,12 @@ impl Chain {
         }
     }
 
+    /// Takes nothing over for this reason, or again if there is none.
+    pub(super) fn bar(&mut self, reason: Option<String>) {
+        self.machine.bar(reason.is_some());
+        self.barred = reason;
+    }
+
     /// Reads the head for the machine.
     pub(super) fn look(&mut self) {
         let sent = self.now();
@@ -205,16 +214,6 @@ impl Chain {
             Some(leftover) => Err(LogError::Misconfigured(leftover.to_string())),
         });
         self.saw(sent, sighted);
-    }
-
-    /// Reads the head for its content only: the machine does not learn of it. Returns `None` if the
-    /// log has no head, or one that this server must not own.
-    pub(super) fn peek(&mut self) -> Result<Option<HeadRecord>, LogError> {
-        let sighting = self.log.head()?;
-        Ok(match parse(&sighting)? {
-            Parsed::Head(record) if self.closed(&record).is_none() => Some(*record),
-            _ => None,
-        })
     }
 
     /// Returns what a log without a head still has, if this server has never seen a head.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::Instant;
-use tenure_core::ownership::{Outcome, OwnershipRole, Refusal};
+use tenure_core::ownership::{Outcome, Refusal};
 use tracing::{error, info, warn};
 
 use super::super::head::HeadRecord;
@@ -70,9 +70,11 @@ impl Chain {
             if self.namesakes == 0 {
                 view.namesake = None;
             }
-            if role != OwnershipRole::Refusing {
+            // The text of a refusal of the machine is there already.
+            if self.machine.refusal().is_none() {
                 let closed = self.record().and_then(|record| self.closed(record));
-                view.refusal = closed.map(|reason| reason.to_string());
+                let closed = closed.map(|reason| reason.to_string());
+                view.refusal = closed.or_else(|| self.barred.clone());
             }
             if let Some(record) = self.record() {
                 view.note_head(record);
@@ -169,7 +171,7 @@ impl Chain {
         }
     }
 
-    /// Returns whether a message was not logged within the last minute. A service that refuses is
+    /// Returns whether a message was not logged within the last minute, or since the service was away. A service that refuses is
     /// asked several times in a second, and reads may succeed in between.
     pub(in super::super) fn is_news(&mut self, text: &str) -> bool {
         let now = self.now();

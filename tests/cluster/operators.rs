@@ -1,0 +1,127 @@
+//! What operators, load balancers and candidates see of a cluster, and the hand-over by command.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tenure_tests::client::plain_http;
+use tenure_tests::cluster::{Cluster, Settings};
+use tenure_tests::process::{json_of, run, stderr, stdout};
+use tenure_tests::receiver::now;
+
+use super::{Bench, DEFAULT};
+
+/// Runs a command of `tenure cluster` for all addresses.
+fn ask(urls: &[String], arguments: &[&str]) -> std::process::Output {
+    let servers = urls.iter().flat_map(|url| ["--server", url]);
+    let all: Vec<_> = ["cluster"].iter().chain(arguments).copied().collect();
+    run(&all.into_iter().chain(servers).collect::<Vec<_>>())
+}
+
+/// The report of `tenure cluster status`, which ends with this code.
+#[track_caller]
+fn status(urls: &[String], code: i32) -> Value {
+    let output = ask(urls, &["status", "--json"]);
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    json_of(&output)
+}
+
+#[test]
+fn operators_see_each_server_and_hand_the_cluster_over_without_a_lost_term() {
+    let test = "operators_see_each_server_and_hand_the_cluster_over_without_a_lost_term";
+    let Some(mut bench) = Bench::start(test, Settings::short(DEFAULT)) else {
+        return;
+    };
+    let urls = bench.cluster.urls();
+    for round in 0..2 {
+        let active = bench.cluster.active();
+        let report = status(&urls, 0);
+        let name = bench.cluster.servers[active].name.clone();
+        assert_eq!(report["active"], json!(name), "{report}");
+        let roles: Vec<_> = (0..3)
+            .map(|it| {
+                report["servers"][it]["view"]["role"]
+                    .as_str()
+                    .expect("a role")
+            })
+            .collect();
+        for (number, role) in roles.iter().enumerate() {
+            let expected = if number == active {
+                "active"
+            } else {
+                "following"
+            };
+            assert_eq!(*role, expected, "{report}");
+            let server = &bench.cluster.servers[number];
+            let answer = server.must_get(&bench.cluster.runtime, "/active");
+            assert_eq!(answer.0, if number == active { 200 } else { 503 });
+            assert_eq!(server.must_get(&bench.cluster.runtime, "/readyz").0, 200);
+        }
+
+        let to = (active + 1 + round) % 3;
+        let named = bench.cluster.servers[to].name.clone();
+        let since = now();
+        let output = ask(&urls, &["hand-over", "--to", &named]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(stdout(&output), format!("{named} is active\n"));
+        bench.load.probe.wait(since);
+        assert_eq!(bench.cluster.active(), to);
+        // A server that is active already stays it.
+        let again = ask(&urls, &["hand-over", "--to", &named]);
+        assert!(again.status.success(), "{}", stderr(&again));
+        bench.load.assert_terms_last();
+    }
+    let output = ask(&urls, &["hand-over", "--to", "s9"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+
+    // A standby refuses, names the active server, and ends the connection.
+    let active = bench.cluster.active();
+    let standby = bench.cluster.servers[(active + 1) % 3].address;
+    let (closes, problem) = bench.cluster.runtime.block_on(async {
+        let http = plain_http().build().expect("a client");
+        let url = format!("http://{standby}/v1/leases/tests/job");
+        let answer = http.get(url).send().await.expect("an answer");
+        let closes = answer.headers().get("connection").cloned();
+        (closes, answer.json::<Value>().await.expect("JSON"))
+    });
+    assert_eq!(problem["code"], "not_active", "{problem}");
+    assert_eq!(problem["active"], json!(urls[active]), "{problem}");
+    assert_eq!(closes.expect("a header"), "close");
+
+    // The servers of another cluster behind the same list of addresses.
+    bench.cluster.add("o1", "other", DEFAULT);
+    bench.cluster.servers[3].spawn();
+    bench.cluster.servers[3].wait_for_role(&bench.cluster.runtime, "active");
+    let output = ask(&bench.cluster.urls(), &["status"]);
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    assert!(stderr(&output).contains("several stores"), "{output:?}");
+    let mut other = bench.cluster.servers.pop().expect("a server");
+    other.signal(Signal::SIGTERM);
+    assert!(other.wait().success());
+    bench.verify();
+}
+
+#[test]
+fn a_log_that_was_begun_by_an_operator_is_taken_over_and_not_begun_again() {
+    let test = "a_log_that_was_begun_by_an_operator_is_taken_over_and_not_begun_again";
+    let Some(mut cluster) = Cluster::prepare(test, Settings::short(DEFAULT)) else {
+        return;
+    };
+    let config = cluster.servers[0]
+        .config()
+        .to_str()
+        .expect("UTF-8")
+        .to_owned();
+    let begun = json_of(&run(&["cluster", "init", "--config", &config, "--json"]));
+    let again = run(&["cluster", "init", "--config", &config]);
+    assert_eq!(again.status.code(), Some(3), "{again:?}");
+    cluster.run();
+    let report = status(&cluster.urls(), 0);
+    for server in 0..3 {
+        assert_eq!(report["servers"][server]["view"]["store"], begun["store"]);
+    }
+    for server in &mut cluster.servers {
+        server.signal(Signal::SIGTERM);
+        assert!(server.wait().success());
+    }
+    let none = ask(&cluster.urls(), &["status"]);
+    assert_eq!(none.status.code(), Some(69), "{none:?}");
+}
