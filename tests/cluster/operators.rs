@@ -77,7 +77,7 @@ fn operators_see_each_server_and_hand_the_cluster_over_without_a_lost_term() {
     let standby = bench.cluster.servers[(active + 1) % 3].address;
     let (closes, problem) = bench.cluster.runtime.block_on(async {
         let http = plain_http().build().expect("a client");
-        let url = format!("http://{standby}/v1/leases/tests/job");
+        let url = format!("http://{standby}/v1/namespaces/tests/leases/job");
         let answer = http.get(url).send().await.expect("an answer");
         let closes = answer.headers().get("connection").cloned();
         (closes, answer.json::<Value>().await.expect("JSON"))
