@@ -99,7 +99,7 @@ fn outcome(code: &SqlState, is_error: bool, stage: Stage, text: String) -> LogEr
             "{text}. Check user and password in the connection string, and pg_hba.conf of the \
              server"
         )),
-        "53100" => LogError::Full(text),
+        "53100" => LogError::Full(format!("{text}. Give its disk more space")),
         // Read only, serialization failure, deadlock, a lock that was not available in time, too
         // many connections.
         "25006" | "40001" | "40P01" | "55P03" | "53300" => LogError::NotApplied(text),

@@ -182,7 +182,8 @@ impl Log for SharedEngine {
         let used = chain.log.facts().used_space();
         if let Some(used) = used.filter(|used| *used >= FULL_FROM) {
             return Err(AppendError::DiskFull(format!(
-                "{} has used {:.0} % of its space, and from {:.0} % on only renewals are accepted",
+                "{} has used {:.0} % of its space, and from {:.0} % on only renewals are accepted: compact \
+                 and defragment it, or raise its quota",
                 chain.shell.service(),
                 used * 100.0,
                 FULL_FROM * 100.0

@@ -302,7 +302,8 @@ fn changes_are_refused_in_a_service_that_is_nearly_full_and_beats_are_not() {
     };
     assert_eq!(
         text,
-        "memory has used 90 % of its space, and from 90 % on only renewals are accepted"
+        "memory has used 90 % of its space, and from 90 % on only renewals are accepted: compact \
+         and defragment it, or raise its quota"
     );
     // For an hour the server stays active.
     for _ in 0..7_200 {
