@@ -195,8 +195,13 @@ fn change_shared<T>(
     config: &ClusterConfig,
     change: impl FnOnce(&mut dyn SharedLog) -> Result<T, RecoverError>,
 ) -> Result<T, RecoverError> {
+    change(&mut open_shared(config)?)
+}
+
+/// Opens the log of a cluster for a command of an operator.
+fn open_shared(config: &ClusterConfig) -> Result<shared::Patient, LogError> {
     let connect = connect(config, ATTEMPT)?;
-    change(&mut *connect.connect()?)
+    Ok(shared::Patient(connect.connect()?))
 }
 
 /// Writes the first head of an empty log. Returns the id of the new store.
@@ -218,12 +223,11 @@ pub(crate) fn backup_shared(
 ) -> Result<Contents, BackupError> {
     let file = embedded::BackupFile::create(file, existing, None)?;
     let place = place(config);
-    let opened = connect(config, ATTEMPT).and_then(|connect| connect.connect());
-    let mut log = opened.map_err(|error| BackupError::Log {
+    let mut log = open_shared(config).map_err(|error| BackupError::Log {
         log: place.clone(),
         error: error.into(),
     })?;
-    shared::backup(&mut *log, &place, file, is_final, std::thread::sleep)
+    shared::backup(&mut log, &place, file, is_final, std::thread::sleep)
 }
 
 /// Writes the content of a backup into the log of a cluster.
@@ -232,12 +236,11 @@ pub(crate) fn restore_shared(
     config: &ClusterConfig,
 ) -> Result<Restored, RestoreError> {
     let place = place(config);
-    let opened = connect(config, ATTEMPT).and_then(|connect| connect.connect());
-    let mut log = opened.map_err(|error| RestoreError::Log {
+    let mut log = open_shared(config).map_err(|error| RestoreError::Log {
         log: place.clone(),
         error: error.into(),
     })?;
-    shared::restore(&mut *log, &place, file, std::thread::sleep)
+    shared::restore(&mut log, &place, file, std::thread::sleep)
 }
 
 /// Returns the place of the log of a cluster, for messages.

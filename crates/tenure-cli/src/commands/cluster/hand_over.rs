@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use clap::Args;
-use tenure::store::{ResignRequest, StoreClient};
+use tenure::store::{ClusterView, ResignRequest, ServerRole, StoreClient};
 
 use crate::exit::{self, REFUSED};
-use crate::output;
+use crate::output::{self, escape};
 use crate::runtime::block_on;
 use crate::servers::{self, Verdict};
 use crate::settings::ClientArgs;
@@ -57,8 +57,10 @@ impl HandOver {
                 return Err(refused(text));
             }
         }
-        let mut request = ResignRequest::default();
-        request.to.clone_from(&self.to);
+        let to = successor(self.to.as_deref(), &active, servers::views(&before));
+        let request = ResignRequest {
+            to: to.map_err(refused)?,
+        };
         let began = Instant::now();
         client.hand_over_cluster(&request).await?;
         loop {
@@ -81,5 +83,77 @@ impl HandOver {
                 return Err(anyhow!(text));
             }
         }
+    }
+}
+
+/// Returns the server that is to become active; `None` if all standbys may. A server that has no copy
+/// of the leases would have to load them first, and could not if the log is damaged. The server that
+/// hands over forgets its own.
+fn successor<'a>(
+    to: Option<&str>,
+    active: &str,
+    views: impl Iterator<Item = &'a ClusterView>,
+) -> Result<Option<String>, String> {
+    let standbys: Vec<_> = views.filter(|view| view.server != active).collect();
+    let is_ready = |view: &ClusterView| {
+        view.role == ServerRole::Following && view.behind.is_some() && view.reason.is_none()
+    };
+    let reason = |view: &ClusterView| match &view.reason {
+        Some(reason) => escape(reason),
+        None => format!(
+            "it is {} and has no copy of the leases yet",
+            view.role.as_str()
+        ),
+    };
+    if let Some(to) = to {
+        let unready = standbys
+            .iter()
+            .find(|view| view.server == to && !is_ready(view));
+        return match unready {
+            Some(view) => Err(format!("{to} is not ready to take over: {}", reason(view))),
+            None => Ok(Some(to.to_owned())),
+        };
+    }
+    let (ready, unready): (Vec<_>, Vec<_>) = standbys.into_iter().partition(|view| is_ready(view));
+    match (ready.first(), unready.first()) {
+        (Some(ready), Some(_)) => Ok(Some(ready.server.clone())),
+        (_, None) => Ok(None),
+        (None, Some(view)) => {
+            let name = escape(&view.server);
+            Err(format!(
+                "no standby is ready to take over: {name}: {}",
+                reason(view)
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(name: &str, behind: Option<u64>, reason: Option<&str>) -> ClusterView {
+        let mut view = ClusterView::new("default", name, ServerRole::Following, "etcd");
+        view.behind = behind;
+        view.reason = reason.map(Into::into);
+        view
+    }
+
+    #[test]
+    fn only_a_server_with_a_copy_of_the_leases_takes_over() {
+        let (a, b) = (server("a", Some(0), None), server("b", Some(3), None));
+        let bad = server("c", None, Some("can't copy the log"));
+        let chosen = |to, views: &[&ClusterView]| successor(to, "a", views.iter().copied());
+        assert_eq!(chosen(None, &[&a, &b]), Ok(None));
+        assert_eq!(chosen(None, &[&a, &bad, &b]), Ok(Some("b".into())));
+        assert_eq!(chosen(Some("b"), &[&a, &bad, &b]), Ok(Some("b".into())));
+        let refused = chosen(Some("c"), &[&a, &bad, &b]).unwrap_err();
+        assert_eq!(refused, "c is not ready to take over: can't copy the log");
+        let none = chosen(None, &[&a, &bad]).unwrap_err();
+        assert_eq!(
+            none,
+            "no standby is ready to take over: c: can't copy the log"
+        );
+        assert_eq!(chosen(None, &[&a]), Ok(None), "the active server decides");
     }
 }

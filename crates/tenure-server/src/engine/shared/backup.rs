@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use tenure_core::ownership::HeadState;
 
 use super::head::{Closed, ContentRecord, HeadRecord};
+use super::leftover::without_head;
 use super::log::{Place, PlaceRange, SharedLog};
 use super::places::{self, BadPlace};
 use super::recover::RecoverError;
@@ -224,7 +225,7 @@ impl<'a> LogCopy<'a> {
 fn head(log: &mut dyn SharedLog) -> Result<HeadRecord, RecoverError> {
     let sighting = log.head()?;
     let Some(bytes) = &sighting.head else {
-        return Err(RecoverError::Empty);
+        return Err(without_head(log));
     };
     let record = HeadRecord::decode(bytes)?;
     match record.head.state {

@@ -47,7 +47,7 @@ pub(crate) struct Follower {
     max_history: usize,
     /// The note in the head that the last take-over replaced.
     note: Option<String>,
-    /// The damage that the last load of the log found, until a copy of it is right.
+    /// The damage of the log, as far as this server sees, until a copy is right.
     damage: Option<Damage>,
     /// The number of copies of the log that began again since the last one that was right.
     begun_again: u32,
@@ -58,7 +58,8 @@ pub(crate) struct Follower {
     stop: Arc<Stop>,
 }
 
-/// What a server remembers of a log that it found damaged.
+/// What a server remembers of a log that it could not copy several times, or found damaged: it copies
+/// such a log less and less often, because each copy reads everything.
 #[derive(Debug)]
 struct Damage {
     /// The generation that this server has seen last.
@@ -329,10 +330,6 @@ impl Follower {
                     chain.note_error(Some(&error));
                     break;
                 }
-                Err(CopyError::NotWhole(_)) if self.damage.is_some() => {
-                    self.damage = self.damage.take().map(|damage| damage.again(chain.now()));
-                    break;
-                }
                 Err(error) => {
                     self.begun_again = self.begun_again.saturating_add(1);
                     if self.begun_again < COPIES {
@@ -348,6 +345,9 @@ impl Follower {
                         warn!("{text}");
                     }
                     self.status.change(|view| view.copy_failure = Some(text));
+                    let damage = self.damage.take();
+                    let damage = damage.unwrap_or_else(|| Damage::new(chain, head.generation));
+                    self.damage = Some(damage.again(chain.now()));
                     break;
                 }
             }
@@ -463,6 +463,7 @@ impl Follower {
                     chain.bar(Some(text.clone()));
                     chain.leave();
                     self.damage = Some(Damage::new(chain, generation));
+                    self.begun_again = COPIES;
                     return Err(Ended::Refused(text));
                 }
             }
@@ -483,6 +484,7 @@ impl Follower {
         let seat = Arc::clone(&self.seat);
         let (loaded, engine) = SharedEngine::new(chain, seat, reader, copied, self.max_history);
         self.begun_again = 0;
+        self.damage = None;
         self.status.change(|view| {
             view.behind = Some(0);
             view.copy_failure = None;

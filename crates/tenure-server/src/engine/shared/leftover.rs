@@ -2,6 +2,7 @@
 
 use super::log::{LogError, PlaceRange, SharedLog};
 use super::places::{KINDS, all, lease_ranges};
+use super::recover::RecoverError;
 
 /// The reason why a log without a head is not a new one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +17,15 @@ impl Leftover {
     /// Returns what is left, for a command that needs an empty log.
     pub(super) fn entry(&self) -> String {
         format!("the log has no head, but the entry {}", self.0)
+    }
+}
+
+/// Returns the reason why a command can't use a log without a head.
+pub(super) fn without_head(log: &mut dyn SharedLog) -> RecoverError {
+    match leftover(log) {
+        Ok(None) => RecoverError::Empty,
+        Ok(Some(leftover)) => RecoverError::Damaged(leftover.to_string()),
+        Err(error) => error.into(),
     }
 }
 

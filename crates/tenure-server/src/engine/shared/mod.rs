@@ -22,6 +22,7 @@ pub(crate) mod log;
 #[cfg(test)]
 pub(crate) mod memory;
 mod owner;
+mod patient;
 mod places;
 mod recover;
 mod restore;
@@ -34,6 +35,7 @@ mod stop;
 pub(crate) use backup::backup;
 pub(crate) use follow::{Ended, FollowError, Follower};
 pub(crate) use head::engine_of;
+pub(crate) use patient::Patient;
 pub use recover::RecoverError;
 pub(crate) use recover::{init, recover};
 pub(crate) use restore::restore;

@@ -8,7 +8,7 @@ use tenure_core::ownership::{EngineId, Head, HeadState};
 use super::change::{new_owner, note_of, record, write};
 use super::follow::first_content;
 use super::head::{Closed, ContentRecord, HeadError, HeadRecord};
-use super::leftover::leftover;
+use super::leftover::{leftover, without_head};
 use super::log::{LogError, LoggedBatch, SharedLog};
 use super::shadow::{CopyError, Copying, Shadow};
 use crate::clock;
@@ -133,7 +133,7 @@ pub(crate) fn recover(
 ) -> Result<Restored, RecoverError> {
     let sighting = log.head()?;
     let Some(bytes) = &sighting.head else {
-        return Err(RecoverError::Empty);
+        return Err(without_head(log));
     };
     let before = HeadRecord::decode(bytes)?;
     match before.head.state {

@@ -6,6 +6,7 @@ use tenure_core::ownership::{Head, HeadState};
 
 use super::change::{Written, new_owner, record, try_write};
 use super::head::{Closed, HeadRecord};
+use super::leftover::without_head;
 use super::log::SharedLog;
 use super::recover::RecoverError;
 
@@ -26,7 +27,7 @@ pub(super) fn retire(
     let mut seen = log.head()?;
     for _ in 0..RACES {
         let Some(bytes) = &seen.head else {
-            return Err(RecoverError::Empty);
+            return Err(without_head(log));
         };
         let before = HeadRecord::decode(bytes)?;
         let ownership = match before.head.state {

@@ -240,8 +240,8 @@ impl Chain {
         });
         match read {
             Err(error) => {
-                self.note_error(Some(&error));
-                self.note_away(now, &error);
+                let is_logged = self.note_error(Some(&error));
+                self.note_away(now, &error, is_logged);
                 self.machine.handle_head(now, Look::Failed);
             }
             Ok((sighting, found)) => {
@@ -414,7 +414,8 @@ impl Chain {
                 OwnershipOutput::Append(head) => append = Some(head),
                 OwnershipOutput::Lapsed => self.lapsed(),
                 OwnershipOutput::Resumed => {
-                    info!("an append to {} succeeded again", self.shell.service())
+                    self.forget(self.now());
+                    info!("an append to {} succeeded again", self.shell.service());
                 }
                 OwnershipOutput::Deposed => self.deposed(),
                 // These concern a server that follows.
@@ -605,6 +606,10 @@ fn remedy(connect: &dyn Connect, refusal: &Refusal, other_store: Option<&StoreId
             "the log has another store now, {}: a restored backup, or the log of another cluster. If \
              that is right, restart this server",
             store.as_str()
+        ),
+        (Refusal::WentBack { found: None, .. }, _) => format!(
+            "{refusal}. Stop all servers, and restore a backup into another prefix, schema or cluster \
+             name"
         ),
         (Refusal::WentBack { .. }, None) => {
             format!("{refusal}. Stop all servers, then: tenure cluster recover")

@@ -124,19 +124,25 @@ impl Chain {
         self.shell.status.change(|view| view.refusal = Some(text));
     }
 
-    pub(in super::super) fn note_error(&mut self, error: Option<&LogError>) {
+    /// Notes the outcome of a call. Returns whether it logged an error.
+    pub(in super::super) fn note_error(&mut self, error: Option<&LogError>) -> bool {
         let text = error.map(|error| format!("{}: {error}", self.shell.service()));
-        if let (Some(LogError::Misconfigured(_) | LogError::Full(_)), Some(text)) = (error, &text)
-            && self.is_news(text)
-        {
+        let is_logged = match (error, &text) {
+            (Some(LogError::Misconfigured(_) | LogError::Full(_)), Some(text)) => {
+                self.is_news(text)
+            }
+            _ => false,
+        };
+        if let Some(text) = text.as_ref().filter(|_| is_logged) {
             error!("{text}");
         }
         self.shell.status.change(|view| view.error = text);
+        is_logged
     }
 
-    /// Notes that a read has failed. A failure that lasts is logged once: this server could not
-    /// take over now.
-    pub(super) fn note_away(&mut self, now: Instant, error: &LogError) {
+    /// Notes that a read has failed, and whether that was logged as an error, which says what to
+    /// change. A failure that lasts is logged once: this server could not take over now.
+    pub(super) fn note_away(&mut self, now: Instant, error: &LogError, is_logged: bool) {
         let away = self.away.get_or_insert(Away {
             since: now,
             is_logged: false,
@@ -145,9 +151,8 @@ impl Chain {
         if away.is_logged {
             return;
         }
-        // These were logged as errors, because they say what to change.
-        away.is_logged = matches!(error, LogError::Misconfigured(_) | LogError::Full(_));
-        if !away.is_logged && time >= self.machine.timings().ownership() {
+        away.is_logged = is_logged;
+        if !is_logged && time >= self.machine.timings().ownership() {
             away.is_logged = true;
             warn!(
                 "no read of the log for {} ({}: {error}), taking nothing over until it works",
@@ -160,9 +165,7 @@ impl Chain {
     /// Notes that a read has succeeded.
     pub(super) fn note_back(&mut self, now: Instant) {
         if let Some(away) = self.away.take().filter(|away| away.is_logged) {
-            // The same reason is news again, unless single reads fail in between.
-            let recent = self.machine.timings().ownership();
-            self.logged.retain(|(_, at)| now.since(*at) < recent);
+            self.forget(now);
             info!(
                 "the log in {} can be read again, after {}",
                 self.shell.service(),
@@ -171,8 +174,15 @@ impl Chain {
         }
     }
 
-    /// Returns whether a message was not logged within the last minute, or since the service was away. A service that refuses is
-    /// asked several times in a second, and reads may succeed in between.
+    /// Forgets what was logged while the service was away. The same reason is news again, unless
+    /// single calls fail in between.
+    pub(super) fn forget(&mut self, now: Instant) {
+        let recent = self.machine.timings().ownership();
+        self.logged.retain(|(_, at)| now.since(*at) < recent);
+    }
+
+    /// Returns whether a message was not logged within the last minute, or since the service was away.
+    /// A service that refuses is asked several times in a second, and reads may succeed in between.
     pub(in super::super) fn is_news(&mut self, text: &str) -> bool {
         let now = self.now();
         self.logged.retain(|(_, at)| now.since(*at) < LOG_AGAIN);
