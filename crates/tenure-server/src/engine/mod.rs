@@ -199,9 +199,9 @@ fn change_shared<T>(
 }
 
 /// Opens the log of a cluster for a command of an operator.
-fn open_shared(config: &ClusterConfig) -> Result<shared::Patient, LogError> {
+fn open_shared(config: &ClusterConfig) -> Result<shared::RetryingLog, LogError> {
     let connect = connect(config, ATTEMPT)?;
-    Ok(shared::Patient(connect.connect()?))
+    Ok(shared::RetryingLog(connect.connect()?))
 }
 
 /// Writes the first head of an empty log. Returns the id of the new store.

@@ -22,11 +22,11 @@ pub(crate) mod log;
 #[cfg(test)]
 pub(crate) mod memory;
 mod owner;
-mod patient;
 mod places;
 mod recover;
 mod restore;
 mod retire;
+mod retrying;
 mod serving;
 mod shadow;
 mod status;
@@ -35,10 +35,10 @@ mod stop;
 pub(crate) use backup::backup;
 pub(crate) use follow::{Ended, FollowError, Follower};
 pub(crate) use head::engine_of;
-pub(crate) use patient::Patient;
 pub use recover::RecoverError;
 pub(crate) use recover::{init, recover};
 pub(crate) use restore::restore;
+pub(crate) use retrying::RetryingLog;
 #[cfg(test)]
 pub(crate) use serving::OwnershipClock;
 pub(crate) use serving::Serving;

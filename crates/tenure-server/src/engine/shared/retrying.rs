@@ -15,13 +15,13 @@ const ATTEMPTS: usize = 5;
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A log whose reads are repeated if they get no answer. A server needs none: it reads again at its
-/// next look. Appends are sent once, because a caller must know whether an earlier attempt may have
+/// A log whose reads are repeated if they get no answer. Servers do not use it: they read again at
+/// their next look. Appends are sent once, because a caller must know whether an earlier attempt may have
 /// been applied.
 #[derive(Debug)]
-pub(crate) struct Patient(pub(crate) Box<dyn SharedLog>);
+pub(crate) struct RetryingLog(pub(crate) Box<dyn SharedLog>);
 
-/// Makes a read until it has a definite outcome.
+/// Repeats a read until its outcome is definite, or the attempts are used up.
 fn repeat<T>(mut read: impl FnMut() -> Result<T, LogError>) -> Result<T, LogError> {
     for _ in 1..ATTEMPTS {
         match read() {
@@ -32,7 +32,7 @@ fn repeat<T>(mut read: impl FnMut() -> Result<T, LogError>) -> Result<T, LogErro
     read()
 }
 
-impl SharedLog for Patient {
+impl SharedLog for RetryingLog {
     fn head(&mut self) -> Result<Sighting, LogError> {
         repeat(|| self.0.head())
     }
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_read_without_an_answer_is_repeated_and_a_definite_refusal_is_not() {
         let connect = MemoryService::new().connect();
-        let mut log = Patient(connect.connect().unwrap());
+        let mut log = RetryingLog(connect.connect().unwrap());
         connect.fail_reads([Some(Fault::LoseRequest), Some(Fault::NotApplied)]);
         assert!(log.head().is_ok());
         connect.fail_reads([Some(Fault::LoseRequest); ATTEMPTS]);
