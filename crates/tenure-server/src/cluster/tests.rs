@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::ClusterMember;
 use crate::Store;
-use crate::config::{ClusterAccess, ClusterConfig, EtcdConfig, Limits, SharedEngine};
+use crate::config::{ClusterConfig, Limits};
 use crate::engine::{Fault, Follower, MemoryConnect, MemoryService, Stop};
 use crate::model::LeaseKey;
 
@@ -37,23 +37,9 @@ impl Member {
         ownership: Duration,
     ) -> Self {
         let config = ClusterConfig {
-            name: "default".into(),
-            server: name.into(),
-            advertise: format!("http://{name}"),
             ownership,
             confirm,
-            access: ClusterAccess::Anonymous,
-            // The name of the engine is shown; the log is in memory.
-            engine: SharedEngine::Etcd(EtcdConfig {
-                endpoints: Vec::new(),
-                prefix: String::new(),
-                user: None,
-                password_file: None,
-                ca_file: None,
-                certificate: None,
-                key: None,
-                compact: crate::Compaction::Off,
-            }),
+            ..ClusterConfig::in_memory(name)
         };
         let connect = service.connect();
         let stop = Arc::<Stop>::default();

@@ -32,6 +32,30 @@ impl ClusterConfig {
     /// The default of [`ClusterConfig::ownership`].
     pub const OWNERSHIP: Duration = Duration::from_secs(3);
 
+    /// The configuration of a server with this name whose log is in memory. The name of the engine is
+    /// only shown.
+    #[cfg(test)]
+    pub(crate) fn in_memory(server: &str) -> Self {
+        Self {
+            name: Self::NAME.into(),
+            server: server.into(),
+            advertise: format!("http://{server}"),
+            ownership: Self::OWNERSHIP,
+            confirm: false,
+            access: ClusterAccess::Anonymous,
+            engine: SharedEngine::Etcd(EtcdConfig {
+                endpoints: Vec::new(),
+                prefix: String::new(),
+                user: None,
+                password_file: None,
+                ca_file: None,
+                certificate: None,
+                key: None,
+                compact: Compaction::Off,
+            }),
+        }
+    }
+
     /// The shortest [`ClusterConfig::ownership`].
     pub const MIN_OWNERSHIP: Duration = Duration::from_secs(1);
 

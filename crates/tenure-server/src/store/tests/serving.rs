@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use tenure_core::Instant;
 
 use super::*;
-use crate::config::{ClusterAccess, ClusterConfig, Compaction, EtcdConfig, SharedEngine};
+use crate::config::ClusterConfig;
 use crate::engine::{ClusterStatus, OwnershipClock, Serving};
 use crate::store::observe::IfMissing;
 use crate::store::{Member, OverviewFilter};
@@ -19,24 +19,7 @@ fn active() -> (Store, Arc<AtomicU64>) {
     let serving = Serving::new(OwnershipClock::Manual(Arc::clone(&nanos)));
     serving.set(Some(Instant::from_nanos(END)));
     let member = Member {
-        config: Arc::new(ClusterConfig {
-            name: "default".into(),
-            server: "store-1".into(),
-            advertise: "http://store-1".into(),
-            ownership: Duration::from_secs(3),
-            confirm: false,
-            access: ClusterAccess::Anonymous,
-            engine: SharedEngine::Etcd(EtcdConfig {
-                endpoints: Vec::new(),
-                prefix: String::new(),
-                user: None,
-                password_file: None,
-                ca_file: None,
-                certificate: None,
-                key: None,
-                compact: Compaction::Off,
-            }),
-        }),
+        config: Arc::new(ClusterConfig::in_memory("store-1")),
         serving: Arc::new(serving),
         status: Arc::new(ClusterStatus::new("etcd")),
         orders: channel().0,

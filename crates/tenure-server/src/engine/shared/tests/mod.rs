@@ -23,7 +23,7 @@ use super::owner::SharedEngine;
 use super::serving::{OwnershipClock, Serving};
 use super::status::ClusterStatus;
 use super::stop::Stop;
-use crate::config::{ClusterAccess, ClusterConfig, EtcdConfig, SharedEngine as Service};
+use crate::config::{ClusterAccess, ClusterConfig};
 use crate::engine::testing::{alone, batches, delete, end, write};
 use crate::engine::{AppendError, Batch, Load, Loaded, Log, Progress, TermHistory};
 use crate::model::{ChangeSet, Content, LeaseKey, TermRecord};
@@ -153,22 +153,8 @@ impl Owner {
 
 fn config(name: &str, ownership: Duration) -> ClusterConfig {
     ClusterConfig {
-        name: "default".into(),
-        server: name.into(),
-        advertise: format!("http://{name}"),
         ownership,
-        confirm: false,
-        access: ClusterAccess::Anonymous,
-        engine: Service::Etcd(EtcdConfig {
-            endpoints: Vec::new(),
-            prefix: String::new(),
-            user: None,
-            password_file: None,
-            ca_file: None,
-            certificate: None,
-            key: None,
-            compact: crate::config::Compaction::Off,
-        }),
+        ..ClusterConfig::in_memory(name)
     }
 }
 
