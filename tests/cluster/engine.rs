@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tenure_tests::cluster::Settings;
+use tenure_tests::network::{Network, is_in_own_network};
 use tenure_tests::receiver::now;
+use tenure_tests::strace::{has_strace, inject};
 
 use super::{Bench, DEFAULT, pass};
 
@@ -48,6 +50,17 @@ fn members(test: &str, settings: Settings, stopped: Duration, away: Duration) {
     bench.cluster.etcd_mut().spawn(follower);
     bench.cluster.etcd_mut().wait_until_ready(follower);
     gap(&bench, "a follower of etcd was killed", since);
+
+    if has_strace(test) {
+        let since = now();
+        let all = (0..3).map(|member| bench.cluster.etcd().pid(member));
+        let slow: Vec<_> = all
+            .map(|pid| inject(pid, &[], "fdatasync", "delay_exit=200000"))
+            .collect();
+        pass(3 * ownership);
+        drop(slow);
+        gap(&bench, "the disks of etcd were slow", since);
+    }
 
     // Without a majority nobody answers, and then the same server goes on.
     let leader = bench.cluster.etcd().leader();
@@ -96,6 +109,87 @@ fn long_faults_of_members_of_etcd_change_no_generation() {
     let test = "long_faults_of_members_of_etcd_change_no_generation";
     let (stopped, away) = (Duration::from_secs(7), Duration::from_secs(20));
     members(test, Settings::long(DEFAULT), stopped, away);
+}
+
+/// A cut of the network around a member of etcd. The servers reach the member except in the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    FromPeers,
+    WhatItSendsToPeers,
+    WhatPeersSendToIt,
+    FromAll,
+}
+
+impl Cut {
+    /// Makes or mends the cut.
+    fn set(self, network: &Network, member: usize, is_cut: bool) {
+        if self == Self::FromAll {
+            network.set_host(member, !is_cut);
+            return;
+        }
+        for peer in [(member + 1) % 3, (member + 2) % 3] {
+            if self != Self::WhatPeersSendToIt {
+                network.set(member, peer, !is_cut);
+            }
+            if self != Self::WhatItSendsToPeers {
+                network.set(peer, member, !is_cut);
+            }
+        }
+    }
+}
+
+/// The leader of etcd is cut from the other members. Each cut lasts for this time after another
+/// leader was elected.
+fn cut_leader(test: &str, settings: Settings, time: Duration) {
+    if !is_in_own_network(test, &format!("engine::{test}")) {
+        return;
+    }
+    let network = Network::new(3);
+    let settings = Settings {
+        hosts: network.hosts(),
+        ..settings
+    };
+    let Some(bench) = Bench::start(test, settings) else {
+        return;
+    };
+    let (_, generation) = bench.cluster.reign();
+    for cut in [
+        Cut::FromPeers,
+        Cut::WhatItSendsToPeers,
+        Cut::WhatPeersSendToIt,
+        Cut::FromAll,
+    ] {
+        let etcd = bench.cluster.etcd();
+        let leader = etcd.leader();
+        let since = now();
+        cut.set(&network, leader, true);
+        let _ = etcd.leader_of(|member| member != leader);
+        let elected = now() - since;
+        pass(time);
+        cut.set(&network, leader, false);
+        let _ = etcd.leader();
+        bench.load.probe.wait(now());
+        let gap = bench.load.probe.longest_gap(since);
+        eprintln!("{cut:?}: another leader after {elected:.1?}, no renewal for {gap:?}");
+        bench.load.assert_terms_last();
+        let active = bench.cluster.active();
+        assert_eq!(bench.cluster.generation(active), generation, "{cut:?}");
+    }
+    let audited = bench.verify();
+    assert_eq!(audited.first, audited.last);
+}
+
+#[test]
+fn a_leader_of_etcd_that_is_cut_from_its_peers_changes_no_generation() {
+    let test = "a_leader_of_etcd_that_is_cut_from_its_peers_changes_no_generation";
+    cut_leader(test, Settings::short(2 * DEFAULT), Duration::from_secs(2));
+}
+
+#[test]
+#[ignore = "about a minute"]
+fn a_leader_of_etcd_that_is_cut_for_long_changes_no_generation() {
+    let test = "a_leader_of_etcd_that_is_cut_for_long_changes_no_generation";
+    cut_leader(test, Settings::long(DEFAULT), Duration::from_secs(10));
 }
 
 /// Loses each of these parts of the answers of the engine, and half of others, each for this time.

@@ -10,9 +10,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use nix::unistd::Uid;
 use tempfile::tempdir;
 use tenure_tests::needs::can_run;
+use tenure_tests::network::unshare;
 use tenure_tests::process::{output, tenure};
 
 use crate::{ROOT, files};
@@ -306,25 +306,6 @@ fn run_here(page: &str, block: &str) -> String {
     kept.concat()
 }
 
-/// A command in namespaces of its own, in which it may mount and has its own network.
-fn unshare() -> Command {
-    let mut command = Command::new("unshare");
-    if !Uid::effective().is_root() {
-        command.args(["--user", "--map-root-user"]);
-    }
-    command.args([
-        "--mount",
-        "--net",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "--mount-proc",
-        "setsid",
-    ]);
-    command.stdin(Stdio::null());
-    command
-}
-
 /// Runs these commands of a page on a machine of its own. Returns what was printed.
 fn run(page: &str, text: &str, commands: &str) -> String {
     let folder = tempdir().expect("a folder");
@@ -370,7 +351,7 @@ fn run(page: &str, text: &str, commands: &str) -> String {
     );
     let path = std::env::var("PATH").unwrap_or_default();
     let mut bash = unshare();
-    bash.args(["bash", "-c", &script])
+    bash.args(["setsid", "bash", "-c", &script])
         .current_dir(folder.path())
         .env_clear()
         .env("PATH", format!("{}:{path}", bin.display()))

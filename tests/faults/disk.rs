@@ -8,22 +8,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tenure_tests::needs::{can_run, has_program};
 use tenure_tests::process::{Process, StoreProcess};
+use tenure_tests::strace::{SYNC, has_strace, inject};
 use tenure_tests::wait_for;
 use tokio::runtime::Runtime;
 
 use super::{Answer, Client};
 
-/// The calls that make a change durable.
-const SYNC: &str = "fsync,fdatasync";
-
 /// The calls that write a change before the sync.
 const WRITE: &str = "pwrite64";
-
-fn has_strace(test: &str) -> bool {
-    can_run(test, "strace", has_program("strace"))
-}
 
 /// A store with a faulty disk.
 struct Bench {
@@ -50,31 +43,13 @@ impl Bench {
     /// `how` has the syntax of `strace --inject`.
     fn inject(&self, calls: &str, how: &str) -> Process {
         let log = self.folder.path().join("leases.db-wal");
-        self.inject_where(&["-P", log.to_str().unwrap()], calls, how)
+        let log = ["-P", log.to_str().unwrap()];
+        inject(self.store.process.pid(), &log, calls, how)
     }
 
     /// The same for all files.
     fn inject_anywhere(&self, calls: &str, how: &str) -> Process {
-        self.inject_where(&[], calls, how)
-    }
-
-    fn inject_where(&self, filter: &[&str], calls: &str, how: &str) -> Process {
-        let pid = self.store.process.pid().to_string();
-        let mut strace = Command::new("strace");
-        strace.args(filter);
-        strace.args(["-f", "-p", &pid, "-e"]);
-        strace.arg(format!("trace={calls}"));
-        strace.args(["-e", &format!("inject={calls}:{how}")]);
-        let strace = Process::spawn(&mut strace);
-        let threads = || fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-        wait_for("strace to attach to the store", || {
-            let held = |task: fs::DirEntry| {
-                let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
-                !status.contains("TracerPid:\t0")
-            };
-            threads().flatten().all(held).then_some(())
-        });
-        strace
+        inject(self.store.process.pid(), &[], calls, how)
     }
 
     fn acquire(&self, number: u64) -> Answer {

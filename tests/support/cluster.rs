@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use crate::chain::{Audited, audit};
 use crate::client::{Answer, Client};
 use crate::engine::{Databases, Engine, Kind};
-use crate::etcd::Etcd;
+use crate::etcd::{Etcd, Host};
 use crate::ports::free_address;
 use crate::process::{Process, command_of, tenure};
 use crate::proxy::{Proxy, ProxyMode};
@@ -36,6 +36,8 @@ pub struct Settings {
     pub kind: Kind,
     /// The number of members of the engine.
     pub members: usize,
+    /// The hosts of the members of etcd, one for each; none if all run on this machine.
+    pub hosts: Vec<Host>,
     /// The ownership duration.
     pub ownership: Duration,
     /// More lines of the table `[etcd]` or `[postgres]`.
@@ -57,6 +59,7 @@ impl Settings {
             servers: 3,
             kind: Kind::Etcd,
             members: 1,
+            hosts: Vec::new(),
             ownership,
             engine: String::new(),
             cluster: String::new(),

@@ -76,7 +76,11 @@ impl Engine {
         match settings.kind {
             Kind::Etcd => {
                 let options: Vec<_> = settings.options.iter().map(String::as_str).collect();
-                Etcd::start_with(test, settings.members, &options).map(Self::Etcd)
+                let etcd = match settings.hosts.as_slice() {
+                    [] => Etcd::start_with(test, settings.members, &options),
+                    hosts => Etcd::start_on(test, hosts, &options),
+                };
+                etcd.map(Self::Etcd)
             }
             Kind::Postgres => Databases::start(test, settings.members).map(Self::Postgres),
         }

@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,10 +30,20 @@ pub struct Etcd {
     options: Vec<String>,
 }
 
+/// A place where a member runs.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Its address.
+    pub address: IpAddr,
+    /// The command that runs another one there.
+    pub launcher: Vec<String>,
+}
+
 #[derive(Debug)]
 struct Member {
     clients: SocketAddr,
     peers: SocketAddr,
+    launcher: Vec<String>,
     process: Option<Child>,
     /// The number of its starts.
     starts: usize,
@@ -58,18 +68,40 @@ impl Etcd {
     /// If they do not start.
     #[must_use]
     pub fn start_with(test: &str, members: usize, options: &[&str]) -> Option<Self> {
-        if !can_run(test, "etcd (package etcd-server)", has_program("etcd")) {
-            return None;
-        }
         let members = (0..members).map(|_| Member {
             clients: free_address(),
             peers: free_address(),
+            launcher: Vec::new(),
             process: None,
             starts: 0,
         });
+        Self::start_members(test, members.collect(), options)
+    }
+
+    /// Starts one member on each of these hosts; `None` if the test cannot run.
+    ///
+    /// # Panics
+    ///
+    /// If they do not start.
+    #[must_use]
+    pub fn start_on(test: &str, hosts: &[Host], options: &[&str]) -> Option<Self> {
+        let members = hosts.iter().map(|host| Member {
+            clients: (host.address, 2379).into(),
+            peers: (host.address, 2380).into(),
+            launcher: host.launcher.clone(),
+            process: None,
+            starts: 0,
+        });
+        Self::start_members(test, members.collect(), options)
+    }
+
+    fn start_members(test: &str, members: Vec<Member>, options: &[&str]) -> Option<Self> {
+        if !can_run(test, "etcd (package etcd-server)", has_program("etcd")) {
+            return None;
+        }
         let mut etcd = Self {
             folder: tempfile::tempdir().expect("a folder"),
-            members: members.collect(),
+            members,
             options: options.iter().map(|&option| option.to_owned()).collect(),
         };
         for member in 0..etcd.members.len() {
@@ -137,9 +169,21 @@ impl Etcd {
             .collect();
         self.members[member].starts += 1;
         let log = File::create(self.log_of(member)).expect("a file");
-        let Member { clients, peers, .. } = self.members[member];
+        let Member {
+            clients,
+            peers,
+            launcher,
+            ..
+        } = &self.members[member];
         let clients = format!("{}://{clients}", self.scheme());
-        let mut command = Command::new("etcd");
+        let (program, arguments) = match launcher.split_first() {
+            Some((program, arguments)) => {
+                (program.as_str(), [arguments, &["etcd".into()]].concat())
+            }
+            None => ("etcd", Vec::new()),
+        };
+        let mut command = Command::new(program);
+        command.args(arguments);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("ETCD_") {
                 command.env_remove(name);
@@ -150,8 +194,8 @@ impl Etcd {
             .arg(self.folder.path().join(format!("m{member}")))
             .args(["--listen-client-urls", &clients])
             .args(["--advertise-client-urls", &clients])
-            .args(["--listen-peer-urls", &url(peers)])
-            .args(["--initial-advertise-peer-urls", &url(peers)])
+            .args(["--listen-peer-urls", &url(*peers)])
+            .args(["--initial-advertise-peer-urls", &url(*peers)])
             .args(["--initial-cluster", &cluster.join(",")])
             .args(&self.options)
             .stdin(Stdio::null())
@@ -200,30 +244,50 @@ impl Etcd {
         kill(self.pid(member), signal).expect("a process to signal");
     }
 
-    /// Waits for a leader among the members that run, and returns it. No member may be stopped.
+    /// Waits until all members that run name one of them as their leader, and returns it. No member
+    /// may be stopped.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// If they do not.
     #[must_use]
     pub fn leader(&self) -> usize {
+        self.leader_of(|_| true)
+    }
+
+    /// The same for these members.
+    ///
+    /// # Panics
+    ///
+    /// If they do not.
+    #[must_use]
+    pub fn leader_of(&self, is_asked: impl Fn(usize) -> bool) -> usize {
         let until = Instant::now() + PATIENCE;
+        let is_asked = |it: &usize| self.members[*it].process.is_some() && is_asked(*it);
+        let asked: Vec<usize> = (0..self.members.len()).filter(is_asked).collect();
         loop {
-            let is_leader = |member: &usize| {
-                let status = self.ask(*member, "/v3/maintenance/status", &json!({}));
-                status.is_ok_and(|(_, status)| {
-                    let leader = status["leader"].as_str();
-                    leader.is_some() && leader == status["header"]["member_id"].as_str()
-                })
-            };
-            let mut running =
-                (0..self.members.len()).filter(|member| self.members[*member].process.is_some());
-            if let Some(leader) = running.find(is_leader) {
-                return leader;
+            let ids = asked.iter().map(|member| self.ids(*member).ok());
+            let ids: Option<Vec<(String, String)>> = ids.collect();
+            if let Some(ids) = ids {
+                let (_, leader) = &ids[0];
+                let leads = ids.iter().position(|(id, _)| id == leader);
+                if let Some(leads) = leads
+                    && ids.iter().all(|(_, it)| it == leader)
+                {
+                    return asked[leads];
+                }
             }
             assert!(Instant::now() < until, "no leader");
             thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// The id of a member, and that of its leader.
+    fn ids(&self, member: usize) -> io::Result<(String, String)> {
+        let (_, status) = self.ask(member, "/v3/maintenance/status", &json!({}))?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let id = text(&status["header"]["member_id"]);
+        Ok((id, text(&status["leader"])))
     }
 
     /// Sends a request to the gateway of a member without TLS. Returns the status and the answer.

@@ -8,11 +8,13 @@ pub mod engine;
 pub mod etcd;
 pub mod group;
 pub mod needs;
+pub mod network;
 pub mod ports;
 pub mod postgres;
 pub mod process;
 pub mod promtool;
 pub mod store;
+pub mod strace;
 
 pub mod chain;
 pub mod client;
