@@ -72,6 +72,18 @@ fn operators_see_each_server_and_hand_the_cluster_over_without_a_lost_term() {
     let output = ask(&urls, &["hand-over", "--to", "s9"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
 
+    // The route of the HTTP API answers as soon as the server gives its part up.
+    let active = bench.cluster.active();
+    let answered = bench.cluster.runtime.block_on(async {
+        let http = plain_http().build().expect("a client");
+        let url = format!("{}/v1/cluster/hand-over", urls[active]);
+        http.post(url).send().await.expect("an answer").status()
+    });
+    assert_eq!(answered, 202);
+    let since = now();
+    let _ = bench.cluster.active_beside(active);
+    bench.load.probe.wait(since);
+
     // A standby refuses, names the active server, and ends the connection.
     let active = bench.cluster.active();
     let standby = bench.cluster.servers[(active + 1) % 3].address;
@@ -122,6 +134,8 @@ fn a_log_that_was_begun_by_an_operator_is_taken_over_and_not_begun_again() {
         server.signal(Signal::SIGTERM);
         assert!(server.wait().success());
     }
-    let none = ask(&cluster.urls(), &["status"]);
-    assert_eq!(none.status.code(), Some(69), "{none:?}");
+    for command in ["status", "hand-over"] {
+        let none = ask(&cluster.urls(), &[command]);
+        assert_eq!(none.status.code(), Some(69), "{none:?}");
+    }
 }

@@ -355,6 +355,11 @@ fn a_server_shows_the_facts_about_its_engine_and_counts_its_part() {
     for view in [&view, &standby] {
         let version = view["engine_version"].as_str().expect("a version");
         assert!(version.starts_with("3."), "{view}");
+        // Those of Debian have.
+        let has_errors = ["3.4.", "3.5.16"]
+            .iter()
+            .any(|old| version.starts_with(old));
+        assert_eq!(view["engine_warnings"][0].is_string(), has_errors, "{view}");
         let written =
             u128::from_str_radix(head(&cluster)["engine"].as_str().expect("an identity"), 16);
         let written = format!("cluster {}", written.expect("a number"));
@@ -366,6 +371,9 @@ fn a_server_shows_the_facts_about_its_engine_and_counts_its_part() {
     let doctor = run(&[&["doctor", "--json"][..], &asked].concat());
     let report = json_of(&doctor).to_string();
     assert!(!report.contains("on average"), "{report}");
+    if let Some(warning) = view["engine_warnings"][0].as_str() {
+        assert!(report.contains(warning), "{report}");
+    }
 
     let metric = |server: usize, series: &str| -> Option<f64> {
         let url = format!("http://{}/metrics", servers[server].address);

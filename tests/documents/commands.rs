@@ -8,7 +8,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use tempfile::tempdir;
 use tenure_tests::needs::can_run;

@@ -1,6 +1,7 @@
 //! The bodies of the routes that show and change which server of a cluster is active.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,10 @@ pub struct ClusterView {
     /// The average duration of the last requests that the engine answered, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine_latency_us: Option<u64>,
+    /// What the operator of the engine should change, although the engine can be used: its version has
+    /// known errors, or something it depends on is not set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub engine_warnings: Vec<String>,
 }
 
 impl ClusterView {
@@ -88,6 +93,7 @@ impl ClusterView {
             engine_bytes: None,
             engine_quota_bytes: None,
             engine_latency_us: None,
+            engine_warnings: Vec::new(),
         }
     }
 }
@@ -184,6 +190,7 @@ mod tests {
         let view = ClusterView::new("default", "store-1", ServerRole::Active, "etcd");
         let json = serde_json::to_value(&view).unwrap();
         assert!(json.get("engine_version").is_none(), "{json}");
+        assert!(json.get("engine_warnings").is_none(), "{json}");
         assert!(json["active"].is_null(), "{json}");
         assert_eq!(serde_json::from_value::<ClusterView>(json).unwrap(), view);
     }

@@ -37,6 +37,7 @@ const RANDOM: &[(&str, &[Mutation])] = &[
             Mutation::FloorLostAtTakeOver,
             Mutation::CheckBeforeLook,
             Mutation::RevisionRestarts,
+            Mutation::OlderPlaceWins,
             Mutation::GraceFromSighting,
             Mutation::LeasesForgotten,
             Mutation::ClockStopsWhenSuspended,

@@ -21,7 +21,7 @@ use tenure_core::lease::candidate::{Timings, TimingsOptions};
 
 pub use cluster::Cluster;
 pub(crate) use shared::SERVERS;
-pub use shared::{LogAnswer, LogAppend, LogCall, LogChange, LogState};
+pub use shared::{LogAnswer, LogAppend, LogCall, LogChange, LogState, LogWrite};
 
 /// A strategy under comparison, with its settings.
 #[derive(Clone, Debug, PartialEq)]

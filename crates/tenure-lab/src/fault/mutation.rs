@@ -85,6 +85,8 @@ pub enum Mutation {
     CheckBeforeLook,
     /// A server that takes over counts revisions from the beginning.
     RevisionRestarts,
+    /// A server that loads prefers the place of a lease to later changes of it in the log.
+    OlderPlaceWins,
     /// A server that takes over counts leases from when it saw the last head of the owner.
     GraceFromSighting,
     /// A member ignores one rule of its algorithm.

@@ -92,6 +92,7 @@ impl Member {
         view.engine_identity = status.identity.map(|(_, text)| text);
         view.engine_bytes = status.facts.bytes;
         view.engine_quota_bytes = status.facts.quota_bytes;
+        view.engine_warnings = status.facts.warnings;
         view.engine_latency_us = status
             .latency
             .map(|latency| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));

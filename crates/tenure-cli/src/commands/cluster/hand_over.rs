@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use clap::Args;
 use tenure::store::{ClusterView, ResignRequest, ServerRole, StoreClient};
 
+use super::status;
 use crate::exit::{self, REFUSED};
 use crate::output::{self, escape};
 use crate::runtime::block_on;
@@ -41,10 +42,7 @@ impl HandOver {
     async fn hand_over(&self, client: &StoreClient) -> anyhow::Result<()> {
         let before = servers::ask(client).await;
         let refused = |text: String| exit::error(REFUSED, anyhow!(text));
-        let Verdict::Active(active) = servers::verdict(servers::views(&before)) else {
-            let text = "not exactly one server is active: see tenure cluster status";
-            return Err(refused(text.into()));
-        };
+        let active = status::active_server(servers::verdict(servers::views(&before)), &before)?;
         if let Some(to) = &self.to {
             let is_named = |server: &servers::ServerReport| {
                 server.view.as_ref().is_some_and(|view| view.server == *to)

@@ -47,14 +47,14 @@ impl Status {
                 }
             }
         }
-        outcome(verdict, &servers)
+        active_server(verdict, &servers).map(drop)
     }
 }
 
-/// The error if not exactly one server of one store is active.
-fn outcome(verdict: Verdict, servers: &[ServerReport]) -> anyhow::Result<()> {
+/// The name of the active server, or the error if not exactly one server of one store is active.
+pub(super) fn active_server(verdict: Verdict, servers: &[ServerReport]) -> anyhow::Result<String> {
     let text = match verdict {
-        Verdict::Active(_) => return Ok(()),
+        Verdict::Active(name) => return Ok(name),
         Verdict::NoneActive => return Err(no_server(servers)),
         Verdict::SeveralActive(names) => {
             format!("{} are active at the same time", names.join(" and "))
@@ -154,8 +154,8 @@ mod tests {
     fn the_exit_code_tells_how_many_servers_and_stores_there_are() {
         let code = |servers: &[ServerReport]| {
             let verdict = servers::verdict(servers::views(servers));
-            let outcome = outcome(verdict, servers);
-            outcome.map_or_else(|error| exit::code_of(&error), |()| 0)
+            let outcome = active_server(verdict, servers);
+            outcome.map_or_else(|error| exit::code_of(&error), |_| 0)
         };
         let active = || server("a", ServerRole::Active, "1");
         let standby = |store| server("b", ServerRole::Following, store);

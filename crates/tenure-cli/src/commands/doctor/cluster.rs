@@ -53,6 +53,7 @@ pub(super) fn findings(views: &[&ClusterView], timings: &Timings) -> Vec<String>
         }
     }
     findings.extend(views.iter().filter_map(|view| slow_engine(view)));
+    findings.extend(engine_warnings(views));
     let durations: BTreeSet<u64> = views.iter().map(|view| view.ownership_ms).collect();
     if durations.len() > 1 {
         let durations: Vec<String> = durations.iter().map(|ms| format!("{ms} ms")).collect();
@@ -63,6 +64,12 @@ pub(super) fn findings(views: &[&ClusterView], timings: &Timings) -> Vec<String>
     }
     findings.extend(durations.last().and_then(|&ms| too_slow(ms, timings)));
     findings
+}
+
+/// Returns what the operator of the engine should change, once each: several servers see the same.
+fn engine_warnings(views: &[&ClusterView]) -> BTreeSet<String> {
+    let warnings = views.iter().flat_map(|view| &view.engine_warnings);
+    warnings.map(|warning| escape(warning)).collect()
 }
 
 /// Returns the finding if the engine needs more than half of the time that an append may take.
@@ -174,6 +181,10 @@ mod tests {
         other.ownership_ms = 3500;
         let mut slow = active();
         slow.ownership_ms = 5000;
+        let mut old = active();
+        old.engine_warnings = vec!["etcd 3.4.23 has known errors".into()];
+        let mut standby = server("b", ServerRole::Following);
+        standby.engine_warnings = old.engine_warnings.clone();
         let mut slow_engine = active();
         slow_engine.engine_latency_us = Some(250_001);
         for (servers, parts) in [
@@ -200,6 +211,7 @@ mod tests {
                 vec![slow_engine],
                 ["a: etcd answers in 250.0ms", "500.0ms is given up"],
             ),
+            (vec![old, standby], ["etcd 3.4.23", "known errors"]),
         ] {
             let found = found(&servers);
             assert_eq!(found.len(), 1, "{found:?}");

@@ -61,10 +61,7 @@ impl Log {
         }
         let generation = append.head.generation;
         let is_take_over = self.state.head.is_none_or(|it| it.generation < generation);
-        self.state.head = Some(append.head);
-        if let Some(change) = append.change {
-            self.state.last = Some(change);
-        }
+        self.state.append(append);
         let state = DurableState::Log(self.state.clone().into());
         context.emit(ProcessEffect::Write(state));
         self.unwritten += 1;

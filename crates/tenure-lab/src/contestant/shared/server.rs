@@ -8,7 +8,7 @@ use tenure_core::ownership::{
 use tenure_core::{Instant, NodeId};
 
 use super::super::store::Store;
-use super::{LogAnswer, LogAppend, LogCall, LogChange, LogState, ownership_timings};
+use super::{LogAnswer, LogAppend, LogCall, LogChange, LogState, LogWrite, ownership_timings};
 use crate::fault::Mutation;
 use crate::sim::{
     Context, DurableState, HistoryEventKind, LeadershipClaim, Payload, Process, ProcessEffect,
@@ -71,8 +71,18 @@ struct Reign {
     store: Store,
     /// The last durable change.
     durable: Option<LogChange>,
+    /// The revision of the last change that the place has.
+    placed: u64,
     /// The lease after the changes that no append contains yet, and the number of its writes.
     pending: Option<(Box<Stored>, u32)>,
+}
+
+impl Reign {
+    /// Returns the last durable change if the place lacks it.
+    fn unplaced(&self) -> Option<LogChange> {
+        let durable = self.durable.clone();
+        durable.filter(|it| it.revision > self.placed)
+    }
 }
 
 impl Server {
@@ -201,32 +211,43 @@ impl Server {
         let fate = self.ownership.handle_appended(context.now, outcome);
         let Some(append) = append else { return };
         match fate {
-            Fate::Applied => {
-                self.owns = append.append.head.state == HeadState::Owned;
-                if let Some(change) = append.append.change {
-                    context.record(HistoryEventKind::Acknowledged {
-                        revision: change.revision,
-                        change: change.id,
-                    });
-                    if let Some(reign) = &mut self.reign {
-                        reign.durable = Some(change);
-                    }
-                    for _ in 0..append.writes {
-                        self.drive(context, ProcessInput::Written);
-                    }
-                }
-            }
+            Fate::Applied => self.handle_applied(context, append),
             Fate::Repeated => self.append = Some(append),
             Fate::Undone => {
-                if let Some(change) = append.append.change
+                if let Some(LogWrite::Batch(change)) = append.append.write
                     && let Some(reign) = self.reign.take()
                 {
                     // The store begins again with the last durable change.
                     context.record(HistoryEventKind::Undone(change.id));
-                    self.reign = Some(self.reign(context, reign.generation, reign.durable));
+                    let (durable, placed) = (reign.durable, reign.placed);
+                    self.reign = Some(self.reign(context, reign.generation, durable, placed));
                 }
             }
             Fate::Lost => self.owns = false,
+        }
+    }
+
+    fn handle_applied(&mut self, context: &mut Context<'_>, append: Append) {
+        self.owns = append.append.head.state == HeadState::Owned;
+        match append.append.write {
+            Some(LogWrite::Batch(change)) => {
+                context.record(HistoryEventKind::Acknowledged {
+                    revision: change.revision,
+                    change: change.id,
+                });
+                if let Some(reign) = &mut self.reign {
+                    reign.durable = Some(change);
+                }
+                for _ in 0..append.writes {
+                    self.drive(context, ProcessInput::Written);
+                }
+            }
+            Some(LogWrite::Place(change)) => {
+                if let Some(reign) = &mut self.reign {
+                    reign.placed = change.revision;
+                }
+            }
+            None => {}
         }
     }
 
@@ -239,18 +260,22 @@ impl Server {
             // A later generation has begun.
             return;
         }
-        let last = state.last.as_ref();
+        if state.place.is_some() && self.has(Mutation::OlderPlaceWins) {
+            state.batches.clear();
+        }
+        let placed = state.placed();
+        let mut last = state.last();
         context.record(HistoryEventKind::Loaded {
             generation,
-            revision: last.map_or(0, |it| it.revision),
-            change: last.map_or(0, |it| it.id),
+            revision: last.as_ref().map_or(0, |it| it.revision),
+            change: last.as_ref().map_or(0, |it| it.id),
         });
-        if let Some(last) = &mut state.last
+        if let Some(last) = &mut last
             && self.has(Mutation::RevisionRestarts)
         {
             last.revision = 0;
         }
-        self.reign = Some(self.reign(context, generation, state.last));
+        self.reign = Some(self.reign(context, generation, last, placed));
         self.ownership.handle_loaded(context.now, generation);
     }
 
@@ -260,6 +285,7 @@ impl Server {
         context: &mut Context<'_>,
         generation: u64,
         durable: Option<LogChange>,
+        placed: u64,
     ) -> Reign {
         let lease = durable.as_ref().map(|it| it.lease.clone());
         let lease = lease.map(DurableState::Lease);
@@ -276,6 +302,7 @@ impl Server {
             generation,
             store: store.expect("it was made"),
             durable,
+            placed,
             pending: None,
         }
     }
@@ -317,7 +344,7 @@ impl Server {
                 let append = LogAppend {
                     expected: known,
                     head,
-                    change: Some(change),
+                    write: Some(LogWrite::Batch(change)),
                 };
                 self.send_append(context, Append { append, writes });
             }
@@ -351,11 +378,13 @@ impl Server {
         }
     }
 
+    /// Returns an append without a batch. It writes the place if the place lacks a durable change.
     fn without_batch(&self, head: Head) -> Append {
+        let unplaced = self.reign.as_ref().and_then(Reign::unplaced);
         let append = LogAppend {
             expected: self.ownership.known(),
             head,
-            change: None,
+            write: unplaced.map(LogWrite::Place),
         };
         Append { append, writes: 0 }
     }

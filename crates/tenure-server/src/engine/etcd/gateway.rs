@@ -44,8 +44,8 @@ struct Member {
     url: String,
     /// Whether its version was checked since it was last unreachable.
     is_checked: bool,
-    /// The version that was warned of.
-    warned_of: Option<Version>,
+    /// The known errors of its version.
+    warning: Option<String>,
     /// Whether its last connection ended before an answer.
     was_cut: bool,
 }
@@ -75,7 +75,7 @@ impl Gateway {
         let members = urls?.into_iter().map(|url| Member {
             url,
             is_checked: false,
-            warned_of: None,
+            warning: None,
             was_cut: false,
         });
         let members: Vec<Member> = members.collect();
@@ -205,6 +205,13 @@ impl Gateway {
         self.version.clone()
     }
 
+    /// Returns the known errors of the versions of members that were used.
+    pub(super) fn warnings(&self) -> impl Iterator<Item = &str> {
+        self.members
+            .iter()
+            .filter_map(|member| member.warning.as_deref())
+    }
+
     /// Checks the version of the current member again before the next request.
     pub(super) fn check_version_again(&mut self) {
         self.members[self.current].is_checked = false;
@@ -256,12 +263,13 @@ impl Gateway {
         if let Some(version) = Version::read(&body) {
             self.version = Some(version.to_string().into());
             match version.verdict(&member.url) {
-                Verdict::Good => {}
-                Verdict::Old(message) if member.warned_of != Some(version) => {
-                    warn!("{message}");
-                    member.warned_of = Some(version);
+                Verdict::Good => member.warning = None,
+                Verdict::Old(message) => {
+                    if member.warning.as_ref() != Some(&message) {
+                        warn!("{message}");
+                    }
+                    member.warning = Some(message);
                 }
-                Verdict::Old(_) => {}
                 Verdict::Refused(message) => {
                     return Err(Failure::Member(LogError::Misconfigured(message)));
                 }

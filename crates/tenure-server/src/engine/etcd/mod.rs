@@ -239,10 +239,12 @@ impl SharedLog for EtcdLog {
 
     fn facts(&self) -> ServiceFacts {
         let size = self.upkeep.size();
+        let warnings = self.gateway.warnings().chain(self.upkeep.warning());
         ServiceFacts {
             version: self.gateway.version(),
             bytes: size.map(|size| size.in_use),
             quota_bytes: size.map(|size| size.quota),
+            warnings: warnings.map(Into::into).collect(),
         }
     }
 }

@@ -34,7 +34,8 @@ pub(super) struct Upkeep {
     revision: u64,
     /// The time of the last compaction, and the revision of that time.
     compacted: Option<(Instant, u64)>,
-    has_warned_of_keys: bool,
+    /// The reason why etcd is not compacted by this server, and the remedy.
+    warning: Option<String>,
     watch_at: Instant,
     warn_at: Instant,
     size: Option<Size>,
@@ -55,7 +56,7 @@ impl Upkeep {
             compact: config.compact,
             revision: 0,
             compacted: None,
-            has_warned_of_keys: false,
+            warning: None,
             watch_at: now,
             warn_at: now,
             size: None,
@@ -70,6 +71,11 @@ impl Upkeep {
 
     pub(super) const fn size(&self) -> Option<Size> {
         self.size
+    }
+
+    /// Returns what the operator should change.
+    pub(super) fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// Does the work that is due. Without the right to it the work is left to etcd's operator.
@@ -117,29 +123,34 @@ impl Upkeep {
         let outcome = match outcome {
             Ok(true) => {
                 let prefix = &self.prefix;
-                self.warn_once(&format!("it has keys that do not begin with {prefix}"));
+                self.leave_it(&format!("it has keys that do not begin with {prefix}"));
                 return;
             }
             Ok(false) => gateway.ask(&CompactRequest { revision }).map(drop),
             Err(error) => Err(error),
         };
         match outcome {
-            Ok(()) => debug!(revision, "etcd was compacted"),
+            Ok(()) => {
+                self.warning = None;
+                debug!(revision, "etcd was compacted");
+            }
             Err(LogError::Misconfigured(error)) => {
-                self.warn_once(&format!("etcd.user has no right to it ({error})"));
+                self.leave_it(&format!("etcd.user has no right to it ({error})"));
             }
             // Another server may have compacted it.
             Err(error) => debug!(%error, "etcd was not compacted"),
         }
     }
 
-    fn warn_once(&mut self, reason: &str) {
-        if !self.has_warned_of_keys {
-            self.has_warned_of_keys = true;
-            warn!(
+    /// Leaves the compaction to the operator for this reason.
+    fn leave_it(&mut self, reason: &str) {
+        if self.warning.is_none() {
+            let warning = format!(
                 "etcd is not compacted by tenure, because {reason}: set etcd's option \
                  --auto-compaction-retention"
             );
+            warn!("{warning}");
+            self.warning = Some(warning);
         }
     }
 }

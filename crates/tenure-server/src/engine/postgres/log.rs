@@ -10,6 +10,7 @@ use tenure_core::ownership::EngineId;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::Row;
+use tracing::warn;
 
 use super::Target;
 use super::connecting::{Connecting, humane};
@@ -39,6 +40,8 @@ pub(super) struct PostgresLog {
     written: Option<EngineId>,
     /// The version of the last server, as a number and as text.
     version: (u32, Option<Arc<str>>),
+    /// What the operator of the last server should change.
+    warning: Option<String>,
 }
 
 /// How far a call has come. After a time-out this says what is known.
@@ -57,14 +60,21 @@ impl PostgresLog {
             kept_from: 0,
             written: None,
             version: (0, None),
+            warning: None,
         }
     }
 
-    /// Notes the version of a server: 150018 is 15.18.
-    fn note_version(&mut self, version: u32) {
+    /// Notes the facts about the server of a session.
+    fn note_facts(&mut self, session: &Session) {
+        // 150018 is 15.18.
+        let version = session.version;
         if self.version.0 != version {
             let text = format!("{}.{}", version / 10_000, version % 10_000);
             self.version = (version, Some(text.into()));
+        }
+        if self.warning != session.warning {
+            self.warning.clone_from(&session.warning);
+            self.warning.iter().for_each(|warning| warn!("{warning}"));
         }
     }
 
@@ -106,7 +116,7 @@ impl PostgresLog {
             .block_on(async { timeout_at(until, work(&mut session, target, &progress)).await });
         let failed = match done {
             Ok(Ok(done)) => {
-                self.note_version(session.version);
+                self.note_facts(&session);
                 self.session = Some(session);
                 return Ok(done);
             }
@@ -249,6 +259,7 @@ impl SharedLog for PostgresLog {
     fn facts(&self) -> ServiceFacts {
         ServiceFacts {
             version: self.version.1.clone(),
+            warnings: self.warning.iter().cloned().collect(),
             ..ServiceFacts::default()
         }
     }

@@ -327,6 +327,7 @@ impl SharedLog for MemoryLog {
             version: Some("1".into()),
             bytes: used.map(|(bytes, _)| bytes),
             quota_bytes: used.map(|(_, quota)| quota),
+            ..ServiceFacts::default()
         }
     }
 }

@@ -8,12 +8,14 @@
 //! a place as of the first head.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread::{self, ScopedJoinHandle};
 
 use tenure_core::lease::LeaseId;
 
 use super::head::ContentRecord;
-use super::log::{LogError, LoggedBatch, PlaceRange, SharedLog};
+use super::log::{LogError, LoggedBatch, Place, PlaceRange, SharedLog};
 use super::places::{self, BadPlace, DeletedLease};
 use crate::engine::batch::{Leases, LoggedChange, apply};
 use crate::engine::{Batch, Loaded};
@@ -32,6 +34,8 @@ pub(super) struct Shadow {
     sequence: u64,
     /// The changes of batches that are not all in their places.
     recent: VecDeque<AppliedBatch>,
+    /// Places of leases whose content was not read yet.
+    unread: Vec<Place>,
     /// Batches that were read and not applied yet.
     unapplied: Vec<(u64, Batch)>,
 }
@@ -42,7 +46,7 @@ enum Phase {
     /// Nothing was read.
     #[default]
     Empty,
-    /// The leases in these ranges are to be read.
+    /// The leases in these ranges are to be read, and then those in [`Shadow::unread`].
     Leases(Vec<PlaceRange>),
     /// The deleted leases after this key are to be read.
     Deleted(Option<String>),
@@ -142,34 +146,8 @@ impl Shadow {
                 Ok(Copying::More)
             }
             Phase::Leases(ranges) => {
-                let pages = log.pages(ranges);
-                let (read, further) = ranges.split_at(pages.len());
-                let (mut rest, mut failure) = (Vec::new(), None);
-                for (range, page) in read.iter().zip(pages) {
-                    let page = match page {
-                        Ok(page) => page,
-                        // Only this page is read again.
-                        Err(error) => {
-                            rest.push(range.clone());
-                            failure = Some(error);
-                            continue;
-                        }
-                    };
-                    for place in &page.places {
-                        let (key, stored, revision) = places::read_lease(place)?;
-                        self.leases.insert(key, (stored.into(), revision));
-                    }
-                    rest.extend(places::rest(range, &page));
-                }
-                rest.extend_from_slice(further);
-                self.phase = match rest.is_empty() {
-                    true => Phase::Deleted(None),
-                    false => Phase::Leases(rest),
-                };
-                match failure {
-                    Some(error) => Err(error.into()),
-                    None => Ok(Copying::More),
-                }
+                let ranges = ranges.clone();
+                self.read_leases(log, &ranges)
             }
             Phase::Deleted(after) => {
                 let page = log.places(&places::all("deleted/", after.as_deref()))?;
@@ -189,6 +167,57 @@ impl Shadow {
                 }
             }
             Phase::Places | Phase::Right => self.read_batches(log, content, head),
+        }
+    }
+
+    /// Reads pages of these ranges of leases. Meanwhile another thread reads the content of the pages
+    /// of the last step.
+    fn read_leases(
+        &mut self,
+        log: &mut dyn SharedLog,
+        ranges: &[PlaceRange],
+    ) -> Result<Copying, CopyError> {
+        let unread = std::mem::take(&mut self.unread);
+        let read = || unread.iter().map(places::read_lease).collect();
+        let (pages, leases) = thread::scope(|scope| {
+            let reads = thread::Builder::new().spawn_scoped(scope, read);
+            let pages = match ranges {
+                [] => Vec::new(),
+                ranges => log.pages(ranges),
+            };
+            // Without a thread they are read here.
+            (
+                pages,
+                reads.map_or_else(|_| Ok(read()), ScopedJoinHandle::join),
+            )
+        });
+        let leases: Result<Vec<_>, BadPlace> = leases.unwrap_or_else(|panic| resume_unwind(panic));
+        for (key, stored, revision) in leases? {
+            self.leases.insert(key, (stored.into(), revision));
+        }
+        let (read, further) = ranges.split_at(pages.len());
+        let (mut rest, mut failure) = (Vec::new(), None);
+        for (range, page) in read.iter().zip(pages) {
+            match page {
+                Ok(page) => {
+                    rest.extend(places::rest(range, &page));
+                    self.unread.extend(page.places);
+                }
+                // Only this page is read again.
+                Err(error) => {
+                    rest.push(range.clone());
+                    failure = Some(error);
+                }
+            }
+        }
+        rest.extend_from_slice(further);
+        self.phase = match rest.is_empty() && self.unread.is_empty() {
+            true => Phase::Deleted(None),
+            false => Phase::Leases(rest),
+        };
+        match failure {
+            Some(error) => Err(error.into()),
+            None => Ok(Copying::More),
         }
     }
 

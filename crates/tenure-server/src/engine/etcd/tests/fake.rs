@@ -154,6 +154,11 @@ fn an_old_version_is_warned_of_once() {
         old.url()
     );
     assert!(lines.contains(&warning), "{lines}");
+    let warnings = log.facts().warnings;
+    assert!(
+        warning.ends_with(&warnings[0]) && warnings.len() == 1,
+        "{warnings:?}"
+    );
     // The upkeep checks the version again: a member may have been upgraded, or the reverse.
     let lines = log_lines(|| {
         log.maintain();

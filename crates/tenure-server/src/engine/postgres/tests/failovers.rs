@@ -118,6 +118,38 @@ fn a_promoted_standby_is_another_engine_unless_a_fail_over_loses_nothing() {
 }
 
 #[test]
+fn a_lossless_fail_over_to_a_standby_that_is_not_synchronous_is_warned_of() {
+    let Some(primary) = Postgres::start("the warning", "") else {
+        return;
+    };
+    let _standby = primary.standby("second");
+    let mut config = config(
+        format!(
+            "host=127.0.0.1 port={} user=postgres dbname=postgres",
+            primary.port()
+        ),
+        "tenure",
+    );
+    let warnings = |config: &PostgresConfig| {
+        let connects = PostgresConnect::new(config.clone(), "default", ATTEMPT).unwrap();
+        let mut log = connects.connect().unwrap();
+        wait_for("an answer", || log.head().ok());
+        log.facts().warnings
+    };
+    assert_eq!(warnings(&config), <[String; 0]>::default());
+    config.failover = Failover::Lossless;
+    let warned = wait_for("a warning", || warnings(&config).pop());
+    assert!(
+        warned.contains("a promotion of one of them can lose"),
+        "{warned}"
+    );
+    require_standby(&primary, "second");
+    wait_for("the end of the warning", || {
+        warnings(&config).is_empty().then_some(())
+    });
+}
+
+#[test]
 fn an_isolated_former_primary_acknowledges_nothing() {
     let Some(primary) = Postgres::start("the isolated primary", "") else {
         return;
