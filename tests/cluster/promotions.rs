@@ -5,6 +5,7 @@ use tenure_tests::proxy::ProxyMode;
 use tenure_tests::receiver::now;
 use tenure_tests::wait_for;
 
+use super::wrong::recover;
 use super::{Bench, DEFAULT, SHORT, pass, renewed_since, rounds};
 
 /// A primary and a synchronous standby.
@@ -90,8 +91,17 @@ fn servers_refuse_a_promoted_standby_if_its_fail_over_is_not_declared_lossless()
     grant(&bench.cluster, 7);
     bench.cluster.databases().primary.crash();
     bench.cluster.databases().standby().promote();
+    assert_refused(bench, PROMOTED);
+}
+
+/// The reason why a server refuses a promoted standby.
+const PROMOTED: &str = "PostgreSQL was promoted or restored (timeline 2, was 1)";
+
+/// Checks that all servers refuse with this line, and that nobody answers or appends. Returns the
+/// servers.
+fn assert_refused(bench: Bench, line: &str) -> Cluster {
     for server in &bench.cluster.servers {
-        server.wait_for_line("PostgreSQL was promoted or restored (timeline 2, was 1)");
+        server.wait_for_line(line);
         server.wait_for_role(&bench.cluster.runtime, "refusing");
     }
     let heads = bench.cluster.engine.links("c");
@@ -108,6 +118,52 @@ fn servers_refuse_a_promoted_standby_if_its_fail_over_is_not_declared_lossless()
     load.verify_answers(&cluster);
     cluster.servers[0].tap.assert_possible();
     let _ = cluster.audit("c");
+    cluster
+}
+
+/// A standby is promoted that lacks acknowledged commits. All servers refuse with this line, and go on
+/// after a recovery with greater epochs.
+fn lose(test: &str, failover: &str, line: &str) {
+    let Some(mut bench) = Bench::start(test, pair(SHORT, failover)) else {
+        return;
+    };
+    let kept = grant(&bench.cluster, 7);
+    bench.cluster.databases().part();
+    let client = bench.cluster.client();
+    wait_for("a grant that the standby lacks", || {
+        let granted = client.acquire("late/lease", 9);
+        let granted = bench.cluster.runtime.block_on(granted);
+        granted.filter(|(status, _)| *status == 200)
+    });
+    // A server that has not seen what is lost can't notice the loss.
+    let cluster = &bench.cluster;
+    let seen = |server: usize| {
+        let view = cluster.servers[server].view(&cluster.runtime)?;
+        view["sequence"].as_u64()
+    };
+    let lost = wait_for("a view", || seen(cluster.active()));
+    for server in 0..cluster.servers.len() {
+        wait_for("a standby that has seen the grant", || {
+            (seen(server) >= Some(lost)).then_some(())
+        });
+    }
+    bench.cluster.databases().primary.crash();
+    bench.cluster.databases().standby().promote();
+    let mut cluster = assert_refused(bench, line);
+    recover(&mut cluster);
+    assert_eq!(epoch(&cluster, 7), kept, "the standby had it");
+}
+
+#[test]
+fn servers_refuse_a_promoted_standby_that_lacks_acknowledged_commits() {
+    let test = "servers_refuse_a_promoted_standby_that_lacks_acknowledged_commits";
+    lose(test, "none", PROMOTED);
+}
+
+#[test]
+fn servers_that_run_notice_that_a_fail_over_was_not_lossless() {
+    let test = "servers_that_run_notice_that_a_fail_over_was_not_lossless";
+    lose(test, "lossless", "the engine lost what it acknowledged");
 }
 
 /// The standby is promoted while the primary runs. The active server reaches only the former

@@ -287,8 +287,9 @@ fn restore(test: &str, another_identity: bool, line: &str) {
     recover(&mut cluster);
 }
 
-/// Recovers the log while no server runs. Checks that the servers go on, with greater epochs.
-fn recover(cluster: &mut Cluster) {
+/// Recovers the log while no server runs. Checks that the servers go on with greater epochs, and
+/// without the lease `late/lease`, which was lost.
+pub(super) fn recover(cluster: &mut Cluster) {
     let config = cluster.servers[0]
         .config()
         .to_str()
@@ -317,7 +318,7 @@ fn recover(cluster: &mut Cluster) {
         let late = cluster.runtime.block_on(client.view("late/lease"));
         late.filter(|(status, _)| *status < 500)
     });
-    assert_eq!(late.0, 404, "it was not in the snapshot");
+    assert_eq!(late.0, 404, "it was lost");
 }
 
 /// Lets a server that is restarted, and can't notice that the log went back, append more than was

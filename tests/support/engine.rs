@@ -148,8 +148,12 @@ impl Engine {
     /// If the engine does not answer.
     pub fn prepare(&self) {
         if let Self::Postgres(databases) = self {
-            // The servers append meanwhile, so one of the two may have to wait for too long.
-            wait_for("the notes", || databases.primary.try_query(NOTES).ok());
+            let primary = databases.current();
+            // A standby has them from its primary.
+            if primary.query("select to_regclass('notes.heads') is null") == "t" {
+                // The servers append meanwhile, so one of the two may have to wait for too long.
+                wait_for("the notes", || primary.try_query(NOTES).ok());
+            }
         }
     }
 }
@@ -213,6 +217,27 @@ impl Databases {
     #[must_use]
     pub fn standby(&self) -> &Postgres {
         self.standby.as_ref().expect("a standby")
+    }
+
+    /// Parts the standby from its primary, which no longer waits for it: the standby lacks what is
+    /// committed from now on.
+    ///
+    /// # Panics
+    ///
+    /// If that fails.
+    pub fn part(&self) {
+        self.primary
+            .query("alter system reset synchronous_standby_names");
+        self.primary.query("select pg_reload_conf()");
+        self.standby()
+            .query("alter system set primary_conninfo = ''");
+        self.standby().query("select pg_reload_conf()");
+        wait_for("no standby", || {
+            let standbys = self
+                .primary
+                .query("select count(*) from pg_stat_replication");
+            (standbys == "0").then_some(())
+        });
     }
 
     /// The newest primary: the standby once it was promoted.

@@ -25,6 +25,7 @@ mod wire;
 mod tests;
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -48,9 +49,6 @@ use crate::engine::shared::log::{
 /// The number of leases in a range that is read by itself. For each page etcd visits all keys up to
 /// the end of the range, so short ranges are faster.
 const LEASES: u64 = 1_000;
-
-/// The number of pages that each member reads in one call.
-const PAGES: usize = 2;
 
 /// Opens connections to a log in etcd. Their calls block, so a thread of an async runtime must not
 /// make them.
@@ -193,39 +191,40 @@ impl SharedLog for EtcdLog {
             };
         }
         let (keys, engine, members) = (&self.keys, self.engine, self.readers.len());
-        let most = ranges.len().min(PAGES * members);
-        let is_end = most == ranges.len();
-        // Each member reads ranges of its own, one after the other. The caller has a deadline, so a
-        // member that is slow, or fails, reads only one.
-        let enough = self.attempt / 2;
-        let read = |number: usize, (gateway, pages): &mut (Gateway, PageSize)| {
+        // Each member reads one range, and then further ones for as long as the caller has time. A
+        // member that fails reads no further ones.
+        let enough = self.attempt / 4;
+        let next = AtomicUsize::new(members);
+        let read = |first: usize, (gateway, pages): &mut (Gateway, PageSize)| {
             let began = Instant::now();
-            let mut has_failed = false;
-            let of_member = ranges[..most].iter().skip(number).step_by(members);
-            let pages = of_member.map(|range| {
-                if has_failed || began.elapsed() > enough {
-                    return Ok(Page::default());
-                }
+            let (mut read, mut at) = (Vec::new(), first);
+            while let Some(range) = ranges.get(at) {
                 let page = read_places(gateway, pages, keys, engine, range);
-                has_failed = page.is_err();
-                page
-            });
-            pages.collect::<Vec<_>>()
+                let is_over = page.is_err() || began.elapsed() > enough;
+                read.push((at, page));
+                if is_over {
+                    break;
+                }
+                at = next.fetch_add(1, Ordering::Relaxed);
+            }
+            read
         };
-        let mut all: Vec<_> = thread::scope(|scope| {
+        let read: Vec<_> = thread::scope(|scope| {
             let threads = self.readers.iter_mut().enumerate();
-            let threads = threads.map(|(number, reader)| {
-                thread::Builder::new().spawn_scoped(scope, move || read(number, reader))
+            let threads = threads.map(|(first, reader)| {
+                thread::Builder::new().spawn_scoped(scope, move || read(first, reader))
             });
             // All of them begin before the first one is awaited.
             let threads: Vec<_> = threads.collect();
-            threads.into_iter().map(join).map(Vec::into_iter).collect()
+            threads.into_iter().flat_map(join).collect()
         });
-        let pages = (0..most).map(|number| {
-            let page = all[number % members].next();
-            page.unwrap_or_else(|| Err(unknown("a thread that reads has failed".into())))
-        });
-        let pages: Vec<Result<Page, LogError>> = pages.collect();
+        let taken = ranges.len().min(next.into_inner());
+        let failed = || Err(unknown("a thread that reads has failed".into()));
+        let mut pages: Vec<Result<Page, LogError>> = (0..taken).map(|_| failed()).collect();
+        for (at, page) in read {
+            pages[at] = page;
+        }
+        let is_end = taken == ranges.len();
         let has_ended = |page: &Result<Page, _>| page.as_ref().is_ok_and(|page| page.is_last);
         if is_end && pages.iter().all(has_ended) {
             self.readers.clear();

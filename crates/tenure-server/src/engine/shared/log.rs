@@ -194,8 +194,7 @@ pub(crate) struct Place {
     pub(crate) value: Bytes,
 }
 
-/// Some places of a range. A page without places that is not the last one shows nothing: the service
-/// had no time to read it.
+/// Some places of a range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) places: Vec<Place>,
