@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use serde_json::json;
 use tenure_tests::cluster::Settings;
-use tenure_tests::network::{Network, is_in_own_network};
+use tenure_tests::etcd::Etcd;
+use tenure_tests::network::{Network, Packets, is_in_own_network};
 use tenure_tests::receiver::now;
 use tenure_tests::strace::{has_strace, inject};
 
@@ -53,10 +55,14 @@ fn members(test: &str, settings: Settings, stopped: Duration, away: Duration) {
 
     if has_strace(test) {
         let since = now();
+        let before = quickest_put(bench.cluster.etcd());
         let all = (0..3).map(|member| bench.cluster.etcd().pid(member));
         let slow: Vec<_> = all
             .map(|pid| inject(pid, &[], "fdatasync", "delay_exit=200000"))
             .collect();
+        let during = quickest_put(bench.cluster.etcd());
+        let delay = Duration::from_millis(150);
+        assert!(during > before + delay, "{before:?}, and then {during:?}");
         pass(3 * ownership);
         drop(slow);
         gap(&bench, "the disks of etcd were slow", since);
@@ -91,6 +97,17 @@ fn members(test: &str, settings: Settings, stopped: Duration, away: Duration) {
     assert_eq!(audited.first, audited.last);
 }
 
+/// The time of the quickest of some writes.
+fn quickest_put(etcd: &Etcd) -> Duration {
+    let write = json!({"key": "ZGlzaw==", "value": "MQ=="});
+    let times = (0..5).map(|_| {
+        let since = now();
+        etcd.must("/v3/kv/put", &write);
+        now() - since
+    });
+    times.min().unwrap_or_default()
+}
+
 #[test]
 fn faults_of_members_of_etcd_change_no_generation() {
     let test = "faults_of_members_of_etcd_change_no_generation";
@@ -122,17 +139,17 @@ enum Cut {
 
 impl Cut {
     /// Makes or mends the cut.
-    fn set(self, network: &Network, member: usize, is_cut: bool) {
+    fn set(self, network: &Network, member: usize, packets: Packets) {
         if self == Self::FromAll {
-            network.set_host(member, !is_cut);
+            network.set_host(member, packets);
             return;
         }
         for peer in [(member + 1) % 3, (member + 2) % 3] {
             if self != Self::WhatPeersSendToIt {
-                network.set(member, peer, !is_cut);
+                network.set(member, peer, packets);
             }
             if self != Self::WhatItSendsToPeers {
-                network.set(peer, member, !is_cut);
+                network.set(peer, member, packets);
             }
         }
     }
@@ -162,11 +179,11 @@ fn cut_leader(test: &str, settings: Settings, time: Duration) {
         let etcd = bench.cluster.etcd();
         let leader = etcd.leader();
         let since = now();
-        cut.set(&network, leader, true);
+        cut.set(&network, leader, Packets::AreLost);
         let _ = etcd.leader_of(|member| member != leader);
         let elected = now() - since;
         pass(time);
-        cut.set(&network, leader, false);
+        cut.set(&network, leader, Packets::Arrive);
         let _ = etcd.leader();
         bench.load.probe.wait(now());
         let gap = bench.load.probe.longest_gap(since);

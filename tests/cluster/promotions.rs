@@ -123,12 +123,12 @@ fn assert_refused(bench: Bench, line: &str) -> Cluster {
 
 /// A standby is promoted that lacks acknowledged commits. All servers refuse with this line, and go on
 /// after a recovery with greater epochs.
-fn lose(test: &str, failover: &str, line: &str) {
+fn promote_without_commits(test: &str, failover: &str, line: &str) {
     let Some(mut bench) = Bench::start(test, pair(SHORT, failover)) else {
         return;
     };
     let kept = grant(&bench.cluster, 7);
-    bench.cluster.databases().part();
+    bench.cluster.databases().disconnect_standby();
     let client = bench.cluster.client();
     wait_for("a grant that the standby lacks", || {
         let granted = client.acquire("late/lease", 9);
@@ -157,13 +157,13 @@ fn lose(test: &str, failover: &str, line: &str) {
 #[test]
 fn servers_refuse_a_promoted_standby_that_lacks_acknowledged_commits() {
     let test = "servers_refuse_a_promoted_standby_that_lacks_acknowledged_commits";
-    lose(test, "none", PROMOTED);
+    promote_without_commits(test, "none", PROMOTED);
 }
 
 #[test]
 fn servers_that_run_notice_that_a_fail_over_was_not_lossless() {
     let test = "servers_that_run_notice_that_a_fail_over_was_not_lossless";
-    lose(test, "lossless", "the engine lost what it acknowledged");
+    promote_without_commits(test, "lossless", "the engine lost what it acknowledged");
 }
 
 /// The standby is promoted while the primary runs. The active server reaches only the former

@@ -10,8 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use tempfile::tempdir;
-use tenure_tests::needs::can_run;
-use tenure_tests::network::unshare;
+use tenure_tests::needs::{can_run, unshare};
 use tenure_tests::process::{output, tenure};
 
 use crate::{ROOT, files};

@@ -219,13 +219,13 @@ impl Databases {
         self.standby.as_ref().expect("a standby")
     }
 
-    /// Parts the standby from its primary, which no longer waits for it: the standby lacks what is
-    /// committed from now on.
+    /// Disconnects the standby from its primary, which no longer waits for it: the standby lacks all
+    /// commits from now on.
     ///
     /// # Panics
     ///
     /// If that fails.
-    pub fn part(&self) {
+    pub fn disconnect_standby(&self) {
         self.primary
             .query("alter system reset synchronous_standby_names");
         self.primary.query("select pg_reload_conf()");

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::unistd::Uid;
 use tempfile::TempDir;
 
 /// Whether a test's requirement is met. If not, the test cannot run here and prints a message; in
@@ -40,6 +41,18 @@ pub fn skipped(test: &str, why: &str) {
 pub fn has_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+/// A command in namespaces of its own, in which it may mount and has its own network.
+#[must_use]
+pub fn unshare() -> Command {
+    let mut command = Command::new("unshare");
+    if !Uid::effective().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--mount", "--net", "--pid", "--fork", "--kill-child"]);
+    command.arg("--mount-proc").stdin(Stdio::null());
+    command
 }
 
 /// How long a program may take for a short output. `npx` may send a request to the network without

@@ -3,12 +3,10 @@
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-
-use nix::unistd::Uid;
+use std::process::{Child, Command};
 
 use crate::etcd::Host;
-use crate::needs::{can_run, output_of};
+use crate::needs::{can_run, output_of, unshare};
 use crate::wait_for;
 
 /// The variable of a process that runs in a network of its own: a file that it creates.
@@ -24,16 +22,13 @@ pub struct Network {
     hosts: Vec<Child>,
 }
 
-/// A command in namespaces of its own, in which it may mount and has its own network.
-#[must_use]
-pub fn unshare() -> Command {
-    let mut command = Command::new("unshare");
-    if !Uid::effective().is_root() {
-        command.args(["--user", "--map-root-user"]);
-    }
-    command.args(["--mount", "--net", "--pid", "--fork", "--kill-child"]);
-    command.arg("--mount-proc").stdin(Stdio::null());
-    command
+/// What the network does with packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packets {
+    /// It delivers them.
+    Arrive,
+    /// It loses them.
+    AreLost,
 }
 
 /// Runs the test with this path in a process of its own, in a network that nothing else on this
@@ -58,8 +53,14 @@ pub fn is_in_own_network(test: &str, path: &str) -> bool {
     let program = std::env::current_exe().expect("a test has a path");
     let mut inside = unshare();
     inside.arg(program).args([path, "--exact", "--nocapture"]);
-    let inside = inside.arg("--include-ignored").env(INSIDE, &file).status();
-    assert!(inside.is_ok_and(|status| status.success()), "{path} failed");
+    let output = inside.arg("--include-ignored").env(INSIDE, &file).output();
+    let output = output.expect("a program");
+    // Its standard output would look like that of a test of this process.
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+    eprint!("{stderr}");
+    let stdout = stdout.replace('\n', "\n  ");
+    assert!(output.status.success(), "{path} failed:\n  {stdout}");
     assert!(file.exists(), "there is no test {path}");
     false
 }
@@ -84,7 +85,7 @@ impl Network {
             let sleep = sleep.spawn().expect("unshare starts");
             let process = format!("/proc/{}", sleep.id());
             wait_for("a namespace", || {
-                (namespace(Path::new(&process)) != own).then_some(())
+                namespace(Path::new(&process)).filter(|it| Some(it) != own.as_ref())
             });
             ip(&format!(
                 "link add h{host} type veth peer eth0 netns {}",
@@ -109,30 +110,33 @@ impl Network {
         hosts.collect()
     }
 
-    /// Whether the packets of one host to another one arrive from now on. Those of the other one to
-    /// the first are not concerned.
+    /// Loses the packets of one host to another one from now on, or delivers them again. Packets in
+    /// the other direction still arrive.
     ///
     /// # Panics
     ///
-    /// If they arrived before already, or that fails.
-    pub fn set(&self, from: usize, to: usize, do_arrive: bool) {
+    /// If they were not lost before, and are to be delivered again.
+    pub fn set(&self, from: usize, to: usize, packets: Packets) {
         let to = address(to);
-        match do_arrive {
-            true => self.ip(from, &format!("neigh del {to} dev eth0")),
-            false => {
-                let entry = format!("neigh replace {to} lladdr {NOWHERE} dev eth0 nud permanent");
-                self.ip(from, &entry);
+        let entry = match packets {
+            Packets::Arrive => format!("neigh del {to} dev eth0"),
+            Packets::AreLost => {
+                format!("neigh replace {to} lladdr {NOWHERE} dev eth0 nud permanent")
             }
-        }
+        };
+        self.ip(from, &entry);
     }
 
-    /// Whether this host is connected to the other ones and to this process from now on.
+    /// Loses all packets from and to a host from now on, or delivers them again.
     ///
     /// # Panics
     ///
     /// If that fails.
-    pub fn set_host(&self, host: usize, is_connected: bool) {
-        let state = if is_connected { "up" } else { "down" };
+    pub fn set_host(&self, host: usize, packets: Packets) {
+        let state = match packets {
+            Packets::Arrive => "up",
+            Packets::AreLost => "down",
+        };
         ip(&format!("link set h{host} {state}"));
     }
 

@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use serde::Serialize;
 use tenure::store::{ClusterView, Code, Endpoint, ServerRole, StoreClient, StoreError};
+
+use crate::exit::{self, REFUSED, TWO_STORES, UNREACHABLE};
 
 /// The time after which servers are asked again that disagree: one may have answered before a
 /// take-over, and another one after it.
@@ -96,6 +99,40 @@ pub(crate) fn verdict<'a>(views: impl Iterator<Item = &'a ClusterView> + Clone) 
         1 => Verdict::Active(active.remove(0)),
         _ => Verdict::SeveralActive(active),
     }
+}
+
+/// Returns the name of the active server.
+///
+/// # Errors
+///
+/// Not exactly one server of one store is active.
+pub(crate) fn active_server(verdict: Verdict, servers: &[ServerReport]) -> anyhow::Result<String> {
+    let text = match verdict {
+        Verdict::Active(name) => return Ok(name),
+        Verdict::NoneActive => return Err(no_server(servers)),
+        Verdict::SeveralActive(names) => {
+            format!("{} are active at the same time", names.join(" and "))
+        }
+        Verdict::SeveralStores(ids) => format!(
+            "the addresses are of several stores, with the ids {}: each of them grants the lease to another \
+             candidate. Give all servers the same engine, prefix or schema, and cluster name",
+            ids.join(", ")
+        ),
+    };
+    Err(exit::error(TWO_STORES, anyhow!(text)))
+}
+
+/// The error if no server is active.
+fn no_server(servers: &[ServerReport]) -> anyhow::Error {
+    if servers.iter().any(|server| server.view.is_some()) {
+        return exit::error(REFUSED, anyhow!("no server is active"));
+    }
+    if servers.iter().any(|server| server.is_alone) {
+        let text =
+            "the store is not a cluster: one server has all of its leases (engine = \"embedded\")";
+        return exit::error(REFUSED, anyhow!(text));
+    }
+    exit::error(UNREACHABLE, anyhow!("no server tells its state"))
 }
 
 #[cfg(test)]

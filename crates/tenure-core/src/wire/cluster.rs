@@ -59,8 +59,8 @@ pub struct ClusterView {
     /// The average duration of the last requests that the engine answered, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine_latency_us: Option<u64>,
-    /// What the operator of the engine should change, although the engine can be used: its version has
-    /// known errors, or something it depends on is not set.
+    /// The problems of the engine that its operator should correct, although it can be used: for
+    /// example known errors of its version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub engine_warnings: Vec<String>,
 }

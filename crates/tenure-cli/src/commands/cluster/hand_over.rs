@@ -6,7 +6,6 @@ use anyhow::anyhow;
 use clap::Args;
 use tenure::store::{ClusterView, ResignRequest, ServerRole, StoreClient};
 
-use super::status;
 use crate::exit::{self, REFUSED};
 use crate::output::{self, escape};
 use crate::runtime::block_on;
@@ -42,7 +41,7 @@ impl HandOver {
     async fn hand_over(&self, client: &StoreClient) -> anyhow::Result<()> {
         let before = servers::ask(client).await;
         let refused = |text: String| exit::error(REFUSED, anyhow!(text));
-        let active = status::active_server(servers::verdict(servers::views(&before)), &before)?;
+        let active = servers::active_server(servers::verdict(servers::views(&before)), &before)?;
         if let Some(to) = &self.to {
             let is_named = |server: &servers::ServerReport| {
                 server.view.as_ref().is_some_and(|view| view.server == *to)

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::anyhow;
 use clap::Args;
 use comfy_table::Table;
 use serde_json::json;
 use tenure::store::ClusterView;
 
-use crate::exit::{self, REFUSED, TWO_STORES, UNREACHABLE};
 use crate::output::{self, escape, or_dash};
 use crate::runtime::block_on;
 use crate::servers::{self, ServerReport, Verdict};
@@ -47,38 +45,8 @@ impl Status {
                 }
             }
         }
-        active_server(verdict, &servers).map(drop)
+        servers::active_server(verdict, &servers).map(drop)
     }
-}
-
-/// The name of the active server, or the error if not exactly one server of one store is active.
-pub(super) fn active_server(verdict: Verdict, servers: &[ServerReport]) -> anyhow::Result<String> {
-    let text = match verdict {
-        Verdict::Active(name) => return Ok(name),
-        Verdict::NoneActive => return Err(no_server(servers)),
-        Verdict::SeveralActive(names) => {
-            format!("{} are active at the same time", names.join(" and "))
-        }
-        Verdict::SeveralStores(ids) => format!(
-            "the addresses are of several stores, with the ids {}: each of them grants the lease to another \
-             candidate. Give all servers the same engine, prefix or schema, and cluster name",
-            ids.join(", ")
-        ),
-    };
-    Err(exit::error(TWO_STORES, anyhow!(text)))
-}
-
-/// The error if no server is active.
-fn no_server(servers: &[ServerReport]) -> anyhow::Error {
-    if servers.iter().any(|server| server.view.is_some()) {
-        return exit::error(REFUSED, anyhow!("no server is active"));
-    }
-    if servers.iter().any(|server| server.is_alone) {
-        let text =
-            "the store is not a cluster: one server has all of its leases (engine = \"embedded\")";
-        return exit::error(REFUSED, anyhow!(text));
-    }
-    exit::error(UNREACHABLE, anyhow!("no server tells its state"))
 }
 
 fn table(servers: &[ServerReport]) -> Table {
@@ -129,6 +97,7 @@ mod tests {
     use tenure::store::ServerRole;
 
     use super::*;
+    use crate::exit;
 
     fn server(name: &str, role: ServerRole, store: &str) -> ServerReport {
         let mut view = ClusterView::new("default", name, role, "etcd");
@@ -154,7 +123,7 @@ mod tests {
     fn the_exit_code_tells_how_many_servers_and_stores_there_are() {
         let code = |servers: &[ServerReport]| {
             let verdict = servers::verdict(servers::views(servers));
-            let outcome = active_server(verdict, servers);
+            let outcome = servers::active_server(verdict, servers);
             outcome.map_or_else(|error| exit::code_of(&error), |_| 0)
         };
         let active = || server("a", ServerRole::Active, "1");

@@ -191,8 +191,9 @@ impl SharedLog for EtcdLog {
             };
         }
         let (keys, engine, members) = (&self.keys, self.engine, self.readers.len());
-        // Each member reads one range, and then further ones for as long as the caller has time. A
-        // member that fails reads no further ones.
+        // The thread of each member reads one range, and then the next one that no other thread has,
+        // until a quarter of an attempt has passed. So the call takes a little more than an attempt at
+        // most, and an owner that loads appends in between. The thread of a member that fails ends.
         let enough = self.attempt / 4;
         let next = AtomicUsize::new(members);
         let read = |first: usize, (gateway, pages): &mut (Gateway, PageSize)| {
@@ -356,10 +357,11 @@ fn read_places(
     };
     let began = Instant::now();
     let page = ask(gateway, engine, &request).and_then(|answer| {
+        let answer_is_empty = answer.kvs.is_empty();
         let places = answer.kvs.into_iter().map(place);
         Ok(Page {
             places: places.collect::<Result<_, _>>()?,
-            is_last: !answer.more,
+            is_last: !answer.more || answer_is_empty,
         })
     });
     let sizes = page.as_ref().ok();

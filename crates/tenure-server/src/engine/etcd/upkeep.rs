@@ -73,7 +73,7 @@ impl Upkeep {
         self.size
     }
 
-    /// Returns what the operator should change.
+    /// Returns the warning that this server does not compact etcd.
     pub(super) fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
@@ -123,7 +123,7 @@ impl Upkeep {
         let outcome = match outcome {
             Ok(true) => {
                 let prefix = &self.prefix;
-                self.leave_it(&format!("it has keys that do not begin with {prefix}"));
+                self.warn_not_compacted(&format!("it has keys that do not begin with {prefix}"));
                 return;
             }
             Ok(false) => gateway.ask(&CompactRequest { revision }).map(drop),
@@ -135,19 +135,19 @@ impl Upkeep {
                 debug!(revision, "etcd was compacted");
             }
             Err(LogError::Misconfigured(error)) => {
-                self.leave_it(&format!("etcd.user has no right to it ({error})"));
+                self.warn_not_compacted(&format!("etcd.user has no right to it ({error})"));
             }
             // Another server may have compacted it.
             Err(error) => debug!(%error, "etcd was not compacted"),
         }
     }
 
-    /// Leaves the compaction to the operator for this reason.
-    fn leave_it(&mut self, reason: &str) {
+    /// Warns that this server does not compact etcd, for this reason.
+    fn warn_not_compacted(&mut self, reason: &str) {
         if self.warning.is_none() {
             let warning = format!(
                 "etcd is not compacted by tenure, because {reason}: set etcd's option \
-                 --auto-compaction-retention"
+                 --auto-compaction-retention, and etcd.compact = \"off\""
             );
             warn!("{warning}");
             self.warning = Some(warning);

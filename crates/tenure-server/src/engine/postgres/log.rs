@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::str;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use tenure_core::ownership::EngineId;
@@ -40,7 +41,9 @@ pub(super) struct PostgresLog {
     written: Option<EngineId>,
     /// The version of the last server, as a number and as text.
     version: (u32, Option<Arc<str>>),
-    /// What the operator of the last server should change.
+    /// The standbys are checked at this time.
+    check_at: Instant,
+    /// The warning about the standbys.
     warning: Option<String>,
 }
 
@@ -50,7 +53,7 @@ struct Progress {
 }
 
 impl PostgresLog {
-    pub(super) const fn new(target: Arc<Target>, runtime: Runtime) -> Self {
+    pub(super) fn new(target: Arc<Target>, runtime: Runtime) -> Self {
         Self {
             target,
             runtime: Some(runtime),
@@ -60,20 +63,39 @@ impl PostgresLog {
             kept_from: 0,
             written: None,
             version: (0, None),
+            check_at: Instant::now(),
             warning: None,
         }
     }
 
-    /// Notes the facts about the server of a session.
-    fn note_facts(&mut self, session: &Session) {
-        // 150018 is 15.18.
-        let version = session.version;
+    /// Notes the version of a server: 150018 is 15.18.
+    fn note_version(&mut self, version: u32) {
         if self.version.0 != version {
             let text = format!("{}.{}", version / 10_000, version % 10_000);
             self.version = (version, Some(text.into()));
         }
-        if self.warning != session.warning {
-            self.warning.clone_from(&session.warning);
+    }
+
+    /// Warns if a fail-over is declared lossless, and all standbys of the server are asynchronous.
+    fn check_standbys(&mut self) {
+        let found = self.call(async |session, _, _| {
+            let row = session.row(STANDBYS).await?;
+            let has_asynchronous = row.get(0) == Some("t");
+            Ok(has_asynchronous.then(|| {
+                format!(
+                    "{} has standbys, and synchronous_standby_names is empty: a promotion of one of \
+                     them can lose acknowledged changes, although postgres.failover is \"lossless\". \
+                     Make a standby synchronous, or set postgres.failover = \"none\"",
+                    session.name
+                )
+            }))
+        });
+        // Without an answer nothing is known.
+        let Ok(warning) = found else {
+            return;
+        };
+        if self.warning != warning {
+            self.warning = warning;
             self.warning.iter().for_each(|warning| warn!("{warning}"));
         }
     }
@@ -116,7 +138,7 @@ impl PostgresLog {
             .block_on(async { timeout_at(until, work(&mut session, target, &progress)).await });
         let failed = match done {
             Ok(Ok(done)) => {
-                self.note_facts(&session);
+                self.note_version(session.version);
                 self.session = Some(session);
                 return Ok(done);
             }
@@ -256,6 +278,13 @@ impl SharedLog for PostgresLog {
         })
     }
 
+    fn maintain(&mut self) {
+        if self.target.config.failover == Failover::Lossless && Instant::now() >= self.check_at {
+            self.check_standbys();
+            self.check_at = Instant::now() + CHECK_EVERY;
+        }
+    }
+
     fn facts(&self) -> ServiceFacts {
         ServiceFacts {
             version: self.version.1.clone(),
@@ -264,6 +293,14 @@ impl SharedLog for PostgresLog {
         }
     }
 }
+
+/// The interval at which the standbys are checked.
+const CHECK_EVERY: Duration = Duration::from_secs(60);
+
+/// Whether the server has standbys, and none of them is synchronous. A user without further rights
+/// sees their number.
+const STANDBYS: &str = "select current_setting('synchronous_standby_names') = ''
+    and exists (select from pg_stat_replication)";
 
 /// The greatest number of places in one answer: some megabytes.
 const MOST_PLACES: usize = 4_000;

@@ -55,7 +55,6 @@ impl Opening<'_> {
                 return Err(Failed::closing(error));
             }
             session.version = value(0).parse().unwrap_or_default();
-            session.warning = self.loses(&session.name, value(9));
             if value(7) == "3" {
                 return Ok(());
             }
@@ -88,19 +87,6 @@ impl Opening<'_> {
             "{}: the tables could not be created, because others create them at the same time",
             session.name
         ))))
-    }
-
-    /// Returns a warning if the server has this number of standbys, all of them are asynchronous, and
-    /// its operator says that a promotion loses nothing.
-    fn loses(&self, name: &str, standbys: &str) -> Option<String> {
-        let has_some = standbys.parse::<u64>().is_ok_and(|standbys| standbys > 0);
-        (has_some && self.failover == Failover::Lossless).then(|| {
-            format!(
-                "{name} has standbys, and synchronous_standby_names is empty: a promotion of one of them \
-                 can lose acknowledged changes, although postgres.failover is \"lossless\". Make a \
-                 standby synchronous, or set postgres.failover = \"none\""
-            )
-        })
     }
 
     async fn identity(&self, session: &mut Session) -> Result<EngineId, Failed> {

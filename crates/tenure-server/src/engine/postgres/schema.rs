@@ -58,9 +58,7 @@ impl Schema {
                 exists (select from pg_namespace where nspname = {schema}),
                 (select count(*) from pg_class join pg_namespace on pg_namespace.oid = relnamespace
                     where nspname = {schema} and relname in ('head', 'log', 'place')),
-                current_database(),
-                case current_setting('synchronous_standby_names') when ''
-                    then (select count(*) from pg_stat_replication) end"
+                current_database()"
         )
     }
 

@@ -35,8 +35,6 @@ pub(super) struct Session {
     pub(super) name: String,
     /// The version of the server as a number: 150018 is 15.18.
     pub(super) version: u32,
-    /// What its operator should change, although it can be used.
-    pub(super) warning: Option<String>,
 }
 
 impl Session {
@@ -52,7 +50,6 @@ impl Session {
             engine: EngineId(0),
             name: server.name.clone(),
             version: 0,
-            warning: None,
         })
     }
 

@@ -91,7 +91,7 @@ pub(crate) struct ServiceFacts {
     pub(crate) bytes: Option<u64>,
     /// The size at which it refuses changes, in bytes.
     pub(crate) quota_bytes: Option<u64>,
-    /// What its operator should change, although it can be used.
+    /// Its problems that its operator should correct, although it can be used.
     pub(crate) warnings: Vec<String>,
 }
 

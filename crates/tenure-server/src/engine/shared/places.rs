@@ -250,12 +250,9 @@ pub(super) fn lease_ranges(number: usize) -> Vec<PlaceRange> {
 
 /// Returns the rest of a range after a page of it; `None` if it has no more places.
 pub(super) fn rest(range: &PlaceRange, page: &Page) -> Option<PlaceRange> {
-    if page.is_last {
-        return None;
-    }
-    let last = page.places.last().map(|last| after(&last.key));
+    let last = page.places.last().filter(|_| !page.is_last)?;
     Some(PlaceRange {
-        from: last.unwrap_or_else(|| range.from.clone()),
+        from: after(&last.key),
         ..range.clone()
     })
 }

@@ -34,8 +34,8 @@ pub(super) struct Shadow {
     sequence: u64,
     /// The changes of batches that are not all in their places.
     recent: VecDeque<AppliedBatch>,
-    /// Places of leases whose content was not read yet.
-    unread: Vec<Place>,
+    /// Places of leases that were read and not decoded yet.
+    encoded: Vec<Place>,
     /// Batches that were read and not applied yet.
     unapplied: Vec<(u64, Batch)>,
 }
@@ -46,7 +46,7 @@ enum Phase {
     /// Nothing was read.
     #[default]
     Empty,
-    /// The leases in these ranges are to be read, and then those in [`Shadow::unread`].
+    /// The leases in these ranges are to be read, and those in [`Shadow::encoded`] to be decoded.
     Leases(Vec<PlaceRange>),
     /// The deleted leases after this key are to be read.
     Deleted(Option<String>),
@@ -170,26 +170,24 @@ impl Shadow {
         }
     }
 
-    /// Reads pages of these ranges of leases. Meanwhile another thread reads the content of the pages
-    /// of the last step.
+    /// Reads pages of these ranges of leases. Meanwhile another thread decodes the places that the
+    /// last step has read.
     fn read_leases(
         &mut self,
         log: &mut dyn SharedLog,
         ranges: &[PlaceRange],
     ) -> Result<Copying, CopyError> {
-        let unread = std::mem::take(&mut self.unread);
-        let read = || unread.iter().map(places::read_lease).collect();
+        let encoded = std::mem::take(&mut self.encoded);
+        let decode = || encoded.iter().map(places::read_lease).collect();
         let (pages, leases) = thread::scope(|scope| {
-            let reads = thread::Builder::new().spawn_scoped(scope, read);
+            let decodes = thread::Builder::new().spawn_scoped(scope, decode);
             let pages = match ranges {
                 [] => Vec::new(),
                 ranges => log.pages(ranges),
             };
-            // Without a thread they are read here.
-            (
-                pages,
-                reads.map_or_else(|_| Ok(read()), ScopedJoinHandle::join),
-            )
+            // If no thread starts, this one decodes the leases.
+            let leases = decodes.map_or_else(|_| Ok(decode()), ScopedJoinHandle::join);
+            (pages, leases)
         });
         let leases: Result<Vec<_>, BadPlace> = leases.unwrap_or_else(|panic| resume_unwind(panic));
         for (key, stored, revision) in leases? {
@@ -201,7 +199,7 @@ impl Shadow {
             match page {
                 Ok(page) => {
                     rest.extend(places::rest(range, &page));
-                    self.unread.extend(page.places);
+                    self.encoded.extend(page.places);
                 }
                 // Only this page is read again.
                 Err(error) => {
@@ -211,7 +209,7 @@ impl Shadow {
             }
         }
         rest.extend_from_slice(further);
-        self.phase = match rest.is_empty() && self.unread.is_empty() {
+        self.phase = match rest.is_empty() && self.encoded.is_empty() {
             true => Phase::Deleted(None),
             false => Phase::Leases(rest),
         };

@@ -69,7 +69,7 @@ fn the_owner_compacts_etcd_unless_others_use_it() {
     put("tenurf");
     let lines = owner.run(600, 14);
     let warning = "etcd is not compacted by tenure, because it has keys that do not begin with \
-                   tenure/: set etcd's option --auto-compaction-retention";
+                   tenure/: set etcd's option --auto-compaction-retention, and etcd.compact = \"off\"";
     assert!(lines.contains(warning), "{lines}");
     assert!(read_at(&etcd, "6").get("error").is_none());
     let lines = owner.run(900, 16);

@@ -139,7 +139,7 @@ pub(super) fn pages(connect: &dyn Connect) {
         }));
     }
     assert!(all_places(&mut *log, "lease/", "lease0") == expected);
-    // More ranges than an implementation reads at once, each to its end.
+    // Several ranges, each to its end.
     let range = |number: usize| PlaceRange {
         from: format!("lease/a/{:02}", 6 * number),
         to: format!("lease/a/{:02}", 6 * number + 6),
@@ -160,8 +160,6 @@ pub(super) fn pages(connect: &dyn Connect) {
                     range.from = format!("{} ", last.key);
                     ranges.push(range);
                 }
-                // It was not read.
-                None if !page.is_last => ranges.push(range),
                 _ => {}
             }
             found.extend(page.places);
