@@ -38,6 +38,7 @@ const RANDOM: &[(&str, &[Mutation])] = &[
             Mutation::CheckBeforeLook,
             Mutation::RevisionRestarts,
             Mutation::OlderPlaceWins,
+            Mutation::OlderBatchWins,
             Mutation::GraceFromSighting,
             Mutation::LeasesForgotten,
             Mutation::ClockStopsWhenSuspended,

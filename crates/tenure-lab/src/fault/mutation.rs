@@ -87,6 +87,9 @@ pub enum Mutation {
     RevisionRestarts,
     /// A server that loads prefers the place of a lease to later changes of it in the log.
     OlderPlaceWins,
+    /// A server that loads prefers a batch that it has copied earlier to the place of the lease, which
+    /// may have later changes.
+    OlderBatchWins,
     /// A server that takes over counts leases from when it saw the last head of the owner.
     GraceFromSighting,
     /// A member ignores one rule of its algorithm.

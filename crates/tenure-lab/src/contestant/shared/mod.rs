@@ -2,7 +2,8 @@
 //!
 //! As in an engine of a cluster, the lease is in two parts of the log: in its *place* as of an earlier
 //! change, and in the *batches* since then. The owner writes each change in a batch, and later writes
-//! the place. A server that loads applies the batches to the place.
+//! the place. A standby copies batches. A server that loads applies them, and those that the log has,
+//! to the place.
 
 mod log;
 mod server;
@@ -17,6 +18,8 @@ use tenure_core::ownership::{Found, Head, Outcome, OwnershipTimings, Sighting};
 pub(super) use log::Log;
 pub(super) use server::Server;
 
+use crate::fault::Mutation;
+
 /// The hosts of the servers. The host of the log is that of the store.
 pub(crate) const SERVERS: [NodeId; 3] = [NodeId(101), NodeId(102), NodeId(103)];
 
@@ -30,10 +33,6 @@ pub(super) fn ownership_timings(term: &Timings) -> OwnershipTimings {
     OwnershipTimings::new(ownership).expect("a fifth of a lease that was checked")
 }
 
-/// The largest number of batches that the log keeps although the place has them. When there are
-/// more, it removes all of them. So a server that loads finds some of these batches, or none.
-const KEPT: usize = 2;
-
 /// The content of a log: its head, and the lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogState {
@@ -41,7 +40,7 @@ pub struct LogState {
     pub head: Option<Head>,
     /// The last change that the place has.
     pub place: Option<LogChange>,
-    /// The changes in batches, oldest first: all that the place lacks, and some that it has.
+    /// The changes that the place lacks, each in a batch, oldest first.
     pub batches: Vec<LogChange>,
 }
 
@@ -111,11 +110,7 @@ impl LogState {
             None => {}
         }
         let placed = self.placed();
-        let batches = self.batches.iter();
-        let kept = batches.take_while(|it| it.revision <= placed).count();
-        if kept > KEPT {
-            self.batches.drain(..kept);
-        }
+        self.batches.retain(|it| it.revision > placed);
     }
 
     /// Returns the revision of the last change that the place has.
@@ -123,12 +118,19 @@ impl LogState {
         self.place.as_ref().map_or(0, |it| it.revision)
     }
 
-    /// Returns the last change: that of the last batch that the place lacks, or else that of the
-    /// place. A change contains the whole lease, so the changes before it don't matter.
-    fn last(self) -> Option<LogChange> {
-        let placed = self.placed();
-        let mut batches = self.batches.into_iter();
-        batches.rfind(|it| it.revision > placed).or(self.place)
+    /// Returns the last change, for a server that has copied this batch earlier. The batch may be
+    /// older than the place by now, so only later changes than that of the place count.
+    fn load(self, copied: Option<LogChange>, mutation: Option<Mutation>) -> Option<LogChange> {
+        let place_wins = self.place.is_some() && mutation == Some(Mutation::OlderPlaceWins);
+        let batches_win = mutation == Some(Mutation::OlderBatchWins);
+        let mut last = self.place;
+        for change in copied.into_iter().chain(self.batches) {
+            let is_later = last.as_ref().is_none_or(|it| it.revision < change.revision);
+            if (is_later || batches_win) && !place_wins {
+                last = Some(change);
+            }
+        }
+        last
     }
 }
 
@@ -164,30 +166,34 @@ mod tests {
         });
     }
 
-    fn revisions(state: &LogState) -> (u64, Vec<u64>, Option<u64>) {
+    fn revisions(state: &LogState) -> (u64, Vec<u64>) {
         let batches = state.batches.iter().map(|it| it.revision).collect();
-        let last = state.clone().last().map(|it| it.revision);
-        (state.placed(), batches, last)
+        (state.placed(), batches)
+    }
+
+    fn loaded(state: &LogState, copied: Option<&LogChange>, mutation: Option<Mutation>) -> u64 {
+        let loaded = state.clone().load(copied.cloned(), mutation);
+        loaded.map_or(0, |it| it.revision)
     }
 
     #[test]
     fn a_load_has_the_last_change_and_the_log_removes_only_what_the_place_has() {
         let mut state = LogState::default();
-        assert_eq!(revisions(&state), (0, vec![], None));
         append(&mut state, Batch, 1);
         append(&mut state, Batch, 2);
-        assert_eq!(revisions(&state), (0, vec![1, 2], Some(2)));
+        assert_eq!(revisions(&state), (0, vec![1, 2]));
+        let copied = state.batches.first().cloned();
         append(&mut state, Place, 2);
-        assert_eq!(revisions(&state), (2, vec![1, 2], Some(2)));
+        assert_eq!(revisions(&state), (2, vec![]));
+        assert_eq!(loaded(&state, None, None), 2);
+        assert_eq!(loaded(&state, copied.as_ref(), None), 2);
+        let mutation = Some(Mutation::OlderBatchWins);
+        assert_eq!(loaded(&state, copied.as_ref(), mutation), 1);
         append(&mut state, Batch, 3);
         append(&mut state, Batch, 4);
-        assert_eq!(revisions(&state), (2, vec![1, 2, 3, 4], Some(4)));
         append(&mut state, Place, 3);
-        assert_eq!(revisions(&state), (3, vec![4], Some(4)));
-        append(&mut state, Place, 4);
-        append(&mut state, Batch, 5);
-        append(&mut state, Batch, 6);
-        append(&mut state, Place, 6);
-        assert_eq!(revisions(&state), (6, vec![], Some(6)));
+        assert_eq!(revisions(&state), (3, vec![4]));
+        assert_eq!(loaded(&state, copied.as_ref(), None), 4);
+        assert_eq!(loaded(&state, None, Some(Mutation::OlderPlaceWins)), 3);
     }
 }

@@ -29,6 +29,8 @@ pub(in super::super) struct Server {
     call: Option<Call>,
     /// The append of the machine, which is repeated as it is.
     append: Option<Append>,
+    /// The last batch that this server has copied as a standby.
+    copied: Option<LogChange>,
     /// The read of the content after a take-over, and the generation.
     load: Option<(Call, u64)>,
     reign: Option<Reign>,
@@ -110,6 +112,7 @@ impl Server {
             calls: 0,
             call: None,
             append: None,
+            copied: None,
             load: None,
             reign: None,
             owns: false,
@@ -198,6 +201,9 @@ impl Server {
                 if self.seen.0 != self.ownership.known() {
                     self.seen = (self.ownership.known(), context.now);
                 }
+                if let Some(last) = state.batches.into_iter().next_back() {
+                    self.copied = Some(last);
+                }
             }
             LogAnswer::Appended(outcome) if self.call.take_if(|it| is(it)).is_some() => {
                 self.handle_outcome(context, outcome);
@@ -252,7 +258,7 @@ impl Server {
     }
 
     /// Begins to serve the content that was read after a take-over.
-    fn handle_content(&mut self, context: &mut Context<'_>, mut state: LogState) {
+    fn handle_content(&mut self, context: &mut Context<'_>, state: LogState) {
         let Some((_, generation)) = self.load.take() else {
             return;
         };
@@ -260,11 +266,8 @@ impl Server {
             // A later generation has begun.
             return;
         }
-        if state.place.is_some() && self.has(Mutation::OlderPlaceWins) {
-            state.batches.clear();
-        }
         let placed = state.placed();
-        let mut last = state.last();
+        let mut last = state.load(self.copied.take(), self.mutation);
         context.record(HistoryEventKind::Loaded {
             generation,
             revision: last.as_ref().map_or(0, |it| it.revision),
