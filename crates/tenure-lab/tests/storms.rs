@@ -1,4 +1,5 @@
-//! A fallback in storms: the store and the members fail in every way.
+//! A fallback and a cluster in storms: the store, or the log of the servers, and the members fail in
+//! every way.
 //!
 //! `TENURE_SEEDS=2000 cargo test --release -p tenure-lab --test storms -- --nocapture` runs 2,000
 //! seeds of every group and prints a line for each.
@@ -9,8 +10,8 @@ use tenure_lab::contestant::Contestant;
 /// The number of seeds for each group. `TENURE_SEEDS` sets another number.
 const SEEDS: u64 = 25;
 
-fn case(nodes: u32, k: usize) -> CheckCase {
-    let contestant = Contestant::of_name(&format!("fallback-k{k}"));
+fn case(nodes: u32, contestant: &str) -> CheckCase {
+    let contestant = Contestant::of_name(contestant);
     CheckCase {
         storm: true,
         nodes,
@@ -18,40 +19,53 @@ fn case(nodes: u32, k: usize) -> CheckCase {
     }
 }
 
-#[test]
-fn a_fallback_keeps_its_promises_and_leads_whenever_a_quorum_is_connected() {
+/// Runs the storms of these groups: a number of members and a contestant each.
+fn run(groups: &[(u32, &str)]) {
     let set = std::env::var("TENURE_SEEDS").ok();
     let seeds = set.map_or(SEEDS, |set| set.parse().expect("a number"));
     let mut findings = Vec::new();
-    for (nodes, k) in [(3, 1), (3, 2), (4, 2), (5, 1), (5, 2), (5, 3)] {
-        let case = case(nodes, k);
+    for &(nodes, contestant) in groups {
+        let case = case(nodes, contestant);
         let report = check::run_seeds(&case, 0..seeds, false, || {});
         println!(
-            "n = {nodes}, k = {k}: {seeds} seeds, {} terms, {} messages, {} violations",
+            "{contestant}, {nodes} members: {seeds} seeds, {} terms, {} messages, {} violations",
             report.terms,
             report.messages,
             report.findings.len()
         );
-        assert!(report.terms >= seeds, "n = {nodes}, k = {k} has terms");
+        assert!(report.terms >= seeds, "{contestant} of {nodes} has terms");
         for found in &report.findings {
-            findings.push(format!(
-                "n = {nodes}, k = {k}: {}; {}",
-                found.violation,
-                case.command(found.seed)
-            ));
+            findings.push(format!("{}; {}", found.violation, case.command(found.seed)));
         }
     }
     assert!(findings.is_empty(), "{}", findings.join("\n"));
 }
 
-/// Prints the events of one run: `TENURE_STORM=n,k,seed`.
 #[test]
-#[ignore = "prints the run that TENURE_STORM=n,k,seed names"]
+fn a_fallback_keeps_its_promises_and_leads_whenever_a_quorum_is_connected() {
+    run(&[
+        (3, "fallback-k1"),
+        (3, "fallback-k2"),
+        (4, "fallback-k2"),
+        (5, "fallback-k1"),
+        (5, "fallback-k2"),
+        (5, "fallback-k3"),
+    ]);
+}
+
+#[test]
+fn a_cluster_keeps_its_promises() {
+    run(&[(3, "cluster"), (5, "cluster")]);
+}
+
+/// Prints the events of one run: `TENURE_STORM=3,fallback-k2,17`.
+#[test]
+#[ignore = "prints the run that TENURE_STORM=MEMBERS,CONTESTANT,SEED names"]
 fn print_one_run() {
-    let run = std::env::var("TENURE_STORM").expect("TENURE_STORM=n,k,seed");
-    let numbers: Vec<u64> = run.split(',').map(|it| it.parse().unwrap()).collect();
-    let (trace, violation) =
-        check::trace(&case(numbers[0] as u32, numbers[1] as usize), numbers[2]);
+    let run = std::env::var("TENURE_STORM").expect("TENURE_STORM=MEMBERS,CONTESTANT,SEED");
+    let parts: Vec<_> = run.split(',').collect();
+    let case = case(parts[0].parse().unwrap(), parts[1]);
+    let (trace, violation) = check::trace(&case, parts[2].parse().unwrap());
     println!("{}", trace.join("\n"));
     println!("{violation:?}");
 }

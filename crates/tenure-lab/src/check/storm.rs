@@ -1,4 +1,5 @@
-//! Random faults of a store and of its members, with pauses in which an election must succeed.
+//! Random faults of a store, of servers over it, and of members, with pauses in which an election must
+//! succeed.
 
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use tenure_core::lease::candidate::TaskEnd;
 
 use super::CheckCase;
 use super::run::DRIFT;
+use crate::contestant::{Algorithm, SERVERS};
 use crate::fault::{Fault, Target};
 use crate::sim::{Latency, Link, Rng};
 
@@ -23,6 +25,10 @@ pub(super) fn storm_faults(case: &CheckCase, seed: u64) -> Vec<(Duration, Fault)
     let lease = case.contestant.term.lease_duration();
     let mut storm = Storm {
         members: case.nodes,
+        servers: match case.contestant.algorithm {
+            Algorithm::Cluster => &SERVERS,
+            _ => &[],
+        },
         lease,
         delay: case.longest_delay(),
         rng: Rng::new(seed, STORM),
@@ -42,6 +48,8 @@ pub(super) fn storm_faults(case: &CheckCase, seed: u64) -> Vec<(Duration, Fault)
 
 struct Storm {
     members: u32,
+    /// The servers over the store, which are hit as often as the members.
+    servers: &'static [NodeId],
     lease: Duration,
     /// The longest time that a delayed message is under way.
     delay: Duration,
@@ -55,6 +63,9 @@ impl Storm {
     }
 
     fn member(&mut self) -> Target {
+        if !self.servers.is_empty() && self.rng.happens(500_000) {
+            return Target::Node(self.rng.one_of(self.servers));
+        }
         Target::Node(NodeId(1 + self.rng.below(self.members.into()) as u32))
     }
 
@@ -102,9 +113,12 @@ impl Storm {
             9 | 10 => {
                 // The store is on one side of the partition or on the other.
                 let mut side: Vec<Target> = Vec::new();
-                for id in 0..=self.members {
+                let hosts = (0..=self.members)
+                    .map(NodeId)
+                    .chain(self.servers.iter().copied());
+                for host in hosts {
                     if self.rng.happens(450_000) {
-                        side.push(Target::Node(NodeId(id)));
+                        side.push(Target::Node(host));
                     }
                 }
                 self.push(at, Fault::Part(side));
@@ -112,9 +126,12 @@ impl Storm {
             }
             11 => {
                 // Some members do not reach the store, and all members reach each other.
-                for id in 1..=self.members {
+                let hosts = (1..=self.members)
+                    .map(NodeId)
+                    .chain(self.servers.iter().copied());
+                for host in hosts {
                     if self.rng.happens(500_000) {
-                        let member = Target::Node(NodeId(id));
+                        let member = Target::Node(host);
                         self.push(at, Fault::CutOneWay(member, Target::Store));
                         self.push(at, Fault::CutOneWay(Target::Store, member));
                     }
