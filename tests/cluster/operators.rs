@@ -85,6 +85,22 @@ fn operators_see_each_server_and_hand_the_cluster_over_without_a_lost_term() {
     let _ = bench.cluster.active_beside(active);
     bench.load.probe.wait(since);
 
+    // At the address of the active server alone, no standby answers.
+    let active = bench.cluster.active();
+    let alone = ["cluster", "hand-over", "--server", &urls[active]];
+    let refused = run(&alone);
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    assert!(
+        stderr(&refused).contains("no standby answers"),
+        "{refused:?}"
+    );
+    let forced = run(&[&alone[..], &["--force"]].concat());
+    assert!(forced.status.success(), "{forced:?}");
+    let next = bench.cluster.active_beside(active);
+    let named = &bench.cluster.servers[next].name;
+    assert_eq!(stdout(&forced), format!("{named} is active\n"));
+    bench.load.probe.wait(now());
+
     // A standby refuses, names the active server, and ends the connection.
     let active = bench.cluster.active();
     let standby = bench.cluster.servers[(active + 1) % 3].address;

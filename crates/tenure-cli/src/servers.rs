@@ -8,6 +8,7 @@ use serde::Serialize;
 use tenure::store::{ClusterView, Code, Endpoint, ServerRole, StoreClient, StoreError};
 
 use crate::exit::{self, REFUSED, TWO_STORES, UNREACHABLE};
+use crate::output::escape;
 
 /// The time after which servers are asked again that disagree: one may have answered before a
 /// take-over, and another one after it.
@@ -132,7 +133,15 @@ fn no_server(servers: &[ServerReport]) -> anyhow::Error {
             "the store is not a cluster: one server has all of its leases (engine = \"embedded\")";
         return exit::error(REFUSED, anyhow!(text));
     }
-    exit::error(UNREACHABLE, anyhow!("no server tells its state"))
+    let errors = servers.iter().filter_map(|server| {
+        let error = server.error.as_ref()?;
+        Some(format!("{}: {}", server.address, escape(error)))
+    });
+    let errors: Vec<_> = errors.collect();
+    exit::error(
+        UNREACHABLE,
+        anyhow!("no server tells its state: {}", errors.join("; ")),
+    )
 }
 
 #[cfg(test)]

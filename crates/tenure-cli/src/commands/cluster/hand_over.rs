@@ -24,6 +24,11 @@ pub(super) struct HandOver {
     /// Name of the server that becomes active [default: any]
     #[arg(long, value_name = "NAME")]
     to: Option<String>,
+    /// Hand over although no standby answers at the addresses of the store
+    ///
+    /// If there is none, nobody answers candidates for the ownership duration.
+    #[arg(long)]
+    force: bool,
 }
 
 /// The time in which another server should be active.
@@ -54,7 +59,12 @@ impl HandOver {
                 return Err(refused(text));
             }
         }
-        let to = successor(self.to.as_deref(), &active, servers::views(&before));
+        let to = successor(
+            self.to.as_deref(),
+            &active,
+            servers::views(&before),
+            self.force,
+        );
         let request = ResignRequest {
             to: to.map_err(refused)?,
         };
@@ -63,9 +73,7 @@ impl HandOver {
         loop {
             tokio::time::sleep(INTERVAL).await;
             let now = servers::ask(client).await;
-            if let Verdict::Active(name) = servers::verdict(servers::views(&now))
-                && name != active
-            {
+            if let Some(name) = other_active(&active, servers::views(&now)) {
                 output::line(format_args!("{name} is active"))?;
                 return match &self.to {
                     Some(to) if *to != name => {
@@ -83,6 +91,23 @@ impl HandOver {
     }
 }
 
+/// Returns the active server if it is another one, as far as these servers see: it may have no address
+/// among those that were asked.
+fn other_active<'a>(
+    before: &str,
+    views: impl Iterator<Item = &'a ClusterView> + Clone,
+) -> Option<String> {
+    let name = match servers::verdict(views.clone()) {
+        Verdict::Active(name) => Some(name),
+        Verdict::NoneActive => views
+            .filter_map(|view| view.active.as_ref())
+            .map(|active| active.name.clone())
+            .find(|name| name != before),
+        Verdict::SeveralActive(_) | Verdict::SeveralStores(_) => None,
+    };
+    name.filter(|name| name != before)
+}
+
 /// Returns the server that is to become active; `None` if all standbys may. A server that has no copy
 /// of the leases would have to load them first, and could not if the log is damaged. The server that
 /// hands over forgets its own.
@@ -90,8 +115,16 @@ fn successor<'a>(
     to: Option<&str>,
     active: &str,
     views: impl Iterator<Item = &'a ClusterView>,
+    may_have_none: bool,
 ) -> Result<Option<String>, String> {
     let standbys: Vec<_> = views.filter(|view| view.server != active).collect();
+    if standbys.is_empty() && !may_have_none {
+        return Err(
+            "no standby answers, so nobody may take over: name the addresses of all servers, or use \
+             --force"
+                .into(),
+        );
+    }
     let is_ready = |view: &ClusterView| {
         view.role == ServerRole::Following && view.behind.is_some() && view.reason.is_none()
     };
@@ -127,6 +160,8 @@ fn successor<'a>(
 
 #[cfg(test)]
 mod tests {
+    use tenure::store::ActiveServer;
+
     use super::*;
 
     fn server(name: &str, behind: Option<u64>, reason: Option<&str>) -> ClusterView {
@@ -140,7 +175,7 @@ mod tests {
     fn only_a_server_with_a_copy_of_the_leases_takes_over() {
         let (a, b) = (server("a", Some(0), None), server("b", Some(3), None));
         let bad = server("c", None, Some("can't copy the log"));
-        let chosen = |to, views: &[&ClusterView]| successor(to, "a", views.iter().copied());
+        let chosen = |to, views: &[&ClusterView]| successor(to, "a", views.iter().copied(), false);
         assert_eq!(chosen(None, &[&a, &b]), Ok(None));
         assert_eq!(chosen(None, &[&a, &bad, &b]), Ok(Some("b".into())));
         assert_eq!(chosen(Some("b"), &[&a, &bad, &b]), Ok(Some("b".into())));
@@ -151,6 +186,26 @@ mod tests {
             none,
             "no standby is ready to take over: c: can't copy the log"
         );
-        assert_eq!(chosen(None, &[&a]), Ok(None), "the active server decides");
+        let alone = chosen(None, &[&a]).unwrap_err();
+        assert!(alone.starts_with("no standby answers"), "{alone}");
+        assert_eq!(successor(None, "a", [&a].into_iter(), true), Ok(None));
+    }
+
+    #[test]
+    fn a_successor_that_was_not_asked_is_seen_in_the_answer_of_another_server() {
+        let active = |name: &str| {
+            Some(ActiveServer {
+                name: name.into(),
+                url: "http://b:7400".into(),
+            })
+        };
+        let mut old = server("a", Some(0), None);
+        let seen = |view: &ClusterView| other_active("a", [view].into_iter());
+        old.active = active("a");
+        assert_eq!(seen(&old), None);
+        old.active = active("b");
+        assert_eq!(seen(&old), Some("b".into()));
+        old.role = ServerRole::Active;
+        assert_eq!(seen(&old), None);
     }
 }

@@ -1,7 +1,8 @@
 //! Requests to the JSON gateways of etcd's members.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
@@ -37,7 +38,11 @@ pub(super) struct Gateway {
     runtime: Option<Runtime>,
     /// The last version that was read, of any member.
     version: Option<Arc<str>>,
+    warned_of: WarnedOf,
 }
+
+/// The warnings about versions that were logged, by any connection of this server.
+pub(super) type WarnedOf = Arc<Mutex<BTreeSet<String>>>;
 
 #[derive(Clone, Debug)]
 struct Member {
@@ -70,7 +75,11 @@ enum Access {
 }
 
 impl Gateway {
-    pub(super) fn open(config: &EtcdConfig, attempt: Duration) -> Result<Self, LogError> {
+    pub(super) fn open(
+        config: &EtcdConfig,
+        attempt: Duration,
+        warned_of: WarnedOf,
+    ) -> Result<Self, LogError> {
         let urls: Result<Vec<String>, _> = config.endpoints.iter().map(|it| endpoint(it)).collect();
         let members = urls?.into_iter().map(|url| Member {
             url,
@@ -106,6 +115,7 @@ impl Gateway {
             user,
             runtime: Some(runtime()?),
             version: None,
+            warned_of,
         })
     }
 
@@ -125,6 +135,7 @@ impl Gateway {
                 user: self.user.clone(),
                 runtime: Some(runtime()?),
                 version: None,
+                warned_of: Arc::clone(&self.warned_of),
             })
         });
         gateways.collect()
@@ -265,7 +276,11 @@ impl Gateway {
             match version.verdict(&member.url) {
                 Verdict::Good => member.warning = None,
                 Verdict::Old(message) => {
-                    if member.warning.as_ref() != Some(&message) {
+                    let mut warned = self
+                        .warned_of
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner);
+                    if warned.insert(message.clone()) {
                         warn!("{message}");
                     }
                     member.warning = Some(message);

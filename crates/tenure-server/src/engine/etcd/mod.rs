@@ -25,6 +25,7 @@ mod wire;
 mod tests;
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ use axum::body::Bytes;
 use tenure_core::ownership::EngineId;
 use tracing::warn;
 
-use self::gateway::Gateway;
+use self::gateway::{Gateway, WarnedOf};
 use self::keys::Keys;
 use self::pages::PageSize;
 use self::upkeep::Upkeep;
@@ -57,6 +58,7 @@ pub(crate) struct ConnectEtcd {
     config: EtcdConfig,
     cluster: String,
     attempt: Duration,
+    warned_of: WarnedOf,
 }
 
 impl ConnectEtcd {
@@ -67,6 +69,7 @@ impl ConnectEtcd {
             config: config.clone(),
             cluster: cluster.to_owned(),
             attempt,
+            warned_of: WarnedOf::default(),
         }
     }
 }
@@ -74,7 +77,7 @@ impl ConnectEtcd {
 impl Connect for ConnectEtcd {
     fn connect(&self) -> Result<Box<dyn SharedLog>, LogError> {
         Ok(Box::new(EtcdLog {
-            gateway: Gateway::open(&self.config, self.attempt)?,
+            gateway: Gateway::open(&self.config, self.attempt, Arc::clone(&self.warned_of))?,
             keys: Keys::new(&self.config.prefix, &self.cluster),
             attempt: self.attempt,
             engine: None,

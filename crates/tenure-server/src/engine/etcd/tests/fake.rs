@@ -146,7 +146,8 @@ fn an_old_version_is_warned_of_once() {
         "/metrics" => Some((404, String::new())),
         _ => head(),
     });
-    let mut log = open(&[&old]);
+    let connects = ConnectEtcd::new(&config(vec![old.url()]), "default", PATIENT);
+    let mut log = connects.connect().unwrap();
     let lines = log_lines(|| drop(log.head()));
     let warning = format!(
         "WARN tenure_server::engine::etcd::gateway: etcd 3.5.29 at {} has known errors in its \
@@ -171,6 +172,10 @@ fn an_old_version_is_warned_of_once() {
         .filter(|path| *path == "/version")
         .count();
     assert_eq!(checks, 2);
+    // A server has several connections.
+    let mut other = connects.connect().unwrap();
+    assert_eq!(log_lines(|| drop(other.head())), "");
+    assert_eq!(other.facts().warnings, warnings);
 }
 
 #[test]

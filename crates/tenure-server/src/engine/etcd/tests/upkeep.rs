@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::super::gateway::Gateway;
+use super::super::gateway::{Gateway, WarnedOf};
 use super::super::upkeep::Upkeep;
 use super::*;
 
@@ -25,7 +25,7 @@ impl Owner {
     fn new(config: &EtcdConfig) -> Self {
         let start = Instant::now();
         Self {
-            gateway: Gateway::open(config, PATIENT).unwrap(),
+            gateway: Gateway::open(config, PATIENT, WarnedOf::default()).unwrap(),
             upkeep: Upkeep::new(config, start),
             start,
         }
