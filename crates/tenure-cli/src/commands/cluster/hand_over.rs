@@ -54,7 +54,7 @@ impl HandOver {
             if *to == active {
                 return Ok(output::line(format_args!("{active} is active"))?);
             }
-            if !before.iter().any(is_named) {
+            if !self.force && !before.iter().any(is_named) {
                 let text = format!("no address has a server with the name {to:?} that answers");
                 return Err(refused(text));
             }

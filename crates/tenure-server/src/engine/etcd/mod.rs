@@ -195,8 +195,8 @@ impl SharedLog for EtcdLog {
         }
         let (keys, engine, members) = (&self.keys, self.engine, self.readers.len());
         // The thread of each member reads one range, and then the next one that no other thread has,
-        // until a quarter of an attempt has passed. So the call takes a little more than an attempt at
-        // most, and an owner that loads appends in between. The thread of a member that fails ends.
+        // until a quarter of an attempt has passed. So the call takes 5/4 of an attempt at most, and an
+        // owner that loads appends in between. The thread of a member that fails ends.
         let enough = self.attempt / 4;
         let next = AtomicUsize::new(members);
         let read = |first: usize, (gateway, pages): &mut (Gateway, PageSize)| {
