@@ -22,17 +22,17 @@ pub struct Network {
     hosts: Vec<Child>,
 }
 
-/// What the network does with packets.
+/// Whether the network delivers packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packets {
-    /// It delivers them.
+    /// The network delivers them.
     Arrive,
-    /// It loses them.
+    /// The network loses them.
     AreLost,
 }
 
-/// Runs the test with this path in a process of its own, in a network that nothing else on this
-/// machine has a part in. Returns whether this is that process: the test continues only there.
+/// Runs the test with this path in a process of its own, in a network that no other process uses.
+/// Returns whether this is that process: the test continues only there.
 ///
 /// # Panics
 ///

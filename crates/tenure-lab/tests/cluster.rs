@@ -46,14 +46,3 @@ fn a_store_of_several_servers_keeps_its_promises_for_many_seeds() {
         keeps_its_promises(nodes, seeds);
     }
 }
-
-/// Prints the events of one run: `TENURE_STORM=n,seed`.
-#[test]
-#[ignore = "prints the run that TENURE_STORM=n,seed names"]
-fn print_one_run() {
-    let run = std::env::var("TENURE_STORM").expect("TENURE_STORM=n,seed");
-    let numbers: Vec<u64> = run.split(',').map(|it| it.parse().unwrap()).collect();
-    let (trace, violation) = check::trace(&case(numbers[0] as u32), numbers[1]);
-    println!("{}", trace.join("\n"));
-    println!("{violation:?}");
-}

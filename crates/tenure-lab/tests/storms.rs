@@ -57,15 +57,3 @@ fn a_fallback_keeps_its_promises_and_leads_whenever_a_quorum_is_connected() {
 fn a_cluster_keeps_its_promises() {
     run(&[(3, "cluster"), (5, "cluster")]);
 }
-
-/// Prints the events of one run: `TENURE_STORM=3,fallback-k2,17`.
-#[test]
-#[ignore = "prints the run that TENURE_STORM=MEMBERS,CONTESTANT,SEED names"]
-fn print_one_run() {
-    let run = std::env::var("TENURE_STORM").expect("TENURE_STORM=MEMBERS,CONTESTANT,SEED");
-    let parts: Vec<_> = run.split(',').collect();
-    let case = case(parts[0].parse().unwrap(), parts[1]);
-    let (trace, violation) = check::trace(&case, parts[2].parse().unwrap());
-    println!("{}", trace.join("\n"));
-    println!("{violation:?}");
-}

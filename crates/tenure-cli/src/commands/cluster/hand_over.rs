@@ -26,7 +26,7 @@ pub(super) struct HandOver {
     to: Option<String>,
     /// Hand over although no standby answers at the addresses of the store
     ///
-    /// If there is none, nobody answers candidates for the ownership duration.
+    /// Without a standby, no server answers candidates for the ownership duration.
     #[arg(long)]
     force: bool,
 }
@@ -120,8 +120,8 @@ fn successor<'a>(
     let standbys: Vec<_> = views.filter(|view| view.server != active).collect();
     if standbys.is_empty() && !may_have_none {
         return Err(
-            "no standby answers, so nobody may take over: name the addresses of all servers, or use \
-             --force"
+            "no standby answers, so perhaps no server would take over: name the addresses of all \
+             servers, or use --force"
                 .into(),
         );
     }
