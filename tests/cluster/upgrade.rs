@@ -1,18 +1,15 @@
 //! A server of one version takes over from a server of another one, in both directions.
+//! `TENURE_OLD_BINARY` names the `tenure` of the other version; `.ci/older` builds one.
 
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 use tenure_tests::cluster::{Cluster, Settings};
-use tenure_tests::process::{command_of, output, stdout, tenure};
+use tenure_tests::needs::skipped;
+use tenure_tests::process::{command_of, output, stdout};
 use tenure_tests::receiver::now;
 
 use super::{Bench, DEFAULT, part_of, pass, renewed_since, report, rounds};
-
-/// The other binary, or the same one if none is named.
-fn other() -> PathBuf {
-    std::env::var_os("TENURE_OLD_BINARY").map_or_else(tenure, PathBuf::from)
-}
 
 fn version(binary: &Path) -> String {
     stdout(&output(&mut command_of(binary, &["--version"])))
@@ -26,10 +23,13 @@ fn mix(test: &str, settings: Settings, count: usize) {
         ..settings
     };
     let ownership = settings.ownership;
+    let Some(other) = std::env::var_os("TENURE_OLD_BINARY").map(PathBuf::from) else {
+        return skipped(test, "TENURE_OLD_BINARY does not name the tenure of another version");
+    };
     let Some(mut cluster) = Cluster::prepare(test, settings) else {
         return;
     };
-    cluster.servers[0].binary = other();
+    cluster.servers[0].binary = other;
     for server in &cluster.servers {
         let binary = &server.binary;
         eprint!("{}: {}", binary.display(), version(binary));
@@ -80,15 +80,27 @@ fn mix(test: &str, settings: Settings, count: usize) {
 }
 
 #[test]
-#[ignore = "about a minute; TENURE_OLD_BINARY names the tenure of another version"]
 fn servers_of_two_versions_take_over_from_each_other_over_etcd() {
     let test = "servers_of_two_versions_take_over_from_each_other_over_etcd";
-    mix(test, Settings::short(DEFAULT), rounds(2));
+    mix(test, Settings::short(DEFAULT), 1);
 }
 
 #[test]
-#[ignore = "about a minute; TENURE_OLD_BINARY names the tenure of another version"]
 fn servers_of_two_versions_take_over_from_each_other_over_postgresql() {
     let test = "servers_of_two_versions_take_over_from_each_other_over_postgresql";
-    mix(test, Settings::short(DEFAULT).over_postgres(), rounds(2));
+    mix(test, Settings::short(DEFAULT).over_postgres(), 1);
+}
+
+#[test]
+#[ignore = "about 3 minutes: 5 rounds over three members of etcd"]
+fn servers_of_two_versions_take_over_from_each_other_often_over_etcd() {
+    let test = "servers_of_two_versions_take_over_from_each_other_often_over_etcd";
+    mix(test, Settings::long(DEFAULT), rounds(5));
+}
+
+#[test]
+#[ignore = "about 3 minutes: 5 rounds over PostgreSQL"]
+fn servers_of_two_versions_take_over_from_each_other_often_over_postgresql() {
+    let test = "servers_of_two_versions_take_over_from_each_other_often_over_postgresql";
+    mix(test, Settings::long(DEFAULT).over_postgres(), rounds(5));
 }
