@@ -24,7 +24,10 @@ fn mix(test: &str, settings: Settings, count: usize) {
     };
     let ownership = settings.ownership;
     let Some(other) = std::env::var_os("TENURE_OLD_BINARY").map(PathBuf::from) else {
-        return skipped(test, "TENURE_OLD_BINARY does not name the tenure of another version");
+        return skipped(
+            test,
+            "TENURE_OLD_BINARY does not name the tenure of another version",
+        );
     };
     let Some(mut cluster) = Cluster::prepare(test, settings) else {
         return;
