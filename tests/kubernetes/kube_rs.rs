@@ -228,13 +228,14 @@ fn kube_coordinate_replaces_the_next_holder_after_a_release() {
     // The request of the other one is on its way while the second of ours takes the object.
     bench.api.set_rule(|asked| {
         if asked.user == "other" && asked.method == "PATCH" {
-            return Fate::AfterHolder("second");
+            return Fate::Held;
         }
         Fate::Passes
     });
     first.signal(Signal::SIGTERM);
     let ours = bench.receiver.next_leader(epoch);
     assert_eq!(ours.candidate, "second");
+    bench.api.let_held_pass();
     let next = bench.receiver.next_leader(ours.epoch);
     assert_eq!(next.candidate, "other");
     let ended = bench.receiver.note("second", "ended");

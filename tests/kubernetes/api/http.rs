@@ -52,8 +52,9 @@ async fn answer(
         state.asked.push(asked.clone());
         (state.asked.len() - 1, fate)
     };
-    if let Fate::AfterHolder(holder) = fate {
-        shared.wait_for_holder(holder).await;
+    if fate == Fate::Held {
+        let mut held_pass = shared.held_pass.subscribe();
+        let _ = held_pass.wait_for(|passes| *passes).await;
     }
     let path = parts.uri.path();
     let patch = patch(parts.headers.get(CONTENT_TYPE), &query);
@@ -94,7 +95,7 @@ async fn answer(
             Some(_) => watch(shared.clone(), &query),
             None => refusal(&(401, "Unauthorized", "Unauthorized".into(), String::new())),
         },
-        Fate::Passes | Fate::AfterHolder(_) | Fate::LosesAnswer | Fate::Repeated => {
+        Fate::Passes | Fate::Held | Fate::LosesAnswer | Fate::Repeated => {
             if fate == Fate::Repeated {
                 let _ = execute();
             }
@@ -127,18 +128,6 @@ impl State {
 }
 
 impl Shared {
-    async fn wait_for_holder(&self, holder: &str) {
-        let mut newest = self.newest.subscribe();
-        loop {
-            newest.mark_unchanged();
-            let lease = self.lock().objects.get(crate::NAMESPACE, crate::LEASE);
-            let has_it = lease.is_some_and(|lease| lease["spec"]["holderIdentity"] == holder);
-            if has_it || newest.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-
     fn execute(
         &self,
         method: &Method,

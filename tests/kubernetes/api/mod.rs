@@ -33,8 +33,8 @@ pub(crate) enum Fate {
     Passes,
     /// It is dropped, without an answer.
     Lost,
-    /// It is executed as soon as the object has this holder.
-    AfterHolder(&'static str),
+    /// It is executed after [`Api::let_held_pass`].
+    Held,
     /// It is executed, and the answer is lost.
     LosesAnswer,
     /// It is executed twice, and the second answer arrives.
@@ -60,6 +60,8 @@ struct Shared {
     state: Mutex<State>,
     /// The newest revision, for watches.
     newest: watch::Sender<u64>,
+    /// Whether held requests may pass.
+    held_pass: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -81,6 +83,7 @@ impl Api {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             newest: watch::channel(0).0,
+            held_pass: watch::channel(false).0,
         });
         let router = http::router(shared.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
@@ -98,6 +101,11 @@ impl Api {
     /// Decides the fate of each request from now on.
     pub(crate) fn set_rule(&self, rule: impl FnMut(&Asked) -> Fate + Send + 'static) {
         self.shared.lock().rule = Some(Box::new(rule));
+    }
+
+    /// Executes all held requests.
+    pub(crate) fn let_held_pass(&self) {
+        self.shared.held_pass.send_replace(true);
     }
 
     /// Sets the valid tokens, each with its name.

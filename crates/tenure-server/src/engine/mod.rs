@@ -13,6 +13,8 @@ mod embedded;
 mod error;
 mod etcd;
 mod log;
+#[cfg(test)]
+mod log_lines;
 mod pending;
 mod postgres;
 mod shared;

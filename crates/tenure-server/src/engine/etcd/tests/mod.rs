@@ -5,16 +5,14 @@ mod fake;
 mod members;
 mod upkeep;
 
-use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Bytes;
-use tracing::subscriber::with_default;
 
 use super::ConnectEtcd;
 use crate::config::{Compaction, EtcdConfig};
+use crate::engine::log_lines::LogLines;
 use crate::engine::shared::conformance::{self, Steady};
 use crate::engine::shared::log::{Append, Appended, Connect, LogError, SharedLog, Sighting};
 use crate::support::etcd::Etcd;
@@ -96,27 +94,9 @@ fn misconfigured<T: std::fmt::Debug>(outcome: Result<T, LogError>) -> String {
 
 /// The log lines of a closure.
 fn log_lines(work: impl FnOnce()) -> String {
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    with_default(subscriber, work);
-    let bytes = lines.0.lock().unwrap().clone();
-    String::from_utf8(bytes).unwrap()
+    let lines = LogLines::default();
+    let guard = lines.begin();
+    work();
+    drop(guard);
+    lines.text()
 }

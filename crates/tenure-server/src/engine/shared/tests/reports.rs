@@ -1,54 +1,10 @@
 //! What a server logs, shows and counts about its part in the cluster.
 
-use std::io;
-use std::sync::{Mutex, PoisonError};
-
 use tenure_core::ownership::HeadState;
 
 use super::*;
+use crate::engine::log_lines::LogLines;
 use crate::metrics::Exposition;
-
-/// The lines that this thread logs.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.lock().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Lines {
-    /// Logs into these lines until the guard is dropped.
-    fn begin(&self) -> tracing::subscriber::DefaultGuard {
-        let writer = self.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .finish();
-        tracing::subscriber::set_default(subscriber)
-    }
-
-    fn count(&self, text: &str) -> usize {
-        let log = String::from_utf8(self.lock().clone()).unwrap();
-        log.matches(text).count()
-    }
-
-    #[track_caller]
-    fn assert_once(&self, text: &str) {
-        let log = String::from_utf8(self.lock().clone()).unwrap();
-        assert_eq!(log.matches(text).count(), 1, "{text:?} in\n{log}");
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Lets a standby look every T/12 for this long.
 fn follow(server: &mut Server, duration: Duration) {
@@ -77,7 +33,7 @@ fn a_standby_without_its_service_says_so_once_and_its_end_once() {
     let mut server = Server::new("first", &service);
     let _owner = server.own();
     let mut standby = Server::new("standby", &service);
-    let lines = Lines::default();
+    let lines = LogLines::default();
     let _guard = lines.begin();
     follow(&mut standby, T / 4);
     // A short failure is not worth a line.
@@ -110,7 +66,7 @@ fn a_standby_that_can_not_copy_the_log_says_so_once() {
     let mut server = Server::new("first", &service);
     let mut owner = server.own();
     let mut standby = Server::new("standby", &service);
-    let lines = Lines::default();
+    let lines = LogLines::default();
     let _guard = lines.begin();
     owner.write().unwrap();
     service.change(|content| {
@@ -150,7 +106,7 @@ fn a_standby_that_its_service_refuses_logs_the_end_of_it_once() {
     let _owner = server.own();
     let mut standby = Server::new("standby", &service);
     follow(&mut standby, T / 4);
-    let lines = Lines::default();
+    let lines = LogLines::default();
     let _guard = lines.begin();
     standby.connect.fail_all(Some(Fault::Misconfigured));
     follow(&mut standby, 2 * T);
@@ -172,7 +128,7 @@ fn a_second_server_of_the_same_name_is_noticed_and_an_earlier_start_is_not() {
     let mut owner = server.own();
     owner.write().unwrap();
     let mut standby = Server::new("first", &service);
-    let lines = Lines::default();
+    let lines = LogLines::default();
     let _guard = lines.begin();
     follow(&mut standby, T / 6);
     // The last append of the earlier start may arrive after the first look.
@@ -216,7 +172,7 @@ fn a_take_over_and_a_deposition_are_logged_once_with_the_names_of_the_servers() 
     let mut owner = first.own();
     owner.write().unwrap();
     let mut second = Server::new("store-2", &service);
-    let lines = Lines::default();
+    let lines = LogLines::default();
     let _guard = lines.begin();
     let next = second.own();
     lines.assert_once(
@@ -247,7 +203,7 @@ fn an_owner_without_its_service_says_once_for_how_long_and_counts_it() {
     let manual = OwnershipClock::Manual(Arc::clone(&clock));
     let mut server = Server::with_clock("first", &service, T, clock, manual);
     let mut owner = server.own();
-    let lines = Lines::default();
+    let lines = LogLines::default();
     let _guard = lines.begin();
     // A test clock advances in waits, so these are some minutes.
     let lost = [Some(Fault::LoseRequest); 100];
@@ -342,7 +298,7 @@ fn a_log_that_a_running_server_may_not_take_over_is_named_once() {
         record.head.state = state;
         let head = record.encode(crate::clock::wall());
         service.change(|content| content.head = Some(head));
-        let lines = Lines::default();
+        let lines = LogLines::default();
         let _guard = lines.begin();
         follow(&mut standby, 4 * T);
         lines.assert_once(&format!(
@@ -366,7 +322,7 @@ fn a_log_that_went_back_is_named_once_with_both_positions() {
     follow(&mut standby, T / 6);
     let last = head_of(&service.content()).head;
     service.change(|content| content.head = early);
-    let lines = Lines::default();
+    let lines = LogLines::default();
     let _guard = lines.begin();
     follow(&mut standby, 4 * T);
     let text = format!(
