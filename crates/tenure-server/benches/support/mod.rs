@@ -8,6 +8,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tenure_core::lease::LeaseId;
+
 mod client;
 pub mod cluster;
 pub mod etcd;
@@ -45,9 +47,14 @@ pub fn path(number: u64, verb: &str) -> String {
     format!("/v1/namespaces/bench/leases/lease-{number:07}/{verb}")
 }
 
-/// Returns the lease id with this number.
+/// Returns the lease id with this number. It has as few repeated bytes as a random one: a log
+/// compresses its batches.
 pub fn id(number: u64) -> String {
-    format!("6f1c9a64-3a52-4c0e-9d43-{number:012x}")
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let bits = [number, !number].map(|it| it.wrapping_mul(ODD));
+    LeaseId::from_random_bits(bits[0], bits[1])
+        .to_wire()
+        .to_string()
 }
 
 /// Returns the body of an acquire for a day, which may wait.

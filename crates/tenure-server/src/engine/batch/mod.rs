@@ -55,13 +55,18 @@ impl Batch {
         sum.finalize()
     }
 
-    /// Returns the batch as bytes: both revisions, the checksum and the changes.
+    /// Returns the batch as bytes: both revisions, the checksum, and the changes as a block of LZ4
+    /// after its length.
+    ///
+    /// The changes are compressed because the service reads, copies and keeps each byte several
+    /// times. The changes of different leases have the same form, so half of their bytes remain.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER + self.changes.len());
+        let changes = lz4_flex::compress_prepend_size(&self.changes);
+        let mut bytes = Vec::with_capacity(HEADER + changes.len());
         bytes.extend_from_slice(&self.previous.to_le_bytes());
         bytes.extend_from_slice(&self.revision.to_le_bytes());
         bytes.extend_from_slice(&self.crc().to_le_bytes());
-        bytes.extend_from_slice(&self.changes);
+        bytes.extend_from_slice(&changes);
         bytes
     }
 
@@ -75,10 +80,12 @@ impl Batch {
         let Some((previous, revision, crc, changes)) = header else {
             return Err("a batch is too short".into());
         };
+        let revision = u64::from_le_bytes(revision);
         let batch = Self {
             previous: u64::from_le_bytes(previous),
-            revision: u64::from_le_bytes(revision),
-            changes: changes.to_vec(),
+            revision,
+            changes: decompressed(changes)
+                .ok_or_else(|| format!("the batch up to revision {revision} is damaged"))?,
         };
         match batch.crc() == u32::from_le_bytes(crc) {
             true => Ok(batch),
@@ -116,6 +123,19 @@ impl Batch {
 
 /// The number of bytes before the changes in [`Batch::to_bytes`].
 const HEADER: usize = 20;
+
+/// The greatest ratio of the lengths before and after a compression with LZ4.
+const GREATEST_RATIO: usize = 255;
+
+/// Returns the content of a block of LZ4 after its length; `None` if it is damaged.
+fn decompressed(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (len, block) = lz4_flex::block::uncompressed_size(bytes).ok()?;
+    // A damaged length must not use up the memory.
+    if len > GREATEST_RATIO * block.len() {
+        return None;
+    }
+    lz4_flex::decompress(block, len).ok()
+}
 
 const LEASE: &str = "L";
 const LEASE_WITH_DELTA: &str = "C";

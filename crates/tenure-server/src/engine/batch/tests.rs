@@ -232,11 +232,16 @@ fn changes_before_a_deletion_need_no_row_that_the_deletion_removed() {
 fn a_batch_is_read_from_bytes_as_it_was_written_and_other_bytes_are_refused() {
     for batch in three() {
         let bytes = batch.to_bytes();
-        assert_eq!(Batch::from_bytes(&bytes), Ok(batch));
+        assert_eq!(Batch::from_bytes(&bytes).as_ref(), Ok(&batch));
         for at in 0..bytes.len() {
-            let mut changed = bytes.clone();
-            changed[at] ^= 1;
-            assert!(Batch::from_bytes(&changed).is_err(), "byte {at}");
+            for bit in 0..8 {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << bit;
+                // The same content may have several compressed forms.
+                if let Ok(read) = Batch::from_bytes(&changed) {
+                    assert_eq!(read, batch, "bit {bit} of byte {at}");
+                }
+            }
             assert!(Batch::from_bytes(&bytes[..at]).is_err(), "{at} bytes");
         }
     }
