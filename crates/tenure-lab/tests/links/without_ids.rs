@@ -84,7 +84,7 @@ pub(super) fn cost_of_new_draws(shape: &str, nodes: u32, runs: u64) -> f64 {
 
 #[test]
 fn equal_random_identifiers_seldom_stop_an_election_and_never_make_two_leaders() {
-    for nodes in [16, 64, 256] {
+    for nodes in [16, 64] {
         for shape in SHAPES {
             check_stuck(shape, nodes, 250);
         }
