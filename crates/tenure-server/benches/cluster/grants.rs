@@ -16,8 +16,8 @@ use super::{Counts, MEMBERS, Row, row, used};
 
 const CLIENTS: u64 = 64;
 
-/// The bytes of a batch with one change.
-const BATCH: usize = 300;
+/// The bytes of a batch with one change, compressed.
+const BATCH: usize = 200;
 
 /// The lease that all clients want.
 const CONTENDED: u64 = 9_999_999;

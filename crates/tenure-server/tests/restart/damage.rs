@@ -139,8 +139,8 @@ async fn flipped_bits_never_change_the_loaded_state_long() {
     flip_bits(13).await;
 }
 
-/// Flips a bit of every byte at this distance. It is either detected or has no effect: the store
-/// refuses to start, or it loads exactly the earlier state.
+/// Flips a bit at each multiple of this distance, one at a time. The flip is either detected or has
+/// no effect: the store refuses to start, or it loads exactly the earlier state.
 async fn flip_bits(distance: usize) {
     let folder = closed_folder().await;
     let content = fs::read(folder.path().join("leases.db")).unwrap();

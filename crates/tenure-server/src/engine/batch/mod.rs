@@ -1,4 +1,5 @@
-//! Batches: the content of a log, as bytes that are the same in every log.
+//! Batches: the content of a log, in an encoding that is the same in every log. A shared log has it
+//! compressed.
 //!
 //! A batch has one or more changes of leases. It names the revision that it follows, so that the
 //! batches form a chain and a missing batch is detected. A checksum covers the whole batch.
@@ -55,8 +56,8 @@ impl Batch {
         sum.finalize()
     }
 
-    /// Returns the batch as bytes: both revisions, the checksum, and the changes as a block of LZ4
-    /// after its length.
+    /// Returns the batch as bytes: both revisions, the checksum, the length of the changes, and the
+    /// changes as a block of LZ4.
     ///
     /// The changes are compressed because the service reads, copies and keeps each byte several
     /// times. The changes of different leases have the same form, so half of their bytes remain.
@@ -127,14 +128,16 @@ const HEADER: usize = 20;
 /// The greatest ratio of the lengths before and after a compression with LZ4.
 const GREATEST_RATIO: usize = 255;
 
-/// Returns the content of a block of LZ4 after its length; `None` if it is damaged.
+/// Returns the content of a block of LZ4 that follows the length of its content; `None` if it is
+/// damaged.
 fn decompressed(bytes: &[u8]) -> Option<Vec<u8>> {
     let (len, block) = lz4_flex::block::uncompressed_size(bytes).ok()?;
     // A damaged length must not use up the memory.
     if len > GREATEST_RATIO * block.len() {
         return None;
     }
-    lz4_flex::decompress(block, len).ok()
+    let content = lz4_flex::decompress(block, len).ok()?;
+    (content.len() == len).then_some(content)
 }
 
 const LEASE: &str = "L";

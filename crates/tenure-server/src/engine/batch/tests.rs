@@ -229,7 +229,7 @@ fn changes_before_a_deletion_need_no_row_that_the_deletion_removed() {
 }
 
 #[test]
-fn a_batch_is_read_from_bytes_as_it_was_written_and_other_bytes_are_refused() {
+fn a_batch_is_read_from_bytes_as_it_was_written_and_damage_never_makes_another_batch() {
     for batch in three() {
         let bytes = batch.to_bytes();
         assert_eq!(Batch::from_bytes(&bytes).as_ref(), Ok(&batch));
@@ -245,4 +245,22 @@ fn a_batch_is_read_from_bytes_as_it_was_written_and_other_bytes_are_refused() {
             assert!(Batch::from_bytes(&bytes[..at]).is_err(), "{at} bytes");
         }
     }
+}
+
+#[test]
+fn a_batch_of_equal_changes_is_read_and_a_length_beyond_any_compression_is_refused() {
+    let batch = Batch {
+        previous: 1,
+        revision: 2,
+        changes: vec![7; 1 << 20],
+    };
+    let mut bytes = batch.to_bytes();
+    assert!(bytes.len() < batch.changes.len() / 200, "{}", bytes.len());
+    assert_eq!(Batch::from_bytes(&bytes).as_ref(), Ok(&batch));
+    bytes[HEADER..HEADER + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    let refused = Batch::from_bytes(&bytes);
+    assert_eq!(
+        refused,
+        Err("the batch up to revision 2 is damaged".to_owned())
+    );
 }

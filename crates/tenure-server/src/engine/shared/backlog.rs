@@ -17,8 +17,8 @@ use super::shadow::AppliedBatch;
 use crate::engine::pending::{PendingLease, SEGMENT, segments};
 use crate::model::{Content, DELETED_LIMIT, LeaseKey, TermRecord};
 
-/// The size of the backlog, in changes or bytes, from which commits wait for it. A server that takes
-/// over reads all batches of the backlog: some 700 kB.
+/// The size of the backlog, in changes or bytes, from which commits wait for it. A server that was
+/// just started and takes over reads all batches of the backlog.
 pub(super) const LIMIT: Size = Size {
     changes: 8_000,
     bytes: 2 * 1024 * 1024,

@@ -37,7 +37,7 @@ pub(super) struct Shadow {
     /// Places of leases that were read and not decoded yet.
     encoded: Vec<Place>,
     /// Batches that were read and not applied yet.
-    unapplied: Vec<(u64, Batch)>,
+    unapplied: Vec<Unapplied>,
 }
 
 /// The progress of a copy.
@@ -56,12 +56,21 @@ enum Phase {
     Right,
 }
 
+/// A batch that was read and not applied yet.
+#[derive(Debug)]
+struct Unapplied {
+    sequence: u64,
+    /// The number of its bytes in the log.
+    bytes: usize,
+    batch: Batch,
+}
+
 /// The changes of a batch that the copy lacked.
 #[derive(Debug)]
 pub(super) struct AppliedBatch {
     pub(super) sequence: u64,
     pub(super) revision: u64,
-    /// The number of bytes of the batch.
+    /// The number of its bytes in the log.
     pub(super) bytes: usize,
     pub(super) changes: Vec<LoggedChange>,
 }
@@ -228,8 +237,8 @@ impl Shadow {
     ) -> Result<Copying, CopyError> {
         let last = self.unapplied.last();
         let (mut sequence, mut revision) = (self.sequence, self.revision);
-        if let Some((at, batch)) = last {
-            (sequence, revision) = (*at, batch.revision);
+        if let Some(last) = last {
+            (sequence, revision) = (last.sequence, last.batch.revision);
         }
         let mut is_at_end = revision == content.revision;
         if !is_at_end {
@@ -250,7 +259,11 @@ impl Shadow {
                     )));
                 }
                 revision = batch.revision;
-                self.unapplied.push((sequence, batch));
+                self.unapplied.push(Unapplied {
+                    sequence,
+                    bytes: bytes.len(),
+                    batch,
+                });
             }
         }
         // A lease that is deleted in a batch may have no place, so the changes before the deletion
@@ -276,8 +289,8 @@ impl Shadow {
     /// Applies the batches that were read.
     fn apply(&mut self) -> Result<(), CopyError> {
         let mut changes = Vec::with_capacity(self.unapplied.len());
-        for (_, batch) in &self.unapplied {
-            changes.push(batch.changes().map_err(CopyError::NotWhole)?);
+        for unapplied in &self.unapplied {
+            changes.push(unapplied.batch.changes().map_err(CopyError::NotWhole)?);
         }
         for change in changes.iter().flatten() {
             if let Content::Deleted(deleted) = &change.content {
@@ -285,12 +298,12 @@ impl Shadow {
             }
         }
         apply(&mut changes, &mut self.leases).map_err(CopyError::NotWhole)?;
-        for ((sequence, batch), changes) in self.unapplied.drain(..).zip(changes) {
-            (self.sequence, self.revision) = (sequence, batch.revision);
+        for (batch, changes) in self.unapplied.drain(..).zip(changes) {
+            (self.sequence, self.revision) = (batch.sequence, batch.batch.revision);
             self.recent.push_back(AppliedBatch {
-                sequence,
-                revision: batch.revision,
-                bytes: batch.changes.len(),
+                sequence: self.sequence,
+                revision: self.revision,
+                bytes: batch.bytes,
                 changes,
             });
         }

@@ -203,7 +203,7 @@ fn the_backlog_and_the_log_stay_bounded_without_an_idle_moment() {
     let mut server = Server::new("first", &service);
     let mut owner = server.own();
     let mut count = 0;
-    for _ in 0..120 {
+    for _ in 0..(LIMIT.changes + KEPT.changes) / 100 + 40 {
         // Each change is of another lease, so each needs a place of its own.
         let revisions = owner.revision + 1..=owner.revision + 100;
         let sets: Vec<ChangeSet> = revisions
