@@ -239,12 +239,20 @@ impl Page {
     /// each as `NAME-THEME-WIDTH.png`.
     #[track_caller]
     pub(crate) fn check(&self, name: &str) {
+        self.check_after(name, || {});
+    }
+
+    /// The same for a state that may end by itself before all checks are done: `begin` begins it
+    /// again before each of them, if it has ended.
+    #[track_caller]
+    pub(crate) fn check_after(&self, name: &str, begin: impl Fn()) {
         for (theme, width) in [
             (Theme::Light, WIDE),
             (Theme::Dark, WIDE),
             (Theme::Dark, NARROW),
             (Theme::Light, NARROW),
         ] {
+            begin();
             self.check_as(name, theme, width);
         }
         self.show_as(Theme::Light, WIDE);
