@@ -1,5 +1,6 @@
 //! Candidates by electors around kube on the same object, as published: `kubert`, which judges others
-//! by its wall clock, and `kube-coordinate`, which has the rules of client-go.
+//! by its wall clock, and `kube-coordinate`, which has the rules of client-go. `.ci/kube` builds them
+//! and runs these tests.
 
 use std::path::Path;
 use std::process::Command;
@@ -86,6 +87,7 @@ fn version(asked: &Asked) -> &Value {
 }
 
 #[test]
+#[ignore = "its electors take minutes to compile: .ci/kube"]
 fn kubert_and_our_candidates_never_lead_at_once() {
     let bench = Bench::new();
     let test = "kubert_and_our_candidates_never_lead_at_once";
@@ -136,6 +138,7 @@ fn kubert_and_our_candidates_never_lead_at_once() {
 }
 
 #[test]
+#[ignore = "its electors take minutes to compile: .ci/kube"]
 fn kube_coordinate_and_our_candidates_take_over_from_dead_leaders() {
     let bench = Bench::new();
     let test = "kube_coordinate_and_our_candidates_take_over_from_dead_leaders";
@@ -173,6 +176,7 @@ fn kube_coordinate_and_our_candidates_take_over_from_dead_leaders() {
 
 /// The documentation says so: the clocks of all machines must agree.
 #[test]
+#[ignore = "its electors take minutes to compile: .ci/kube"]
 fn kubert_with_a_clock_that_is_ahead_takes_the_object_from_a_leader() {
     let bench = Bench::new();
     let test = "kubert_with_a_clock_that_is_ahead_takes_the_object_from_a_leader";
@@ -207,6 +211,7 @@ fn kubert_with_a_clock_that_is_ahead_takes_the_object_from_a_leader() {
 /// object, and its next write replaces whatever is there. The documentation says so; this fails with
 /// a version of the crate that is mended.
 #[test]
+#[ignore = "its electors take minutes to compile: .ci/kube"]
 fn kube_coordinate_replaces_the_next_holder_after_a_release() {
     /// Long enough for the second of ours to take the object before the other one gives up.
     const DURATION: Duration = Duration::from_secs(12);
