@@ -6,10 +6,10 @@ use tenure_lab::sim::TaskStop;
 
 /// The number of seeds with random faults for each case. `TENURE_SEEDS` sets another number, and
 /// `tenure compare check` runs more seeds of the first cases.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 30;
 
 /// The number of seeds for each fault script.
-const VARIANTS: u64 = 200;
+const VARIANTS: u64 = 100;
 
 fn case(name: &str, nodes: u32) -> CheckCase {
     let mut case = CheckCase::new(Contestant::of_name(name).unwrap());

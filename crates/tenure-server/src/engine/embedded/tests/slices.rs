@@ -54,7 +54,7 @@ fn a_kill_after_any_slice_or_between_two_loses_nothing_and_a_start_goes_on() {
     let [folder, plain] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let mut engine = open_quick(folder.path(), MOST);
     let mut never = open_quick(plain.path(), MOST);
-    let (batches, _) = batches(LEASES, 10..1_500);
+    let (batches, _) = batches(LEASES, 10..800);
     let (first, then) = batches.split_at(batches.len() * 3 / 4);
     for batch in first {
         commit_sets(&mut engine, batch).unwrap();
