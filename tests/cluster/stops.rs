@@ -76,8 +76,10 @@ pub(super) fn stop(test: &str, settings: Settings, count: usize) {
             bench.cluster.wait_until_deposed(active, generation);
             assert!(taken > generation);
             let client = bench.cluster.client_of(active);
-            let (status, body) = wait_for("an answer", || {
-                bench.cluster.runtime.block_on(client.view("probe/lease"))
+            // The role is published a moment before the reason of all refusals changes.
+            let (status, body) = wait_for("an answer of a server that knows its role", || {
+                let answer = bench.cluster.runtime.block_on(client.view("probe/lease"));
+                answer.filter(|(_, body)| body["code"] != "engine_unavailable")
             });
             if is_again(taken) {
                 continue;
