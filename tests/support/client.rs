@@ -157,6 +157,10 @@ pub async fn compete(client: Client, name: String, number: u64, stop: Arc<Atomic
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        // Without an answer it does not know whether it holds the lease, so it renews nothing.
+        if stop.load(Ordering::SeqCst) {
+            return;
+        }
         for _ in 0..3 {
             tokio::time::sleep(Duration::from_millis(40)).await;
             // The history check decides whether a refusal is correct.
@@ -165,9 +169,6 @@ pub async fn compete(client: Client, name: String, number: u64, stop: Arc<Atomic
         // Every third lease is left to expire.
         if turn % 3 != 2 {
             client.release(&name, own).await;
-        }
-        if stop.load(Ordering::SeqCst) {
-            return;
         }
     }
 }
