@@ -138,7 +138,8 @@ fn two_processes_with_one_node_id_both_refuse_to_lead_and_name_the_reason() {
         .env("TENURE_BULLY_LISTEN", &free_addresses(1)[0]);
     let mut double = Process::spawn(&mut double);
     let first = group.members.get_mut(&node).unwrap();
-    for process in [first, &mut double] {
+    // If the second process fails for another reason, its own words show it.
+    for process in [&mut double, first] {
         let code = process.wait().code();
         assert_eq!(code, Some(3), "{}", process.stderr());
         let shown = wait_for("the reason", || {
