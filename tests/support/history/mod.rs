@@ -89,8 +89,8 @@ struct Lease<'a> {
     grants: Vec<Grant<'a>>,
     /// Refused requests of holders: the lease id, and the times of sending and of the answer.
     refused: Vec<(LeaseId, Instant, Instant)>,
-    /// Acquires without an answer. Reads may show their terms.
-    unanswered: Vec<(LeaseId, &'a CandidateId)>,
+    /// Acquires without an answer. Each may have begun a term after it was sent.
+    unanswered: Vec<(LeaseId, &'a CandidateId, Instant)>,
     /// Possible ends of terms: requests with an unknown effect, and renewals for a shorter time.
     /// The lease id (`None` for any), and the earliest time.
     perhaps_ended: Vec<(Option<LeaseId>, Instant)>,
@@ -124,7 +124,7 @@ impl<'a> Lease<'a> {
                 let first = asked.entry(*lease_id).or_insert(call.sent);
                 *first = (*first).min(call.sent);
                 if call.answer.is_none() {
-                    unanswered.push((*lease_id, holder));
+                    unanswered.push((*lease_id, holder, call.sent));
                 }
             }
             match (&call.what, &call.answer) {
@@ -423,8 +423,7 @@ impl<'a> Lease<'a> {
         Ok(())
     }
 
-    /// Replays a term that only a read shows, because no acquire of its holder was answered. It ends
-    /// a reservation. Nothing is known about its own end, so here it is over at once.
+    /// Replays a term that only a read shows, because no acquire of its holder was answered.
     fn pass(&self, record: &mut Record, read: &Done<'_>) {
         let current = record.last_grant().map(|grant| grant.epoch.get());
         let epoch = read.seen.epoch.filter(|epoch| Some(*epoch) > current);
@@ -432,20 +431,22 @@ impl<'a> Lease<'a> {
         else {
             return;
         };
-        let shown = read.seen.holder.as_deref();
+        if let Some(holder) = read.seen.holder.as_deref() {
+            self.begin_unanswered(record, holder, epoch, self.latest(read.seen.revision));
+        }
+    }
+
+    /// Replays a term of a holder none of whose acquires was answered. It ends a reservation.
+    /// Nothing is known about its own end, so here it is over at once.
+    fn begin_unanswered(&self, record: &mut Record, holder: &str, epoch: u64, now: Instant) {
         let mut unanswered = self.unanswered.iter();
-        let Some((lease_id, holder)) = unanswered.find(|it| Some(it.1.as_str()) == shown) else {
-            return;
-        };
-        // A release would also retire the lease id, and the term may have expired.
-        let request = acquire(*lease_id, holder, LeaseDuration::Fixed(Duration::ZERO));
-        let begun = Operation::Acquire(request, UnixMillis::new(epoch));
-        let _ = apply(
-            record,
-            &begun,
-            self.latest(read.seen.revision),
-            &Rules::NATIVE,
-        );
+        let asked = unanswered.find(|(_, asked, sent)| asked.as_str() == holder && *sent < now);
+        if let Some((lease_id, holder, _)) = asked {
+            // A release would also retire the lease id, and the term may have expired.
+            let request = acquire(*lease_id, holder, LeaseDuration::Fixed(Duration::ZERO));
+            let begun = Operation::Acquire(request, UnixMillis::new(epoch));
+            let _ = apply(record, &begun, now, &Rules::NATIVE);
+        }
     }
 
     fn begin(&self, record: &mut Record, grant: &Grant<'_>) -> Result<(), Violation> {
@@ -473,6 +474,17 @@ impl<'a> Lease<'a> {
         let mut applied = apply(record, &operation, earliest, &Rules::NATIVE);
         if matches!(applied, Err(Rejection::Reserved { .. })) {
             // The exact end of the reservation is unknown.
+            applied = apply(record, &operation, latest, &Rules::NATIVE);
+        }
+        let older = self.done.iter().map(|done| done.seen.revision);
+        let older = older.filter(|revision| *revision < grant.revision).max();
+        // Between the two revisions, another term may have begun and ended.
+        let has_room = older.is_some_and(|older| grant.revision - older > 2);
+        if let Err(Rejection::Reserved { to, .. }) = &applied
+            && has_room
+        {
+            // The store gives a grant back if the client no longer waits for it.
+            self.begin_unanswered(record, to.as_str(), grant.epoch - 1, latest);
             applied = apply(record, &operation, latest, &Rules::NATIVE);
         }
         match applied {

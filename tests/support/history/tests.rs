@@ -250,7 +250,7 @@ fn a_grant_to_a_retired_id_is_found() {
 }
 
 #[test]
-fn a_term_that_only_a_read_shows_ends_a_reservation() {
+fn a_term_without_an_answer_ends_a_reservation() {
     let hand_over = What::HandOver {
         lease_id: id(1),
         to: "c11".parse().unwrap(),
@@ -260,22 +260,36 @@ fn a_term_that_only_a_read_shows_ends_a_reservation() {
         answer: None,
         ..acquire(2, 11, 20, 30, 3)
     };
+    let first = acquire(1, 10, 0, 10, 1);
+    let handed_over = call(hand_over, 100, Some((110, 2, State::Available, None)));
     let read = call(What::Read, 120, Some((130, 3, State::Leased, Some(11))));
-    let mut calls = vec![
-        acquire(1, 10, 0, 10, 1),
-        lost,
-        call(hand_over, 100, Some((110, 2, State::Available, None))),
-        read,
-        acquire(3, 12, 140, 150, 5),
+    let next = |revision| acquire(3, 12, 140, 150, revision);
+    let with_a_read = [&first, &lost, &handed_over, &read, &next(5)].map(Clone::clone);
+    assert_eq!(violation(&with_a_read), None);
+    // No client knows the term, but there are revisions for its begin and its end.
+    let unseen = [&first, &lost, &handed_over, &next(5)].map(Clone::clone);
+    assert_eq!(violation(&unseen), None);
+    // In the other cases, the next candidate took the lease of another one.
+    let late = Call {
+        sent: at(160),
+        ..lost.clone()
+    };
+    let wrong = [
+        [&first, &lost, &handed_over, &next(4)]
+            .map(Clone::clone)
+            .to_vec(),
+        [&first, &late, &handed_over, &next(5)]
+            .map(Clone::clone)
+            .to_vec(),
+        [&first, &handed_over, &next(5)].map(Clone::clone).to_vec(),
     ];
-    assert_eq!(violation(&calls), None);
-    // Without the read, the next candidate took the lease of another one.
-    calls.remove(3);
-    let found = violation(&calls);
-    assert!(
-        matches!(found, Some(Violation::TwoHolders { epoch: 12, .. })),
-        "{found:?}"
-    );
+    for calls in wrong {
+        let found = violation(&calls);
+        assert!(
+            matches!(found, Some(Violation::TwoHolders { epoch: 12, .. })),
+            "{found:?}"
+        );
+    }
 }
 
 #[test]
