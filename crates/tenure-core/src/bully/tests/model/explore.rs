@@ -6,15 +6,16 @@
 //! ever.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 use std::println;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use foldhash::quality::FixedState;
 use stateright::Model;
 
-use super::peers::{Action, Environment, State};
+use super::peers::{Action, Environment};
 use super::*;
 
 pub(super) struct Report {
@@ -37,7 +38,10 @@ type Origin = Option<(u32, Action)>;
 pub(super) fn explore(environment: &Environment) -> Report {
     let began = std::time::Instant::now();
     let first = environment.init_states().remove(0);
-    let mut known = HashMap::from([(fingerprint(&first), 0_u32)]);
+    // The explorer spends most of its time on hashes, and this hasher is fast.
+    let hasher = FixedState::default();
+    let mut known: HashMap<u64, u32, FixedState> = HashMap::default();
+    known.insert(hasher.hash_one(&first), 0);
     let mut origins: Vec<Origin> = alloc::vec![None];
     let mut elected = alloc::vec![first.elected()];
     let (mut disagreeing, mut doubled) = (Vec::new(), Vec::new());
@@ -58,7 +62,7 @@ pub(super) fn explore(environment: &Environment) -> Report {
                 continue;
             };
             let fresh = origins.len() as u32;
-            let to = *known.entry(fingerprint(&next)).or_insert(fresh);
+            let to = *known.entry(hasher.hash_one(&next)).or_insert(fresh);
             if !action.is_fault() {
                 back.push((to, number));
             }
@@ -89,12 +93,6 @@ pub(super) fn explore(environment: &Environment) -> Report {
         began.elapsed()
     );
     report
-}
-
-fn fingerprint(state: &State) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    state.hash(&mut hasher);
-    hasher.finish()
 }
 
 fn hanging(mut good: Vec<bool>, back: &mut [(u32, u32)]) -> Vec<u32> {

@@ -1,10 +1,10 @@
 //! A part of a state that most events leave as it is.
 
 use alloc::sync::Arc;
-use core::hash::{Hash, Hasher};
+use core::hash::{BuildHasher, Hash, Hasher};
 use core::ops::Deref;
 
-use super::std::hash::DefaultHasher;
+use foldhash::quality::FixedState;
 
 /// A part of a state. Copies of a state share it until it changes, and its hash is computed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,10 +15,8 @@ pub(super) struct Shared<T> {
 
 impl<T: Hash> From<T> for Shared<T> {
     fn from(value: T) -> Self {
-        let mut hasher = DefaultHasher::new();
-        value.hash(&mut hasher);
         Self {
-            hash: hasher.finish(),
+            hash: FixedState::default().hash_one(&value),
             value: value.into(),
         }
     }
