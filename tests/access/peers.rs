@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tenure_tests::ports::free_address;
 use tenure_tests::process::{Process, command, output};
 use tenure_tests::{Limit, wait_for};
 use tokio::runtime::Runtime;
@@ -29,14 +29,11 @@ struct Group {
 
 impl Group {
     fn new() -> Self {
-        // All listeners exist before any listener is dropped, so the addresses differ.
-        let ports = [1, 2, 3].map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let addresses = ports
-            .iter()
-            .map(|port| port.local_addr().expect("an address").to_string());
         Self {
             members: BTreeMap::new(),
-            addresses: (1..).zip(addresses).collect(),
+            addresses: (1..=3)
+                .map(|node| (node, free_address().to_string()))
+                .collect(),
             folder: tempfile::tempdir().expect("a folder"),
             runtime: Runtime::new().expect("a runtime"),
         }
@@ -232,9 +229,7 @@ fn members_without_a_key_start_on_loopback_only_unless_a_flag_says_otherwise() {
     starts(run("127.0.0.1:7500", &listen).env("TENURE_BULLY_ALLOW_ANONYMOUS", "true"));
     starts(run("127.0.0.1:7500", &listen).env("TENURE_BULLY_KEY", OLD));
     // A member with a loopback address listens on that address, and not on all interfaces.
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = free.local_addr().expect("an address");
-    drop(free);
+    let address = free_address();
     let _member = Process::spawn(&mut run(&address.to_string(), &[]));
     wait_for("the listener", || {
         std::net::TcpStream::connect(address).ok()

@@ -2,7 +2,6 @@
 //! environments of commands, and core dumps.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
@@ -13,6 +12,7 @@ use reqwest::{Certificate, Client, Method, Response};
 use serde_json::{Value, json};
 use tenure_tests::Limit;
 use tenure_tests::needs::can_run;
+use tenure_tests::ports::free_address;
 use tenure_tests::process::{Process, descendants};
 use tenure_tests::wait_for;
 use tokio::runtime::Runtime;
@@ -316,9 +316,7 @@ fn a_token_or_key_in_the_environment_is_not_in_that_of_the_command() {
         "--health-command",
         "env",
     ];
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let peers = format!("1=http://{}", free.local_addr().expect("an address"));
-    drop(free);
+    let peers = format!("1=http://{}", free_address());
     let state = place.text("state");
     let by_key = [
         "--strategy",
@@ -353,11 +351,8 @@ fn a_token_or_key_in_the_environment_is_not_in_that_of_the_command() {
 #[test]
 fn no_key_of_a_group_is_in_the_logs_of_its_members() {
     let place = Place::new();
-    let ports = [1, 2].map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    let peers = (1..).zip(&ports);
-    let peers = peers.map(|(node, at)| format!("{node}=http://{}", at.local_addr().unwrap()));
-    let peers = peers.collect::<Vec<_>>().join(",");
-    drop(ports);
+    let peers = [1, 2].map(|node| format!("{node}=http://{}", free_address()));
+    let peers = peers.join(",");
     let key = place.text("key");
     fs::write(&key, format!("{KEY}\n")).expect("a key");
     let member = |node: &str| {

@@ -1,7 +1,7 @@
 //! Stores with their candidates, which Prometheus scrapes as one environment.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -10,6 +10,7 @@ use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_tests::needs::SmallDisk;
+use tenure_tests::ports::free_address;
 use tenure_tests::process::{Process, command, run};
 use tenure_tests::wait_for;
 
@@ -155,14 +156,8 @@ impl Installation {
 
     /// Starts three peers, and waits until one leads.
     pub(crate) fn with_peers(mut self) -> Self {
-        // Another process may take a port before the peer does. That is rare, and the peer then
-        // reports it.
-        let listeners = [1, 2, 3].map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let addresses = listeners.map(|it| it.local_addr().expect("an address").to_string());
-        let peers = (1..)
-            .zip(&addresses)
-            .map(|(node, address)| format!("{node}=http://{address}"));
-        let peers = peers.collect::<Vec<_>>().join(",");
+        let peers = [1, 2, 3].map(|node| format!("{node}=http://{}", free_address()));
+        let peers = peers.join(",");
         let key = self.path("key");
         fs::write(&key, "a secret of the tests\n").expect("a key");
         for node in ["1", "2", "3"] {

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 
 use reqwest::{Client, Url};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tenure_tests::ports::free_address;
 use tenure_tests::process::Process;
 use tenure_tests::wait_for;
 use tokio::runtime::Runtime;
@@ -47,31 +47,24 @@ impl Prometheus {
             .build()
             .expect("a client");
         let runtime = Runtime::new().expect("a runtime");
-        // Another process may take the port before Prometheus does, so this is repeated.
-        let (process, url) = wait_for("the start of Prometheus", || {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            let address = listener.local_addr().expect("an address");
-            drop(listener);
-            let mut command = Command::new("prometheus");
-            command
-                .arg(format!(
-                    "--config.file={}",
-                    path("prometheus.yaml").display()
-                ))
-                .arg(format!("--storage.tsdb.path={}", path("data").display()))
-                .arg(format!("--web.listen-address={address}"));
-            let mut process = Process::spawn(&mut command);
-            let url = format!("http://{address}");
-            let is_ready = wait_for("Prometheus to be ready or to end", || {
-                let request = client.get(format!("{url}/-/ready"));
-                let answer = runtime.block_on(async { request.send().await });
-                let is_ready = answer.is_ok_and(|answer| answer.status().is_success());
-                (is_ready || process.has_ended()).then_some(is_ready)
-            });
-            if !is_ready {
-                eprintln!("{}", process.stderr());
-            }
-            is_ready.then_some((process, url))
+        let address = free_address();
+        let mut command = Command::new("prometheus");
+        command
+            .arg(format!(
+                "--config.file={}",
+                path("prometheus.yaml").display()
+            ))
+            .arg(format!("--storage.tsdb.path={}", path("data").display()))
+            .arg(format!("--web.listen-address={address}"));
+        let mut process = Process::spawn(&mut command);
+        let url = format!("http://{address}");
+        wait_for("Prometheus to be ready", || {
+            assert!(!process.has_ended(), "{}", process.stderr());
+            let request = client.get(format!("{url}/-/ready"));
+            let answer = runtime.block_on(async { request.send().await });
+            answer
+                .is_ok_and(|answer| answer.status().is_success())
+                .then_some(())
         });
         Self {
             process,

@@ -7,13 +7,14 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
+use tenure_tests::ports::free_address;
 use tenure_tests::process::{Process, command};
 
 const MEMBERS: usize = 5;
@@ -36,13 +37,7 @@ struct Group {
 
 impl Group {
     fn start(quorum: bool, detector: &'static str) -> Self {
-        let ports: Vec<TcpListener> = (0..MEMBERS)
-            .map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"))
-            .collect();
-        let addresses = ports.iter().map(|port| {
-            let address = port.local_addr().expect("an address");
-            address.to_string()
-        });
+        let addresses = (0..MEMBERS).map(|_| free_address().to_string());
         let mut group = Self {
             addresses: addresses.collect(),
             folder: tempfile::tempdir().expect("a folder"),
@@ -50,7 +45,6 @@ impl Group {
             detector,
             members: Vec::new(),
         };
-        drop(ports);
         fs::write(group.path("key"), "a secret of the benchmark").expect("a key");
         group.members = (0..MEMBERS)
             .map(|index| Some(group.member(index)))

@@ -15,6 +15,7 @@ use reqwest::{Method, Url};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_tests::needs;
+use tenure_tests::ports::free_address;
 use tenure_tests::process::{Process, descendants, is_alive};
 use tokio::runtime::Runtime;
 
@@ -60,20 +61,21 @@ impl Driver {
     fn start_now() -> Self {
         let profile = tempfile::tempdir().expect("a folder");
         let mut command = Command::new("chromedriver");
-        // The files of both programs are then removed with the folder.
-        command.arg("--port=0").env("TMPDIR", profile.path());
-        let chromedriver = Process::spawn(&mut command);
-        let port = || {
-            let text = chromedriver.stdout();
-            let port = text.split_once("successfully on port ")?.1;
-            port.split('.').next()?.parse::<u16>().ok()
-        };
+        // With port 0, chromedriver ends if the port that it gets for IPv4 is in use for IPv6.
+        let address = free_address();
+        command
+            .arg(format!("--port={}", address.port()))
+            // The files of both programs are then removed with the folder.
+            .env("TMPDIR", profile.path());
+        let mut chromedriver = Process::spawn(&mut command);
         let until = Instant::now() + START_PATIENCE;
-        while port().is_none() && Instant::now() < until {
+        while !chromedriver.stdout().contains("was started successfully") {
+            let is_late = chromedriver.has_ended() || Instant::now() > until;
+            let (out, err) = (chromedriver.stdout(), chromedriver.stderr());
+            assert!(!is_late, "chromedriver did not start: {out}{err}");
             thread::sleep(Duration::from_millis(5));
         }
-        let port = port().expect("the start of chromedriver");
-        let base: Url = format!("http://127.0.0.1:{port}/").parse().expect("a URL");
+        let base: Url = format!("http://{address}/").parse().expect("a URL");
         let runtime = Runtime::new().expect("a runtime");
         let http = tenure_tests::client::plain_http().timeout(PATIENCE);
         let http = http.build().expect("a client");

@@ -1,10 +1,11 @@
 //! The page of a group of peers, which each member serves.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
+use tenure_tests::ports::free_address;
 use tenure_tests::process::{Process, command};
 use tenure_tests::wait_for;
 
@@ -22,13 +23,9 @@ impl Group {
         let folder = tempfile::tempdir().expect("a folder");
         let key = folder.path().join("key");
         fs::write(&key, "a secret of the tests, long enough\n").expect("the key");
-        // All listeners exist before any is dropped, so the addresses differ.
-        let ports: Vec<_> = (0..3)
-            .map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"))
+        let origins: Vec<String> = (0..3)
+            .map(|_| format!("http://{}", free_address()))
             .collect();
-        let origin = |port: &TcpListener| format!("http://{}", port.local_addr().expect("bound"));
-        let origins: Vec<String> = ports.iter().map(origin).collect();
-        drop(ports);
         let peers = (1..).zip(&origins);
         let peers: Vec<String> = peers.map(|(node, url)| format!("{node}={url}")).collect();
         let member = |node: usize| {

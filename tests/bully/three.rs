@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 
 use tempfile::TempDir;
+use tenure_tests::ports::free_address;
 use tenure_tests::process::{Process, command};
 use tenure_tests::wait_for;
 
@@ -17,11 +17,7 @@ const BEAT: &str =
 
 /// Unused addresses of this machine.
 pub(super) fn free_addresses(count: usize) -> Vec<String> {
-    // All listeners exist before any is dropped, so the addresses differ.
-    let ports = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-    let ports: Vec<TcpListener> = ports.collect();
-    let addresses = ports.iter().map(|port| port.local_addr().unwrap());
-    addresses.map(|address| address.to_string()).collect()
+    (0..count).map(|_| free_address().to_string()).collect()
 }
 
 /// Three members, and a folder for their output.

@@ -6,14 +6,14 @@ use std::net::TcpListener;
 use std::thread;
 
 use serde_json::{Value, json};
+use tenure_tests::ports::free_address;
 use tenure_tests::process::{command, output, run};
 
 use super::{acquire, ask, memory_store, stderr, stdout};
 
 /// An address without a listener.
 fn nowhere() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("http://{}", listener.local_addr().unwrap())
+    format!("http://{}", free_address())
 }
 
 /// The value of a line of `tenure status`.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tenure::config::{BesideStore, Bully, Fallback, Peer, PeerKey};
 use tenure::{Candidate, Config, Guarantee, Leadership, NodeId, QuorumKind};
+use tenure_tests::ports::free_address;
 use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::store::{LocalStore, endpoint};
 use tenure_tests::{Limit, wait_until};
@@ -18,10 +19,9 @@ struct Group {
     _folders: Vec<tempfile::TempDir>,
 }
 
-/// Three addresses that no other process uses now.
+/// Three addresses that no other process uses.
 fn addresses() -> [SocketAddr; 3] {
-    let listeners = [0; 3].map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap())
+    [0; 3].map(|_| free_address())
 }
 
 impl Group {

@@ -1,11 +1,12 @@
 //! Azurite, the emulator of Azure's storage (the npm package `azurite`), as a process.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
 use tempfile::TempDir;
 
 use crate::needs::{can_run, output_of};
+use crate::ports::free_address;
 use crate::process::Process;
 use crate::wait_for;
 
@@ -31,11 +32,7 @@ impl Azurite {
         let is_there = can_run(test, needs, found.is_some());
         let azurite = found.filter(|_| is_there)?;
         let folder = tempfile::tempdir().expect("a folder");
-        let address = {
-            // The listener is dropped here, so the port is free again.
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-            listener.local_addr().expect("an address")
-        };
+        let address = free_address();
         let mut emulator = Command::new(azurite);
         emulator
             .args(["--blobPort", &address.port().to_string()])

@@ -14,6 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::ports::free_address;
 use crate::{PATIENCE, wait_for};
 
 /// The command that belongs to the running tests, or the one that `TENURE_TEST_BINARY` names: the
@@ -317,14 +318,15 @@ pub struct StoreProcess {
 }
 
 impl StoreProcess {
-    /// Starts a store on a free port, with its data in this folder.
+    /// Starts a store on a free port, with its data in this folder. No other process takes the port
+    /// while the store is restarted.
     ///
     /// # Panics
     ///
     /// If it does not start.
     #[must_use]
     pub fn start(data_dir: &Path) -> Self {
-        Self::start_at(data_dir, "127.0.0.1:0")
+        Self::start_at(data_dir, &free_address().to_string())
     }
 
     /// Starts a store at this address, with its data in this folder.

@@ -1,9 +1,9 @@
 //! The addresses of a store: passwords in them are not shown, and proxies are not used.
 
 use std::fs;
-use std::net::TcpListener;
 use std::process::Output;
 
+use tenure_tests::ports::free_address;
 use tenure_tests::process::{Process, command};
 use tenure_tests::wait_for;
 
@@ -13,9 +13,7 @@ const PASSWORD: &str = "open-sesame";
 
 /// An address without a listener, with a user and a password.
 fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    format!("http://worker:{PASSWORD}@{address}")
+    format!("http://worker:{PASSWORD}@{}", free_address())
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! `tenure doctor`.
 
 use std::fs;
-use std::net::TcpListener;
 use std::time::Duration;
 
 use serde_json::json;
+use tenure_tests::ports::free_address;
 use tenure_tests::process::run;
 
 use super::{Bench, code, fake, json_of, problem, stdout};
@@ -41,11 +41,7 @@ fn doctor_passes_all_checks_for_a_healthy_store() {
 
 #[test]
 fn doctor_reports_a_missing_store_and_a_server_that_is_not_a_store() {
-    let nobody = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let nobody = format!("http://{nobody}");
+    let nobody = format!("http://{}", free_address());
     let output = run(&["doctor", "--server", &nobody]);
     assert_eq!(code(&output), 69, "{output:?}");
     assert!(stdout(&output).contains("not reachable"), "{output:?}");
