@@ -163,8 +163,9 @@ tenure() {
 }
 "#;
 
-/// A program of the reader.
-const PROGRAM: &str = "#!/bin/sh\necho \"work under epoch $TENURE_EPOCH\"\nsleep 1\n";
+/// A program of the reader. It runs for as long as the next commands of a page need on a busy
+/// machine.
+const PROGRAM: &str = "#!/bin/sh\necho \"work under epoch $TENURE_EPOCH\"\nsleep 3\n";
 
 /// A module that a program of the reader imports.
 const MODULE: &str = "def send_invoices(epoch):\n    print(f\"work under epoch {epoch}\")\n";
