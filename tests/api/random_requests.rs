@@ -27,7 +27,7 @@ fn schemathesis(bin: &Path, url: &str, token: &str, arguments: &[&str]) -> Outpu
         ])
         .arg(format!("{url}/openapi.json"))
         .args(["--seed", &setting("TENURE_API_SEED", "1")])
-        .args(["--max-examples", &setting("TENURE_API_EXAMPLES", "15")])
+        .args(["--max-examples", &setting("TENURE_API_EXAMPLES", "10")])
         .args([
             "--checks",
             "all",

@@ -286,14 +286,14 @@ fn is_refused(written: &Written, damage: &Damage, runtime: &Runtime) -> bool {
 #[test]
 fn a_flipped_byte_is_refused_or_harmless_after_a_stop() {
     let written = write(End::Stopped);
-    let damages = damages(written.folder.path(), 90, true);
+    let damages = damages(written.folder.path(), 60, true);
     every_damage_is_refused_or_harmless(&written, &damages);
 }
 
 #[test]
 fn a_flipped_byte_is_refused_or_harmless_after_a_kill() {
     let written = write(End::Killed);
-    let damages = damages(written.folder.path(), 60, true);
+    let damages = damages(written.folder.path(), 40, true);
     every_damage_is_refused_or_harmless(&written, &damages);
 }
 
@@ -301,7 +301,7 @@ fn a_flipped_byte_is_refused_or_harmless_after_a_kill() {
 fn a_truncated_file_is_refused_or_harmless() {
     for end in [End::Stopped, End::Killed] {
         let written = write(end);
-        let damages = damages(written.folder.path(), 30, false);
+        let damages = damages(written.folder.path(), 20, false);
         every_damage_is_refused_or_harmless(&written, &damages);
     }
 }
