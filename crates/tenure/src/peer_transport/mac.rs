@@ -315,6 +315,7 @@ mod tests {
         assert_eq!(short, Err(PeerKeyError { bytes: 5 }));
     }
 
+    #[cfg(feature = "config-file")]
     #[tokio::test]
     async fn a_key_file_is_read_again() {
         let folder = tempfile::TempDir::new().unwrap();

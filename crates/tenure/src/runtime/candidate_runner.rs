@@ -325,7 +325,7 @@ impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
 
     fn handle_command(&mut self, command: Command) {
         match command {
-            #[cfg(test)]
+            #[cfg(all(test, feature = "peers"))]
             Command::Panic => panic!("planted"),
             Command::Campaign(campaigner) => {
                 self.campaigner = Some(campaigner);

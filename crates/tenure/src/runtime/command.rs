@@ -38,7 +38,7 @@ pub(crate) enum Command {
     /// The last handle to this candidate was dropped.
     Leave,
     /// Make the thread panic.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "peers"))]
     Panic,
 }
 
