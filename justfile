@@ -28,9 +28,17 @@ library *args:
 store *args:
     cargo test -p tenure-server --locked {{ args }}
 
-# test the simulator, and that planted mutations are caught
+# test the simulator
 lab *args:
     cargo test -p tenure-lab --locked {{ args }}
+
+# test that the simulator catches each mutation
+mutations:
+    cargo test -p tenure-lab --features mutations --test mutations --locked
+
+# lint and test each feature alone, the export of traces, and the mutations
+features:
+    .ci/features
 
 # test whole systems of real processes, such as `just system --test command`
 system *args:
