@@ -65,12 +65,18 @@ pub(crate) struct Engine {
     batch: Batch,
 }
 
-/// The contents of a log.
+/// A lease in a log, with the revision of its last change.
+pub(crate) type LoadedLease = (LeaseKey, Stored, u64);
+
+/// The leases of a log. They are in a list because a new table takes them one by one, and the
+/// memory of each can then be reused for the next.
+pub(crate) type LeaseList = LinkedList<LoadedLease>;
+
+/// The contents of a log. `L` is the collection of its leases.
 #[derive(Debug, Default)]
-pub(crate) struct Loaded {
-    /// All leases with their revisions. They are in a list because the new table takes them one by
-    /// one, and the memory of each can then be reused for the next.
-    pub(crate) leases: LinkedList<(LeaseKey, Stored, u64)>,
+pub(crate) struct Loaded<L = LeaseList> {
+    /// All leases.
+    pub(crate) leases: L,
     /// The deleted leases, in the order of their deletions, with the lease ids of their ended
     /// terms. The ids of an earlier deletion are also in a later deletion of the same name, and in
     /// a lease that was created again.
@@ -95,6 +101,32 @@ pub struct Document {
     pub revision: u64,
     /// The bytes.
     pub content: Bytes,
+}
+
+impl<L> Loaded<L> {
+    /// Converts the collection of the leases.
+    pub(crate) fn map<M>(self, convert: impl FnOnce(L) -> M) -> Loaded<M> {
+        Loaded {
+            leases: convert(self.leases),
+            deleted: self.deleted,
+            revision: self.revision,
+            floor: self.floor,
+            documents: self.documents,
+            store_id: self.store_id,
+        }
+    }
+
+    /// Returns the contents of a log that has these leases and nothing else.
+    pub(crate) const fn with(leases: L) -> Self {
+        Self {
+            leases,
+            deleted: Vec::new(),
+            revision: 0,
+            floor: None,
+            documents: Vec::new(),
+            store_id: None,
+        }
+    }
 }
 
 impl Loaded {
@@ -174,20 +206,23 @@ fn connect(config: &ClusterConfig, attempt: Duration) -> Result<Arc<dyn Connect>
 
 /// Opens the engine in `data_dir`. It remembers at most `max_history` terms of each lease. A store
 /// in memory has no engine.
-pub(crate) fn open(
+///
+/// It adds the leases to `leases`, one by one, while it reads them.
+pub(crate) fn open<L: Extend<LoadedLease>>(
     data_dir: Option<&Path>,
     max_history: usize,
-) -> Result<(Loaded, Option<Engine>), OpenError> {
+    leases: L,
+) -> Result<(Loaded<L>, Option<Engine>), OpenError> {
     let revision = first_revision(clock::wall());
     let Some(data_dir) = data_dir else {
         let loaded = Loaded {
             revision,
-            ..Loaded::default()
+            ..Loaded::with(leases)
         };
         return Ok((loaded, None));
     };
     let mut log = embedded::open(data_dir, max_history)?;
-    let loaded = log.start(revision)?;
+    let loaded = log.start(revision, leases)?;
     let engine = Engine::over(Box::new(log), loaded.revision);
     Ok((loaded, Some(engine)))
 }

@@ -27,6 +27,7 @@ mod transaction;
 
 mod commit_thread;
 mod subscribers;
+mod table_loader;
 mod threads;
 
 use std::collections::BTreeSet;
@@ -36,7 +37,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::http::HeaderValue;
-use tenure_core::lease::{Owner, Record, Stored};
+use tenure_core::lease::Record;
 use tenure_core::wire::{Code, Problem};
 use tenure_core::{Epoch, Instant};
 use tokio::sync::{Notify, Semaphore};
@@ -59,6 +60,7 @@ use crate::timer::Timer;
 use overview::Overviews;
 use pauses::Pauses;
 use subscribers::Subscribers;
+use table_loader::{LoadedTable, TableLoader, table_of};
 use threads::Threads;
 use wait::OutcomeSender;
 
@@ -178,19 +180,29 @@ impl Store {
     pub fn open(config: StoreConfig) -> Result<Self, OpenError> {
         config.limits.check()?;
         clock::check()?;
-        let (loaded, engine) = engine::open(config.data_dir.as_deref(), config.limits.max_history)?;
-        warn_of_a_late_clock(loaded.last_epoch());
         let StoreConfig { data_dir, limits } = config;
+        let loader = TableLoader::start().map_err(OpenError::io("a thread"))?;
+        let (loaded, engine) = engine::open(data_dir.as_deref(), limits.max_history, loader)?;
+        let loaded = loaded.map(TableLoader::finish);
+        warn_of_a_late_clock(loaded.leases.last_epoch.max(loaded.floor));
         let setup = StoreSetup {
             data_dir,
             ..StoreSetup::with_limits(limits)
         };
-        Self::start(loaded, engine, setup).map_err(OpenError::io("a thread"))
+        Self::start_with(loaded, engine, setup).map_err(OpenError::io("a thread"))
     }
 
     /// Creates a store with these leases. Without an engine the store is in memory.
     pub(crate) fn start(
-        mut loaded: Loaded,
+        loaded: Loaded,
+        engine: Option<Engine>,
+        setup: StoreSetup,
+    ) -> io::Result<Self> {
+        Self::start_with(loaded.map(table_of), engine, setup)
+    }
+
+    fn start_with(
+        mut loaded: Loaded<LoadedTable>,
         engine: Option<Engine>,
         setup: StoreSetup,
     ) -> io::Result<Self> {
@@ -206,7 +218,8 @@ impl Store {
             expected,
             restored,
         } = lasting;
-        let clock = Clock::start();
+        // The table exists, so its leases have their full durations from now on.
+        let (clock, now) = (Clock::start(), Instant::default());
         let durability = match engine {
             Some(_) => Durability::OnDisk,
             None => Durability::InMemory,
@@ -223,25 +236,19 @@ impl Store {
             (None, None) => Some(StoreId::random(&mut OsRandom)),
         };
         let deleted = std::mem::take(&mut loaded.deleted);
-        let (floor, now) = (loaded.floor, clock.now());
+        let (floor, table) = (loaded.floor, loaded.leases.table);
         // The floor of a restored backup covers grants that this store does not have, so existing
         // leases must get epochs above it too.
-        let mut owners = BTreeSet::new();
-        let entries = loaded
-            .leases
-            .into_iter()
-            .map(|(key, mut stored, revision)| {
-                share_owner(&mut stored, &mut owners);
-                let record = Record::restore(stored, now).numbered_above(floor);
-                (key, Entry::new(record, revision))
-            });
+        if floor.is_some() {
+            table.number_above(floor);
+        }
         let inner = Arc::new(Inner {
             commit_queue: CommitQueue::new(loaded.revision, durability, subscriber),
             events,
             audit,
             documents: Mutex::new(loaded.documents),
             floor: AtomicU64::new(floor.map_or(0, |floor| floor.get() + 1)),
-            table: Table::new(entries),
+            table,
             timer: Timer::default(),
             scans: Scans::default(),
             clock,
@@ -382,17 +389,6 @@ impl Inner {
     fn raise_floor(&self, last: Option<Epoch>) {
         let above = last.map_or(0, |last| last.get() + 1);
         self.floor.fetch_max(above, Ordering::Relaxed);
-    }
-}
-
-/// Makes leases of one principal share its name in memory.
-fn share_owner(stored: &mut Stored, owners: &mut BTreeSet<Owner>) {
-    let grant = stored.grant.as_mut();
-    if let Some(owner) = grant.and_then(|grant| grant.owner.as_mut()) {
-        match owners.get(owner) {
-            Some(known) => *owner = known.clone(),
-            None => drop(owners.insert(owner.clone())),
-        }
     }
 }
 

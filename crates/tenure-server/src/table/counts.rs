@@ -22,7 +22,11 @@ pub(crate) enum Full {
 
 impl Counts {
     pub(super) fn add(&self, key: &LeaseKey) {
-        *self.lock().entry(key.namespace().into()).or_default() += 1;
+        let mut counts = self.lock();
+        match counts.get_mut(key.namespace()) {
+            Some(count) => *count += 1,
+            None => drop(counts.insert(key.namespace().into(), 1)),
+        }
     }
 
     pub(super) fn add_up_to(&self, key: &LeaseKey, limits: &Limits) -> Result<(), Full> {

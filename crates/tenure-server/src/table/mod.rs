@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use counts::Counts;
 use deleted::Deleted;
 use tenure_core::lease::Record;
+use tenure_core::{Epoch, InlineStr};
 
 use crate::config::Limits;
 
@@ -36,6 +37,16 @@ pub(crate) struct Table<W> {
     pub(crate) deleted: Deleted,
 }
 
+/// A table that is filled before it is used. It sorts the names of each shard only once, which takes
+/// less time, and leaves no node of the tree partly empty.
+#[derive(Debug)]
+pub(crate) struct TableBuilder<W> {
+    shards: Vec<Shard<W>>,
+    /// The names in each shard.
+    names: Vec<Vec<InlineStr>>,
+    counts: Counts,
+}
+
 /// The position of a scan of a namespace. The default is the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -49,24 +60,46 @@ pub(crate) struct Locked<'a, W> {
     shards: Vec<MutexGuard<'a, Shard<W>>>,
 }
 
-impl<W> Table<W> {
-    pub(crate) fn new(entries: impl IntoIterator<Item = (LeaseKey, Entry<W>)>) -> Self {
-        let table = Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+impl<W> Default for TableBuilder<W> {
+    fn default() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            names: vec![Vec::new(); SHARDS],
             counts: Counts::default(),
+        }
+    }
+}
+
+impl<W> TableBuilder<W> {
+    pub(crate) fn add(&mut self, key: LeaseKey, entry: Entry<W>) {
+        self.counts.add(&key);
+        let index = index(&key);
+        self.names[index].push(key.text().clone());
+        self.shards[index].fill(key, entry);
+    }
+
+    pub(crate) fn build(self) -> Table<W> {
+        let shards = self.shards.into_iter().zip(self.names);
+        let shards = shards.map(|(mut shard, names)| {
+            shard.set_names(names);
+            Mutex::new(shard)
+        });
+        Table {
+            shards: shards.collect(),
+            counts: self.counts,
             deleted: Deleted::default(),
-        };
-        let mut locked = table.lock_all();
-        let entries = entries.into_iter();
-        for shard in &mut locked.shards {
-            shard.reserve(entries.size_hint().0 / SHARDS);
         }
-        for (key, entry) in entries {
-            table.counts.add(&key);
-            locked.shard_of(&key).insert(key, entry);
+    }
+}
+
+impl<W> Table<W> {
+    /// Makes the next epoch of each lease greater than `floor` too.
+    pub(crate) fn number_above(&self, floor: Option<Epoch>) {
+        for shard in &self.shards {
+            for entry in lock(shard).entries_mut() {
+                entry.lease.number_above(floor);
+            }
         }
-        drop(locked);
-        table
     }
 
     /// Locks the shard of `key`. A thread never holds two of these locks; it uses
@@ -272,12 +305,20 @@ fn lock<W>(shard: &Mutex<Shard<W>>) -> MutexGuard<'_, Shard<W>> {
 mod tests {
     use super::shard::Slot;
     use super::*;
-    use tenure_core::InlineStr;
 
     impl<W> Shard<W> {
         pub(crate) fn is_empty(&self) -> bool {
             self.slots.is_empty() && self.order.is_empty()
         }
+    }
+
+    fn table_of(names: impl IntoIterator<Item = impl AsRef<str>>) -> Table<()> {
+        let mut table = TableBuilder::default();
+        for name in names {
+            let entry = Entry::new(Record::default(), 1);
+            table.add(LeaseKey::of_text(name.as_ref()), entry);
+        }
+        table.build()
     }
 
     fn keys(table: &Table<()>, prefix: &str, after: Option<&str>, count: usize) -> Vec<String> {
@@ -289,13 +330,7 @@ mod tests {
     #[test]
     fn keys_come_in_order_from_all_shards() {
         let names = ["a/x", "ns/b", "ns/a1", "ns/a2", "ns/c", "ns2/a", "ns-1/a"];
-        let entries = names.map(|name| {
-            (
-                LeaseKey::of_text(name),
-                Entry::<()>::new(Record::default(), 1),
-            )
-        });
-        let table = Table::new(entries);
+        let table = table_of(names);
         assert_eq!(
             keys(&table, "ns/", None, 9),
             ["ns/a1", "ns/a2", "ns/b", "ns/c"]
@@ -311,13 +346,7 @@ mod tests {
     fn a_scan_finds_each_lease_of_its_namespace_once_in_pages() {
         let names = (0..1_000).map(|number| format!("ns/{number}"));
         let names: Vec<String> = names.chain(["ns2/a".into(), "n/a".into()]).collect();
-        let entries = names.iter().map(|name| {
-            (
-                LeaseKey::of_text(name),
-                Entry::<()>::new(Record::default(), 1),
-            )
-        });
-        let table = Table::new(entries);
+        let table = table_of(&names);
         for count in [1, 7, 1_000] {
             let (mut found, mut place) = (Vec::new(), Some(Place::default()));
             while let Some(at) = place.take() {

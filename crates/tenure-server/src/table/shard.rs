@@ -51,17 +51,22 @@ impl<W> Shard<W> {
         self.order.range::<str, _>(range)
     }
 
-    /// Makes room for this number of leases.
-    pub(super) fn reserve(&mut self, count: usize) {
-        self.slots.reserve(count, |slot| slot.key.hash());
-    }
-
     pub(super) fn insert(&mut self, key: LeaseKey, entry: Entry<W>) {
         self.order.insert(key.text().clone());
+        self.fill(key, entry);
+    }
+
+    /// Inserts a lease whose name [`Shard::set_names`] inserts later.
+    pub(super) fn fill(&mut self, key: LeaseKey, entry: Entry<W>) {
         match self.place(&key) {
             Place::Occupied(mut slot) => slot.get_mut().entry = entry,
             Place::Vacant(place) => drop(place.insert(Box::new(Slot { key, entry }))),
         }
+    }
+
+    /// Inserts the names of all leases.
+    pub(super) fn set_names(&mut self, names: Vec<InlineStr>) {
+        self.order = names.into_iter().collect();
     }
 
     pub(super) fn remove(&mut self, key: &LeaseKey) -> Option<Entry<W>> {
@@ -75,6 +80,11 @@ impl<W> Shard<W> {
     /// Returns all leases, in no order.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&LeaseKey, &Entry<W>)> {
         self.slots.iter().map(|slot| (&slot.key, &slot.entry))
+    }
+
+    /// Returns all leases, in no order.
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry<W>> {
+        self.slots.iter_mut().map(|slot| &mut slot.entry)
     }
 
     fn place(&mut self, key: &LeaseKey) -> Place<'_, Box<Slot<W>>> {

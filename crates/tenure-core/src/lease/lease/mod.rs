@@ -2,6 +2,7 @@
 //! given back.
 
 use alloc::boxed::Box;
+use core::mem;
 
 use super::queue::Queue;
 use super::{
@@ -78,6 +79,11 @@ impl<W> Lease<W> {
         self.record = record;
         // A grant to a waiting request is undone as well, so nothing can be given back.
         self.confirm();
+    }
+
+    /// Makes the next epoch greater than `floor` too: see [`Record::numbered_above`].
+    pub fn number_above(&mut self, floor: Option<Epoch>) {
+        self.record = mem::take(&mut self.record).numbered_above(floor);
     }
 
     /// Returns the number of waiting requests.

@@ -16,7 +16,7 @@ use crate::model::{ChangeSet, Content, Deleted, LeaseChange, LeaseKey, TermRecor
 
 pub(super) use codec::{Column, Columns, DecodeError, put};
 pub(super) use lease::{COLUMNS, columns, decode};
-pub(super) use replay::{Leases, apply, replay};
+pub(super) use replay::{Leases, Replay, apply};
 pub(super) use term::{TermFields, fields, record};
 
 use codec::put_nested;
@@ -38,7 +38,7 @@ pub(crate) struct Batch {
 pub(super) struct LoggedChange {
     pub(super) key: LeaseKey,
     pub(super) revision: u64,
-    /// The content of the change. A lease with a delta has no retired ids yet: [`replay`] computes
+    /// The content of the change. A lease with a delta has no retired ids yet: [`apply`] computes
     /// them.
     pub(super) content: Content,
     pub(super) delta: Option<RetiredDelta>,

@@ -21,58 +21,100 @@
 //!   still change: the batches have all records of it since it was written to the table, and the
 //!   first reason stays.
 
-use std::collections::{HashMap, HashSet, LinkedList};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tenure_core::lease::Stored;
 
 use super::{Batch, LoggedChange};
-use crate::engine::Loaded;
+use crate::engine::{Loaded, LoadedLease};
 use crate::model::{Content, LeaseKey};
 
-/// Applies the batches that follow the loaded tables. Returns, for each batch, the changes that the
-/// tables lack, with complete lists of retired ids.
-pub(in crate::engine) fn replay(
-    batches: &[Batch],
-    loaded: &mut Loaded,
-) -> Result<Vec<Vec<LoggedChange>>, String> {
-    let mut replayed = Vec::new();
-    for batch in batches {
-        if batch.previous != loaded.revision {
+/// The batches that follow the tables, while the leases of the tables are read.
+#[derive(Debug)]
+pub(in crate::engine) struct Replay {
+    /// The changes of each batch.
+    changes: Vec<Vec<LoggedChange>>,
+    /// The revision of the last batch.
+    revision: u64,
+    /// The leases that the batches change.
+    keys: HashSet<LeaseKey>,
+    /// Those leases, as the tables have them.
+    leases: Leases,
+}
+
+impl Replay {
+    /// Decodes the batches that follow this revision of the tables.
+    pub(in crate::engine) fn of(batches: &[Batch], after: u64) -> Result<Self, String> {
+        let mut replay = Self {
+            changes: Vec::with_capacity(batches.len()),
+            revision: after,
+            keys: HashSet::new(),
+            leases: Leases::new(),
+        };
+        for batch in batches {
+            if batch.previous != replay.revision {
+                return Err(format!(
+                    "the batch after revision {} is missing: the next one follows revision {}",
+                    replay.revision, batch.previous
+                ));
+            }
+            replay.revision = batch.revision;
+            let changes = batch.changes()?;
+            let keys = changes.iter().map(|change| change.key.clone());
+            replay.keys.extend(keys);
+            replay.changes.push(changes);
+        }
+        Ok(replay)
+    }
+
+    /// Takes a lease of the tables. Returns it if no batch changes it.
+    pub(in crate::engine) fn pass(
+        &mut self,
+        lease: LoadedLease,
+    ) -> Result<Option<LoadedLease>, String> {
+        // The table may have a lease at a later revision than the table as a whole, but not at a
+        // revision after the end of the log.
+        if lease.2 > self.revision {
             return Err(format!(
-                "the batch after revision {} is missing: the next one follows revision {}",
-                loaded.revision, batch.previous
+                "the row of {:?} has revision {}, and the last revision is {}",
+                lease.0.as_str(),
+                lease.2,
+                self.revision
             ));
         }
-        loaded.revision = batch.revision;
-        replayed.push(batch.changes()?);
+        if !self.keys.contains(&lease.0) {
+            return Ok(Some(lease));
+        }
+        let (key, stored, revision) = lease;
+        self.leases.insert(key, (stored.into(), revision));
+        Ok(None)
     }
-    // The table may have a lease at a later revision than the table as a whole, but not at a
-    // revision after the end of the log.
-    let newest = loaded.leases.iter().find(|lease| lease.2 > loaded.revision);
-    if let Some((key, _, revision)) = newest {
-        return Err(format!(
-            "the row of {:?} has revision {revision}, and the last revision is {}",
-            key.as_str(),
-            loaded.revision
-        ));
-    }
-    let mut leases = take_changed(&replayed, loaded);
-    for change in replayed.iter().flatten() {
-        if let Content::Deleted(deleted) = &change.content {
-            loaded.floor = loaded.floor.max(deleted.last);
-            if !deleted.retired.is_empty() {
-                let retired = deleted.retired.clone();
-                loaded.deleted.push((change.key.clone(), retired));
+
+    /// Applies the batches to the leases that they change, and adds these to the loaded content.
+    /// Returns, for each batch, the changes that the tables lack, with complete lists of retired
+    /// ids.
+    pub(in crate::engine) fn finish<L: Extend<LoadedLease>>(
+        mut self,
+        loaded: &mut Loaded<L>,
+    ) -> Result<Vec<Vec<LoggedChange>>, String> {
+        loaded.revision = self.revision;
+        for change in self.changes.iter().flatten() {
+            if let Content::Deleted(deleted) = &change.content {
+                loaded.floor = loaded.floor.max(deleted.last);
+                if !deleted.retired.is_empty() {
+                    let retired = deleted.retired.clone();
+                    loaded.deleted.push((change.key.clone(), retired));
+                }
             }
         }
+        apply(&mut self.changes, &mut self.leases)?;
+        let leases = self.leases.into_iter();
+        let leases =
+            leases.map(|(key, (stored, revision))| (key, Arc::unwrap_or_clone(stored), revision));
+        loaded.leases.extend(leases);
+        Ok(self.changes)
     }
-    apply(&mut replayed, &mut leases)?;
-    for (key, (stored, revision)) in leases {
-        let stored = Arc::unwrap_or_clone(stored);
-        loaded.leases.push_back((key, stored, revision));
-    }
-    Ok(replayed)
 }
 
 /// The leases that changes are applied to, with their revisions.
@@ -117,22 +159,4 @@ pub(in crate::engine) fn apply(
         *changes = lacking;
     }
     Ok(())
-}
-
-/// Removes the leases that these changes affect from the loaded leases, and returns them.
-fn take_changed(changes: &[Vec<LoggedChange>], loaded: &mut Loaded) -> Leases {
-    let keys: HashSet<&LeaseKey> = changes.iter().flatten().map(|change| &change.key).collect();
-    let mut changed = Leases::new();
-    if keys.is_empty() {
-        return changed;
-    }
-    let mut unchanged = LinkedList::new();
-    for (key, stored, revision) in std::mem::take(&mut loaded.leases) {
-        match keys.contains(&key) {
-            true => drop(changed.insert(key, (stored.into(), revision))),
-            false => unchanged.push_back((key, stored, revision)),
-        }
-    }
-    loaded.leases = unchanged;
-    changed
 }

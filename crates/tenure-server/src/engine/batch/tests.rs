@@ -92,6 +92,15 @@ fn tables(lease: Option<(u64, &[u64])>) -> Loaded {
     }
 }
 
+/// Applies batches to loaded tables.
+fn replay(batches: &[Batch], loaded: &mut Loaded) -> Result<Vec<Vec<LoggedChange>>, String> {
+    let mut replay = Replay::of(batches, loaded.revision)?;
+    for lease in std::mem::take(&mut loaded.leases) {
+        loaded.leases.extend(replay.pass(lease)?);
+    }
+    replay.finish(loaded)
+}
+
 #[test]
 fn a_delta_is_applied_to_the_revision_that_it_follows_whatever_the_tables_have() {
     let versions: [Option<(u64, &[u64])>; 4] = [

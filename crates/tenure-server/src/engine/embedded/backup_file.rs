@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 use super::backup::{BackupError, Contents, Existing};
 use super::check::Checked;
 use super::{check, final_mark, schema};
-use crate::engine::Loaded;
+use crate::engine::{LeaseList, Loaded};
 
 /// A backup that does not have its name yet. Only the owner can read it. It is removed when this is
 /// dropped.
@@ -65,7 +65,7 @@ impl BackupFile {
     ) -> Result<Loaded, BackupError> {
         let failed = |error: rusqlite::Error| self.failed(&error);
         let connection = schema::connect_to_copy(self.path()).map_err(failed)?;
-        let mut checked = check::load(&connection, store)?;
+        let mut checked = check::load(&connection, store, LeaseList::new())?;
         apply_batches(&connection, &mut checked).map_err(failed)?;
         let loaded = checked.loaded;
         if is_final {

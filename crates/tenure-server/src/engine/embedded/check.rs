@@ -1,6 +1,5 @@
 //! Reads and checks the whole database.
 
-use std::collections::LinkedList;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::thread;
@@ -8,7 +7,6 @@ use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension, Row};
 use tenure_core::Epoch;
-use tenure_core::lease::Stored;
 
 use super::backlog::Backlog;
 use super::folder::FORMAT;
@@ -17,13 +15,12 @@ use super::schema::{
 };
 use super::term_rows::{self, Segment};
 use super::{batch_log, deleted, documents, identity, rows};
-use crate::engine::batch::{COLUMNS, Columns, DecodeError, decode, replay};
-use crate::engine::{Loaded, OpenError};
-use crate::model::LeaseKey;
+use crate::engine::batch::{COLUMNS, Columns, DecodeError, Replay, decode};
+use crate::engine::{LeaseList, Loaded, LoadedLease, OpenError};
 
 /// The content of a database that passed all checks.
-pub(super) struct Checked {
-    pub(super) loaded: Loaded,
+pub(super) struct Checked<L = LeaseList> {
+    pub(super) loaded: Loaded<L>,
     /// The row with the totals of all tables.
     pub(super) meta: Meta,
     /// The changes that the tables lack.
@@ -31,7 +28,13 @@ pub(super) struct Checked {
 }
 
 /// Reads and checks everything in the tables and the batches. The terms are checked and not loaded.
-pub(super) fn load(connection: &Connection, path: &Path) -> Result<Checked, OpenError> {
+/// The leases are added to `leases`, one by one. If the result is an error, they were not all
+/// checked, and must not be used.
+pub(super) fn load<L: Extend<LoadedLease>>(
+    connection: &Connection,
+    path: &Path,
+    leases: L,
+) -> Result<Checked<L>, OpenError> {
     let failed = |error: rusqlite::Error| broken(path, &error);
     let number = |pragma| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
     if number("PRAGMA application_id").map_err(failed)? != i64::from(APPLICATION_ID) {
@@ -45,7 +48,7 @@ pub(super) fn load(connection: &Connection, path: &Path) -> Result<Checked, Open
             // error in the rows.
             let (structure, checked) = thread::scope(|scope| {
                 let structure = scope.spawn(|| check_structure(path));
-                let checked = read(connection);
+                let checked = read(connection, leases);
                 (structure.join(), checked)
             });
             let structure = structure.unwrap_or_else(|panic| resume_unwind(panic));
@@ -73,18 +76,24 @@ fn check_structure(path: &Path) -> rusqlite::Result<()> {
     }
 }
 
-fn read(connection: &Connection) -> rusqlite::Result<Checked> {
+fn read<L: Extend<LoadedLease>>(
+    connection: &Connection,
+    mut leases: L,
+) -> rusqlite::Result<Checked<L>> {
     let mut meta = read_meta(connection)?;
+    let batches = batch_log::read(connection, meta.revision)?;
+    let mut replay = Replay::of(&batches, meta.revision).map_err(corrupt)?;
     let mut counted = Meta {
         row_count: 0,
         digest: 0,
         ..meta.clone()
     };
-    let mut leases = LinkedList::new();
     let mut select = connection.prepare(SELECT_LEASES)?;
     let mut rows = select.query([])?;
+    let mut bytes = Vec::new();
     while let Some(row) = rows.next()? {
-        leases.push_back(read_lease(row, &mut counted)?);
+        let lease = read_lease(row, &mut bytes, &mut counted)?;
+        leases.extend(replay.pass(lease).map_err(corrupt)?);
     }
     // Terms are numerous, and the leases do not need them.
     let mut select = connection.prepare(term_rows::SELECT_ALL)?;
@@ -108,8 +117,7 @@ fn read(connection: &Connection) -> rusqlite::Result<Checked> {
         documents,
         store_id: Some(identity::read(connection)?),
     };
-    let batches = batch_log::read(connection, meta.revision)?;
-    let changes = replay(&batches, &mut loaded).map_err(corrupt)?;
+    let changes = replay.finish(&mut loaded).map_err(corrupt)?;
     meta.floor = loaded.floor;
     let mut backlog = Backlog::default();
     backlog.is_first = true;
@@ -127,17 +135,23 @@ fn read(connection: &Connection) -> rusqlite::Result<Checked> {
     })
 }
 
-/// Reads a lease and checks its checksum.
-fn read_lease(row: &Row<'_>, counted: &mut Meta) -> rusqlite::Result<(LeaseKey, Stored, u64)> {
-    let (bytes, crc) = (rows::encoded(row, COLUMNS)?, row.get(COLUMNS)?);
-    if crc32fast::hash(&bytes) != crc {
+/// Reads a lease and checks its checksum. It uses the memory of `bytes`.
+fn read_lease(
+    row: &Row<'_>,
+    bytes: &mut Vec<u8>,
+    counted: &mut Meta,
+) -> rusqlite::Result<LoadedLease> {
+    bytes.clear();
+    rows::encode(row, COLUMNS, bytes)?;
+    let crc = row.get(COLUMNS)?;
+    if crc32fast::hash(bytes) != crc {
         let name = rows::name(row, 0)?;
         let detail = format!("the row of {name} does not match its checksum");
         return Err(corrupt(detail));
     }
     counted.add(crc);
     // The checksum matched, so an invalid value was written by another program.
-    decode(&mut Columns(&bytes)).map_err(|DecodeError(column)| match rows::name(row, 0) {
+    decode(&mut Columns(bytes)).map_err(|DecodeError(column)| match rows::name(row, 0) {
         Ok(name) => corrupt(format!("the row of {name} has an invalid {column}")),
         Err(error) => error,
     })

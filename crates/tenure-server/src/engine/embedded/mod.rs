@@ -58,7 +58,7 @@ use self::running::Running;
 use self::schema::Meta;
 use self::term_reader::TermReader;
 use super::wal::{self, Checkpoint};
-use super::{AppendError, Batch, Load, Loaded, Log, OpenError, Progress, TermHistory};
+use super::{AppendError, Batch, Load, Loaded, LoadedLease, Log, OpenError, Progress, TermHistory};
 use crate::model::{ChangeSet, Content};
 
 pub(super) use backup_file::BackupFile;
@@ -218,9 +218,14 @@ impl Log for Embedded {
 }
 
 impl Embedded {
-    /// Loads the content, and begins to append. The next revisions are greater than `least`.
-    pub(super) fn start(&mut self, least: u64) -> Result<Loaded, OpenError> {
-        let mut loaded = self.load()?;
+    /// Loads the content, and begins to append. The next revisions are greater than `least`. The
+    /// leases are added to `leases`.
+    pub(super) fn start<L: Extend<LoadedLease>>(
+        &mut self,
+        least: u64,
+        leases: L,
+    ) -> Result<Loaded<L>, OpenError> {
+        let mut loaded = self.load(leases)?;
         let revision = least.max(loaded.revision + 1);
         self.begin(loaded.revision, revision)?;
         loaded.revision = revision;
@@ -228,14 +233,14 @@ impl Embedded {
     }
 
     /// Reads and checks the tables and the batches that follow them.
-    fn load(&mut self) -> Result<Loaded, OpenError> {
+    fn load<L: Extend<LoadedLease>>(&mut self, leases: L) -> Result<Loaded<L>, OpenError> {
         let Checked {
             loaded,
             meta,
             backlog,
-        } = check::load(&self.connection, &self.database)?;
+        } = check::load(&self.connection, &self.database, leases)?;
         (self.meta, self.backlog) = (meta, backlog);
-        if !self.is_marked && !loaded.leases.is_empty() {
+        if !self.is_marked && (self.meta.row_count != 0 || !self.backlog.is_empty()) {
             return Err(self.folder.marker_is_missing());
         }
         self.folder.check_revision(self.began, loaded.revision)?;

@@ -18,7 +18,7 @@ use super::folder::{self, Folder, check_file, private};
 use super::schema::{self, Meta};
 use super::{check, final_mark, term_rows};
 use crate::clock;
-use crate::engine::{Loaded, OpenError, RecoverError, wal};
+use crate::engine::{LeaseList, Loaded, OpenError, RecoverError, wal};
 use crate::model::{LeaseKey, TermRecord};
 
 /// The distance by which epochs continue above the clock and above everything in the backup: one
@@ -286,7 +286,7 @@ impl Examined {
     ) -> Result<Self, RestoreError> {
         let broken = |error: rusqlite::Error| refused(schema::broken(backup, &error));
         let connection = schema::connect_to_copy(copy).map_err(broken)?;
-        let mut checked = check::load(&connection, backup).map_err(refused)?;
+        let mut checked = check::load(&connection, backup, LeaseList::new()).map_err(refused)?;
         apply_batches(&connection, &mut checked).map_err(broken)?;
         let Checked { loaded, meta, .. } = checked;
         let is_final = final_mark::is_there(&connection, loaded.revision).map_err(broken)?;

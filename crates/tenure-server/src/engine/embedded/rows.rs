@@ -62,15 +62,21 @@ pub(super) fn delete(
 /// Encodes the first columns of a row.
 pub(super) fn encoded(row: &Row<'_>, count: usize) -> rusqlite::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(1024);
+    encode(row, count, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Appends the encoding of the first columns of a row.
+pub(super) fn encode(row: &Row<'_>, count: usize, bytes: &mut Vec<u8>) -> rusqlite::Result<()> {
     for index in 0..count {
         let column = match row.get_ref(index)? {
             ValueRef::Null | ValueRef::Real(_) => Column::Null,
             ValueRef::Integer(number) => Column::Number(number.cast_unsigned()),
             ValueRef::Text(value) | ValueRef::Blob(value) => Column::Bytes(value),
         };
-        put(&mut bytes, &[column]);
+        put(bytes, &[column]);
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// Returns the name of the lease in the columns from `first` on, for a message.

@@ -56,7 +56,7 @@ fn documents_survive_a_restart_and_their_batches_do_not_pile_up() {
         let transaction = connection.unchecked_transaction().unwrap();
         transaction.execute_batch(change).unwrap();
         let path = folder.path().join("leases.db");
-        let checked = check::load(&transaction, &path).map(|_| ());
+        let checked = check::load(&transaction, &path, LeaseList::new()).map(|_| ());
         assert!(
             matches!(checked, Err(OpenError::Damaged { .. })),
             "{change}"

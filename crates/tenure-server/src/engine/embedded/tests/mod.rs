@@ -15,6 +15,7 @@ use tenure_core::lease::{LeaseId, Stored};
 use super::backlog::BEGIN_AT;
 use super::restore::EPOCHS_LEFT;
 use super::*;
+use crate::engine::LeaseList;
 use crate::engine::testing::{alone, batches, delete, end, stored, write};
 use crate::model::{DELETED_LIMIT, LeaseChange, LeaseKey, TermRecord};
 
@@ -24,7 +25,7 @@ const MOST: usize = 3;
 /// Opens the database. Its revisions are small, and the test decides when the tables are updated.
 fn open(data_dir: &Path, max_history: usize) -> Result<(Loaded, Embedded), OpenError> {
     let mut log = super::open(data_dir, max_history)?;
-    let loaded = log.start(0)?;
+    let loaded = log.start(0, LeaseList::new())?;
     log.backlog.max_age = Duration::MAX;
     Ok((loaded, log))
 }

@@ -188,7 +188,7 @@ fn slices_keep_batches_that_a_start_could_not_write_to_the_tables() {
     commit(&mut engine, &[write(1, 10)]).unwrap();
     // This simulates a start on a full disk: there are batches that this process has not committed.
     engine.is_marked = true;
-    engine.load().unwrap();
+    engine.load(LeaseList::new()).unwrap();
     engine.backlog.max_age = Duration::MAX;
     commit(&mut engine, &[write(2, 10)]).unwrap();
     assert_eq!((batch_count(&engine), placed(&engine)), (2, 0));
