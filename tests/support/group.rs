@@ -70,6 +70,24 @@ struct GroupStore {
     links: BTreeMap<u32, Proxy>,
 }
 
+/// The number of lines of each member that a failed test shows.
+const LAST_LINES: usize = 20;
+
+impl Drop for Group {
+    /// Shows the last lines of all members if the test fails.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        for (member, process) in &self.members {
+            let stderr = process.stderr();
+            let lines: Vec<&str> = stderr.lines().collect();
+            let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+            eprintln!("the last lines of member {member}:\n{}", last.join("\n"));
+        }
+    }
+}
+
 impl Group {
     /// Five members that are not running yet, and the command for leaders.
     ///
@@ -437,6 +455,7 @@ impl Group {
 
     /// Waits until all these members follow a leader that has acted under an epoch above this one.
     #[must_use]
+    #[track_caller]
     pub fn settled(&self, above: u64, members: &[u32]) -> Leader {
         wait_for("a leader that all members know", || {
             let leader = self.leaders().pop().filter(|leader| leader.epoch > above)?;

@@ -35,18 +35,23 @@ use nix::unistd::Pid;
 /// How long a test waits for an expected event. Only a failing test waits this long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The time between two checks of a condition. A check often asks several processes, and takes
+/// processor time from the tests beside it.
+const PACE: Duration = Duration::from_millis(20);
+
 /// Waits until `condition` returns a value.
 ///
 /// # Panics
 ///
 /// If it does not within [`PATIENCE`]; the message contains `what`.
+#[track_caller]
 pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
         if let Some(value) = condition() {
             return value;
         }
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(PACE);
     }
     panic!("timed out waiting for {what}");
 }
@@ -62,7 +67,7 @@ pub async fn wait_until<T>(what: &str, mut condition: impl AsyncFnMut() -> Optio
         if let Some(value) = condition().await {
             return value;
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(PACE).await;
     }
     panic!("timed out waiting for {what}");
 }
