@@ -113,6 +113,8 @@ impl<'a> Lease<'a> {
     fn new(calls: &[&'a Call]) -> Self {
         let mut done = Vec::new();
         let mut perhaps_ended = Vec::new();
+        let mut shortened = Vec::new();
+        let mut changed = Vec::new();
         let mut refused = Vec::new();
         let mut unanswered = Vec::new();
         let mut asked: BTreeMap<LeaseId, Instant> = BTreeMap::new();
@@ -126,6 +128,9 @@ impl<'a> Lease<'a> {
                 if call.answer.is_none() {
                     unanswered.push((*lease_id, holder, call.sent));
                 }
+            }
+            if let What::Change { lease_id, proposed } = call.what {
+                changed.push((call.sent, lease_id, proposed));
             }
             match (&call.what, &call.answer) {
                 (_, Some((received, Answer::Done(seen)))) => done.push(Done {
@@ -144,10 +149,18 @@ impl<'a> Lease<'a> {
                         duration: Some(LeaseDuration::Fixed(fixed)),
                     },
                     None,
-                ) => perhaps_ended.push((Some(*lease_id), call.sent + *fixed)),
+                ) => shortened.push((*lease_id, call.sent + *fixed)),
                 (what, None) => perhaps_ended.extend(what.ends().map(|id| (Some(id), call.sent))),
             }
         }
+        // A term keeps its duration under another lease id.
+        changed.sort_by_key(|(sent, ..)| *sent);
+        for (_, before, after) in changed {
+            let ends = shortened.iter().filter(|(lease_id, _)| *lease_id == before);
+            let ends: Vec<_> = ends.map(|(_, since)| (after, *since)).collect();
+            shortened.extend(ends);
+        }
+        perhaps_ended.extend(shortened.into_iter().map(|(id, since)| (Some(id), since)));
         done.sort_by_key(|done| (done.seen.revision, done.sent));
         let mut grants: Vec<Grant> = Vec::new();
         for done in &done {

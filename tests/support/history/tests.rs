@@ -373,3 +373,32 @@ fn a_term_continues_under_a_changed_id_and_the_old_id_is_retired() {
     let old = renew(1, 10, 300, 310, 2);
     assert_eq!(violation(&[&held[..], &[old]].concat()), Some(expected));
 }
+
+#[test]
+fn an_unanswered_renewal_for_a_shorter_time_counts_under_the_next_lease_id_too() {
+    let history = |renewal: u64| {
+        let shorter = What::Renew {
+            lease_id: id(1),
+            duration: Some(LeaseDuration::Fixed(Duration::from_millis(renewal))),
+        };
+        let change = What::Change {
+            lease_id: id(1),
+            proposed: id(2),
+        };
+        [
+            acquire(1, 10, 0, 10, 1),
+            // It has an effect, and its answer is lost.
+            call(shorter, 100, None),
+            renew(1, 10, 200, 210, 2),
+            call(change, 300, Some((310, 3, State::Leased, Some(10)))),
+            acquire(3, 11, 400, 850, 5),
+        ]
+    };
+    assert_eq!(violation(&history(600)), None);
+    // The term lasts until 1,200 if no renewal made it shorter, and until 1,000 by this one.
+    let early = Violation::TwoHolders {
+        epoch: 11,
+        why: "the lease is held by c10".into(),
+    };
+    assert_eq!(violation(&history(900)), Some(early));
+}
