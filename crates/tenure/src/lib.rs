@@ -118,6 +118,8 @@ pub mod store;
 pub mod testing;
 pub mod trace;
 
+#[cfg(any(feature = "peers", feature = "router"))]
+mod browser_guard;
 mod client_certificate;
 mod clock;
 mod credentials;
@@ -169,6 +171,8 @@ pub use tenure_core::{
 #[cfg(feature = "config-file")]
 #[doc(hidden)]
 pub mod __cli {
+    #[cfg(any(feature = "peers", feature = "router"))]
+    pub use crate::browser_guard::guard;
     #[cfg(feature = "peers")]
     pub use crate::config::bully_settings::{cluster_of, peers_of};
     pub use crate::config::load::{credentials_of, from_settings, roots_of, servers_of};

@@ -90,8 +90,9 @@ impl CandidateRuntime {
         }
         let cluster = bully.cluster.as_ref();
         let cluster = cluster.unwrap_or(&config.election.name);
-        let fingerprint = Fingerprint::of(rules);
-        let mut file = StateFile::open(&bully.state_dir, cluster, me, &fingerprint)?;
+        let fingerprint = Fingerprint::of(&config.election, rules);
+        let group = format!("{}/{cluster}", config.election.namespace);
+        let mut file = StateFile::open(&bully.state_dir, &group, me, &fingerprint)?;
         if let Some(fallback) = &config.fallback {
             self.check_changes(&config, fallback, &mut file, &fingerprint)?;
         } else if file.config_changed {
@@ -135,6 +136,7 @@ impl CandidateRuntime {
             message_lifetime: timings.message_lifetime(),
             mac: Mac::new(bully.key.as_ref()).into(),
             listen: bully.listening_address(),
+            hosts: bully.host_names(),
             page: peer_page::router(client, cluster, me),
             clock: clock.clone(),
         };

@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_core::wire::{Code, Object, Problem};
+use tenure_core::wire::{self, Code, Object, Problem};
 
 use super::problem::ProblemResponse;
 use crate::config::Limits;
@@ -75,19 +75,8 @@ impl<T: DeserializeOwned + Default> FromRequest<ServedStore> for OptionalJsonBod
 
 /// Checks that the content type is `application/json`, with or without parameters.
 fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
-    let declared = headers.get(CONTENT_TYPE).map(|value| value.to_str());
-    let media_type = match declared {
-        Some(Ok(text)) => text.split(';').next().unwrap_or("").trim(),
-        Some(Err(_)) => "not ASCII",
-        None => "missing",
-    };
-    if media_type.eq_ignore_ascii_case("application/json") {
-        return Ok(());
-    }
-    Err(Problem::new(
-        Code::NotJson,
-        format!("the content type must be application/json and is {media_type:.100}"),
-    ))
+    wire::check_json(headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes))
+        .map_err(|detail| Problem::new(Code::NotJson, detail))
 }
 
 /// Reads the body of a request, which may have at most `most` bytes.

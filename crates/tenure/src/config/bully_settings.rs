@@ -3,6 +3,7 @@
 use tenure_core::bully::GroupTimingsError;
 use tenure_core::detector::DetectionOptions;
 use tenure_core::lease::candidate::Timings;
+use tenure_core::wire::host_name;
 use tenure_core::{Name, NodeId};
 
 use super::load::{Purpose, election_of};
@@ -125,6 +126,7 @@ pub(super) fn member(
         text.parse()
             .map_err(|_| "must be an address and a port, such as 0.0.0.0:7500".into())
     })?;
+    member.hosts = settings.items("hosts", host_name)?;
     let key = settings.secret(keys.key, |bytes| {
         PeerKey::from_lines(bytes).map_err(|error| error.to_string())
     })?;

@@ -23,6 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::http::Method;
 use axum::response::Redirect;
 use axum::routing::get;
 use reqwest::Url;
@@ -40,6 +42,7 @@ use super::mac::Mac;
 use super::relay::Relay;
 use super::routes;
 use super::send_queue::SendQueue;
+use crate::browser_guard::guard;
 use crate::clock::Clock;
 use crate::group_store::GroupStore;
 use crate::http::HttpClientError;
@@ -73,6 +76,8 @@ pub(crate) struct Setup {
     /// The address on which to serve the routes; `None` if the application mounts
     /// [`PeerServer::router`].
     pub(crate) listen: Option<SocketAddr>,
+    /// The names under which requests may reach the address, beside IP addresses and `localhost`.
+    pub(crate) hosts: Vec<String>,
     /// Further routes of the member: the page of the group.
     pub(crate) page: Router,
     /// The store of the group, with a fallback.
@@ -153,6 +158,15 @@ impl PeerServer {
             let page = format!("v1/peers/{}/", server.endpoint.setup.cluster);
             let to_page = get(async move || Redirect::temporary(&page));
             let router = server.router().route("/", to_page);
+            // Another member may know this one by a name that is missing here. With a key, its MAC
+            // shows that the message comes from a member; without one, only the name tells a member
+            // from a page whose author lets a name resolve to this address.
+            let any_host: fn(&Request) -> bool = match server.endpoint.setup.mac.is_keyed() {
+                true => |request| request.method() == Method::POST,
+                false => |_| false,
+            };
+            let hosts = server.endpoint.setup.hosts.clone();
+            let router = guard(router, hosts, "a member", any_host);
             server
                 .tasks
                 .spawn(listener::serve(listener, router, server.endpoint.clone()));

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tenure::__cli::{Settings, is_secret};
 use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::ServedAccount;
+use tenure_core::wire::host_name;
 use tenure_server::{ClusterConfig, Failover, SharedEngine};
 
 use crate::settings::access::AccessSettings;
@@ -80,6 +81,7 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
             "status_listen",
             status_listen.map(|it| it.to_string()).into(),
         ),
+        ("hosts", settings.items("hosts", host_name)?.into()),
         ("strategy", config.strategy.name().into()),
         ("require_fencing", require_fencing.into()),
     ];

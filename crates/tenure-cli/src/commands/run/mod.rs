@@ -106,7 +106,7 @@ impl Run {
             config = config.with_health_check(check);
         }
         // Also before the campaign: a busy port is an error in the configuration.
-        let status = status_listen::bind(&settings)?;
+        let status = status_listen::bind(&settings, &config)?;
         adopt_orphans()?;
         // A core dump would contain the token, the lease id or the key. A resource limit would also
         // apply to the command.
@@ -184,13 +184,14 @@ impl Run {
 
 async fn campaign(
     config: Config,
-    status: Option<TcpListener>,
+    status: Option<(TcpListener, Vec<String>)>,
     command: &[OsString],
     once: bool,
 ) -> anyhow::Result<ExitCode> {
     let shutdown = signals::shutdown()?;
     let candidate = Arc::new(Candidate::start(config).await?);
-    let status = status.map(|listener| StatusListener::start(listener, candidate.clone()));
+    let status =
+        status.map(|(listener, hosts)| StatusListener::start(listener, hosts, candidate.clone()));
     let _status = status.transpose()?;
     let command: Arc<[OsString]> = command.into();
     // The exit code of the last run of the command; negative before the first.

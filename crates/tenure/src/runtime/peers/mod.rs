@@ -186,7 +186,11 @@ impl<M: PeerMachine> Peers<M> {
                 DetectorInput::Heard { from, incarnation }
             }
             Payload::Election(message) => {
-                let input = PeerInput::Message { from, message };
+                let input = PeerInput::Message {
+                    from,
+                    incarnation,
+                    message,
+                };
                 self.machine.handle_peer_input(now, input);
                 DetectorInput::Heard { from, incarnation }
             }

@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::super::*;
-use crate::UnixMillis;
 use crate::bully::{
     DisabledRule, GroupSettings, GroupTimings, HardState, Member, Membership, PeerEffect,
     PeerInput, PeerMessage, QuorumKind, QuorumMessage, Quorums, Started,
 };
 use crate::lease::candidate::{Answer, LeaseEffect, Request};
+use crate::{Incarnation, UnixMillis};
 
 struct Numbers(u64);
 
@@ -127,6 +127,7 @@ impl Bench {
     fn hear(&mut self, from: u32, message: QuorumMessage) {
         let message = PeerInput::Message {
             from: NodeId(from),
+            incarnation: Incarnation(1),
             message: message.into(),
         };
         let message = JointMessage::Peers(message);

@@ -136,7 +136,7 @@ const SOME: &[(Bounds, &[&str])] = &[
     ),
     (
         Bounds {
-            ticks: 0,
+            ticks: 1,
             events: Left { crashes: 1, ..EACH },
             ..THREE_2
         },
