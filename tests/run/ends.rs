@@ -129,7 +129,7 @@ fn once_passes_the_exit_code_on_when_it_is_stopped() {
 }
 
 /// Whether this process, and therefore its children, ignores SIGHUP.
-fn ignores_hangups() -> bool {
+pub(super) fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines();
     let ignored = lines.find_map(|line| line.strip_prefix("SigIgn:"));

@@ -22,6 +22,7 @@ mod secret_file;
 mod servers;
 mod settings;
 mod store;
+mod task_limit;
 mod unknown_env;
 
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = logging::start(cli.log_format, cli.command.service()).and_then(|()| {
         if cli.command.reads_settings() {
+            runtime::survive_limit_of_file_size()?;
             unknown_env::warn();
         }
         cli.command.run()

@@ -61,6 +61,7 @@ pub mod access;
 pub mod audit;
 
 mod clock;
+mod disk_full;
 mod metrics;
 mod panics;
 mod pem;

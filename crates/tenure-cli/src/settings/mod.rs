@@ -12,6 +12,7 @@ pub(crate) mod limits;
 pub(crate) mod metrics;
 pub(crate) mod serve;
 pub(crate) mod status;
+pub(crate) mod stop_signal;
 pub(crate) mod tls;
 
 pub(crate) use contexts::ClientArgs;

@@ -9,6 +9,7 @@ use tracing::error;
 
 use super::AuditTarget;
 use super::entry::AuditEntry;
+use crate::disk_full::is_disk_full;
 
 /// The maximum number of bytes at the end of a file that are searched for the last line.
 const TAIL: u64 = 1024 * 1024;
@@ -85,7 +86,7 @@ impl Log {
                     (Some(file), chain)
                 }
                 // A store must also start on a full disk.
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                Err(error) if is_disk_full(&error) => {
                     error!(%error, path = %path.display(), "can't make the audit log");
                     (None, Chain::default())
                 }

@@ -150,8 +150,8 @@ pub struct Bully {
     /// All members, including this one. All members must have the same list, but with `relay` the
     /// addresses may be missing or differ.
     pub peers: Vec<Peer>,
-    /// The name of the group, which keeps messages of different groups apart. Default: the
-    /// election's name.
+    /// The name of the group in the addresses of its members. Default: the election's name. Members
+    /// of two elections refuse each other, also if their groups have one name.
     pub cluster: Option<Name>,
     /// The secret that the members share. Without one, **every process that reaches a member can
     /// vote, and be elected.**

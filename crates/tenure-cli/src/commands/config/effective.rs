@@ -13,7 +13,7 @@ use tenure_server::{ClusterConfig, Failover, SharedEngine};
 use crate::settings::access::AccessSettings;
 use crate::settings::metrics::MetricsSettings;
 use crate::settings::serve::StoreSettings;
-use crate::settings::{audit, azure, cluster, limits, status, tls, with_any_election};
+use crate::settings::{audit, azure, cluster, limits, status, stop_signal, tls, with_any_election};
 
 /// A key with its value.
 #[derive(Clone, Debug)]
@@ -80,6 +80,10 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
         (
             "status_listen",
             status_listen.map(|it| it.to_string()).into(),
+        ),
+        (
+            "stop_signal",
+            stop_signal::name(stop_signal::stop_signal(settings)?).into(),
         ),
         ("hosts", settings.items("hosts", host_name)?.into()),
         ("strategy", config.strategy.name().into()),

@@ -16,8 +16,8 @@ use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -27,15 +27,18 @@ use nix::unistd::{AccessFlags, access};
 use tenure::__cli::Settings;
 use tenure::config::{Bully, ConfigError};
 use tenure::{Candidate, Config, EndReason, OnOverrun};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info};
 
-use crate::exit::{self, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND};
+use crate::exit::{self, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND, SYSTEM};
 use crate::processes::adopt_orphans;
-use crate::settings::{CandidateArgs, status as status_listen};
+use crate::settings::{CandidateArgs, status as status_listen, stop_signal};
+use crate::task_limit::{require, require_this_program};
 use crate::{logging, parent, permissions, runtime};
 use health::HealthArgs;
+use signals::FirstProcess;
 use status::StatusListener;
-use supervise::supervise;
+use supervise::{Program, supervise};
 
 pub(crate) use watchdog::{SecondWatchdog, Watchdog, Watched};
 
@@ -43,9 +46,13 @@ pub(crate) use watchdog::{SecondWatchdog, Watchdog, Watched};
 ///
 /// When this process becomes the leader it starts the command, without a shell, in a process group
 /// of its own, with TENURE_ELECTION, TENURE_CANDIDATE and TENURE_EPOCH in its environment. At the
-/// end of the term the group gets SIGTERM, and SIGKILL after the stop grace: by this machine's
-/// clock, before another candidate may lead, also if the store can't be reached and if this process
-/// is killed or frozen. The lease is released after the group is gone.
+/// end of the term the group gets SIGTERM (--stop-signal), and SIGKILL after the stop grace: by this
+/// machine's clock, before another candidate may lead, also if the store can't be reached and if this
+/// process is killed or frozen. The lease is released after the group is gone.
+///
+/// SIGTERM, SIGINT and SIGHUP stop this process; a second one kills the group at once, and the lease
+/// is not released. USR1, USR2, ALRM, QUIT and WINCH are passed on to the first process of the
+/// command. If the standard input is a terminal, the command gets /dev/null instead.
 ///
 /// With a health command, this process runs that command at an interval, also without a shell. If
 /// it fails or exceeds its timeout, the term ends and another candidate can take over.
@@ -77,10 +84,19 @@ pub(crate) struct Run {
     /// End when this process, which started this one, ends
     #[arg(long, hide = true)]
     parent: Option<i32>,
+    /// Signal that asks the command to stop: TERM, INT, QUIT, HUP, USR1, USR2, ALRM or WINCH, or its
+    /// number [default: TERM]
+    #[arg(long, value_name = "SIGNAL")]
+    stop_signal: Option<String>,
     /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
+
+/// The number of processes and threads that this process starts later: two watchdogs with a thread
+/// each and the process of the command, the threads of the candidate and of the status, the health
+/// command, and threads that look up names and read files.
+const TASKS: usize = 12;
 
 /// The time that an overrun waits for a reader of stderr. It is short, because another candidate
 /// may lead soon. By then the watchdog, which knows the deadline, has killed the command if that is
@@ -95,8 +111,18 @@ impl Run {
         if let Some(parent) = self.parent {
             parent::end_with(parent)?;
         }
+        let runtime = runtime::current_thread()?;
+        let first_process = FirstProcess::default();
+        let inside = runtime.enter();
+        let shutdown = signals::handle(first_process.clone())?;
+        drop(inside);
         let settings = self.settings()?;
         let mut config = self.config(&settings)?;
+        let program = Program {
+            command: self.command.clone(),
+            stop_signal: stop_signal::stop_signal(&settings)?,
+            first_process,
+        };
         // Fails before the campaign: otherwise this candidate could win an election and then not
         // start its command, while others could.
         require_executable(&self.command[0])?;
@@ -113,13 +139,15 @@ impl Run {
         if let Err(error) = prctl::set_dumpable(false) {
             debug!(%error, "can't turn off core dumps");
         }
-        let campaign = campaign(config, status, &self.command, self.once);
-        runtime::current_thread()?.block_on(campaign)
+        require_this_program()?;
+        require(TASKS, "tenure run")?;
+        runtime.block_on(campaign(config, status, program, shutdown, self.once))
     }
 
     fn settings(&self) -> Result<Settings, ConfigError> {
         let mut settings = self.candidate.settings()?;
         settings.set_flag(status_listen::STATUS_LISTEN, &self.status_listen);
+        settings.set_flag(stop_signal::STOP_SIGNAL, &self.stop_signal);
         if self.accept_changes {
             settings.set_flag("fallback.accept_changes", &["true".into()]);
         }
@@ -185,23 +213,33 @@ impl Run {
 async fn campaign(
     config: Config,
     status: Option<(TcpListener, Vec<String>)>,
-    command: &[OsString],
+    program: Program,
+    shutdown: CancellationToken,
     once: bool,
 ) -> anyhow::Result<ExitCode> {
-    let shutdown = signals::shutdown()?;
     let candidate = Arc::new(Candidate::start(config).await?);
     let status =
         status.map(|(listener, hosts)| StatusListener::start(listener, hosts, candidate.clone()));
     let _status = status.transpose()?;
-    let command: Arc<[OsString]> = command.into();
+    let program = Arc::new(program);
     // The exit code of the last run of the command; negative before the first.
     let last_code = Arc::new(AtomicI32::new(-1));
+    // The reason why the system did not start the command or its watchdogs.
+    let failure = Arc::new(OnceLock::new());
     loop {
         let term = candidate
             .run_one_term(shutdown.cancelled(), |leadership| {
-                let (command, last_code) = (command.clone(), last_code.clone());
+                let (program, last_code) = (program.clone(), last_code.clone());
+                let failure = failure.clone();
                 async move {
-                    let code = supervise(&leadership, &command).await?;
+                    let code = match supervise(&leadership, &program).await {
+                        Ok(code) => code,
+                        Err(error) => {
+                            let reason = format!("{error:#}");
+                            let _ = failure.set(error);
+                            return Err(anyhow!(reason));
+                        }
+                    };
                     last_code.store(code.into(), Ordering::Relaxed);
                     match code {
                         0 => Ok(()),
@@ -212,6 +250,9 @@ async fn campaign(
                 }
             })
             .await?;
+        if let Some(failure) = failure.get() {
+            return Err(exit::error(SYSTEM, anyhow!("{failure:#}")));
+        }
         let Some(term) = term else {
             return Ok(if once {
                 ExitCode::from(NEVER_LED)

@@ -6,7 +6,7 @@ mod start_rules;
 mod supervisor;
 
 use std::borrow::Cow;
-use std::io;
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal as SignalNumber;
 use tenure::__cli::{Scope, Settings};
 use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::{Azure, AzureConfig, ServedAccount};
@@ -22,7 +23,8 @@ use tenure_server::audit::{Audit, AuditEntry, AuditKind};
 use tenure_server::{
     ClusterAccess, ClusterMember, Server, Store, StoreConfig, Tls, forget_restore, restore_note,
 };
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use self::keys::KeyFetcher;
@@ -30,6 +32,7 @@ use crate::settings::access::AccessSettings;
 use crate::settings::metrics::MetricsSettings;
 use crate::settings::serve::{self, StoreSettings};
 use crate::settings::{audit, azure, cluster, tls};
+use crate::task_limit::require;
 use crate::{output, parent, permissions, runtime};
 
 /// Serve a lease store
@@ -84,6 +87,13 @@ pub(crate) struct Serve {
 /// a second.
 const ACCESS_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
+/// The time from a hang-up to the look whether the terminal has closed.
+const TERMINAL_PAUSE: Duration = Duration::from_millis(100);
+
+/// The number of threads of a store beside those that execute its requests: the threads of its
+/// engine, its timer and its audit log, and threads that read files and look up names.
+const THREADS: usize = 8;
+
 /// How often to check for a new certificate.
 const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -98,6 +108,16 @@ impl Serve {
         if let Some(parent) = self.parent {
             parent::end_with(parent)?;
         }
+        // Some services rotate their logs or dump their state at these signals. A store ends at none
+        // of them, nor at a hang-up, which reloads its files when it is ready.
+        let has_terminal = has_terminal() && !runtime::is_ignored(SignalNumber::SIGHUP);
+        runtime::handle_without_effect(&[
+            SignalNumber::SIGHUP,
+            SignalNumber::SIGUSR1,
+            SignalNumber::SIGUSR2,
+            SignalNumber::SIGALRM,
+        ])?;
+        require(runtime::workers() + THREADS, "tenure serve")?;
         let settings = self.settings()?;
         let inherited = supervisor::inherited_listener()?;
         let StoreSettings {
@@ -172,6 +192,8 @@ impl Serve {
         };
         runtime::multi_thread()?.block_on(async {
             let stopped = runtime::stop_signal()?;
+            let terminal_closed = CancellationToken::new();
+            let hangup = signal(SignalKind::hangup())?;
             let server = match (served, inherited) {
                 (Served::Store(store), None) => Server::bind(store, listen),
                 (Served::Store(store), Some(listener)) => Server::with_listener(store, listener),
@@ -199,9 +221,8 @@ impl Serve {
                 let hangup = signal(SignalKind::hangup())?;
                 KeyFetcher::new(access.clone()).start(hangup).await;
             }
-            if access.is_guarded() || tls.is_some() {
-                reload_files(access, tls.clone(), audit.clone())?;
-            }
+            let closed = has_terminal.then(|| terminal_closed.clone());
+            reload_files(access, tls.clone(), audit.clone(), (hangup, closed));
             if let Some(tls) = tls {
                 scheme = "https";
                 server = server.with_tls(tls);
@@ -216,7 +237,10 @@ impl Serve {
             supervisor::start_watchdog();
             supervisor::ready(&url);
             let shutdown = async move {
-                let signal = stopped.await;
+                let signal = tokio::select! {
+                    signal = stopped => signal,
+                    () = terminal_closed.cancelled() => "SIGHUP",
+                };
                 supervisor::stopping();
                 info!(signal, "stopping");
             };
@@ -306,11 +330,20 @@ async fn record_restore(audit: &Audit, data_dir: &Path) {
     }
 }
 
+/// Returns whether this process has a terminal, which sends SIGHUP when it closes.
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}
+
 /// Reloads the access file and the certificate when they change, and on SIGHUP. Later requests and
-/// connections use the new contents. Without an access file and a certificate, SIGHUP ends the
-/// store.
-fn reload_files(access: Access, tls: Option<Tls>, audit: Audit) -> io::Result<()> {
-    let mut hangup = signal(SignalKind::hangup())?;
+/// connections use the new contents. SIGHUP never ends the store, unless it comes from the store's
+/// own terminal, which has closed: then the token is cancelled.
+fn reload_files(
+    access: Access,
+    tls: Option<Tls>,
+    audit: Audit,
+    (mut hangup, terminal_closed): (Signal, Option<CancellationToken>),
+) {
     let mut access_interval = tokio::time::interval(ACCESS_CHECK_INTERVAL);
     let mut certificate_interval = tokio::time::interval(CERTIFICATE_CHECK_INTERVAL);
     tokio::spawn(async move {
@@ -318,8 +351,8 @@ fn reload_files(access: Access, tls: Option<Tls>, audit: Audit) -> io::Result<()
         loop {
             let (is_asked, checks_certificate) = tokio::select! {
                 Some(()) = hangup.recv() => (true, true),
-                _ = access_interval.tick() => (false, false),
-                _ = certificate_interval.tick() => (false, true),
+                _ = access_interval.tick(), if access.is_guarded() => (false, false),
+                _ = certificate_interval.tick(), if tls.is_some() => (false, true),
             };
             if is_asked {
                 supervisor::reloading();
@@ -338,10 +371,17 @@ fn reload_files(access: Access, tls: Option<Tls>, audit: Audit) -> io::Result<()
             is_certificate_wrong = reloaded.unwrap_or(true);
             if is_asked {
                 supervisor::reloaded();
+                // The signal may arrive just before the process loses its terminal.
+                tokio::time::sleep(TERMINAL_PAUSE).await;
+            }
+            if let Some(closed) = terminal_closed
+                .as_ref()
+                .filter(|_| is_asked && !has_terminal())
+            {
+                return closed.cancel();
             }
         }
     });
-    Ok(())
 }
 
 fn reload_access(access: &Access, audit: &Audit) {

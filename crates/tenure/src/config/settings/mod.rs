@@ -260,8 +260,7 @@ impl Settings {
     /// # Errors
     ///
     /// [`ConfigError::Invalid`] with the error of `read`.
-    #[cfg(feature = "peers")]
-    pub(super) fn word<'a, T>(
+    pub fn word<'a, T>(
         &'a self,
         key: &str,
         right: &str,

@@ -103,8 +103,11 @@ fn an_error_that_is_not_known_to_be_harmless_leaves_the_outcome_unknown() {
         (ffi::SQLITE_NOMEM, false),
     ] {
         let error = rusqlite::Error::SqliteFailure(Error::new(code), None);
-        let is_fatal = matches!(classify(&error), AppendError::Unknown(_));
-        assert_eq!(is_fatal, !harmless, "{code}");
+        let is_fatal = |at_limit| matches!(classify(&error, at_limit), AppendError::Unknown(_));
+        assert_eq!(is_fatal(false), !harmless, "{code}");
+        // A file that may not grow is a full disk, and nothing else changes with it.
+        let is_write = code == ffi::SQLITE_IOERR_WRITE;
+        assert_eq!(is_fatal(true), !harmless && !is_write, "{code}");
     }
 }
 

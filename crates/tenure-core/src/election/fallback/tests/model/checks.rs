@@ -136,11 +136,11 @@ const SOME: &[(Bounds, &[&str])] = &[
     ),
     (
         Bounds {
-            ticks: 1,
+            ticks: 0,
             events: Left { crashes: 1, ..EACH },
             ..THREE_2
         },
-        &[SECOND_TERM],
+        &[TAKEN],
     ),
     (
         with(
