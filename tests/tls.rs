@@ -213,7 +213,7 @@ fn invalid_files_are_reported_with_their_setting() {
     assert!(code == Some(2) && output.contains("certificat"), "{output}");
     let (code, output) = check(&format!("ca_file = {:?}\n", path("key")));
     assert!(
-        code == Some(2) && output.contains("no certificate"),
+        code == Some(2) && output.contains("line 1: a block PRIVATE KEY"),
         "{output}"
     );
     let none = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";

@@ -63,7 +63,6 @@ pub mod audit;
 mod clock;
 mod metrics;
 mod panics;
-mod pem;
 mod random;
 mod scans;
 mod timer;

@@ -112,15 +112,24 @@ fn a_file_of_authorities_is_checked() {
     let authority = params.self_signed(&key).unwrap().pem();
     let parse = |text: &str| ClientAuthorities::parse(text.to_owned());
     parse(&authority).unwrap();
-    parse(&format!("{authority}{authority}")).unwrap();
+    parse(&format!("\u{feff}{authority}\u{feff}{authority}")).unwrap();
     let cut = authority.replace("-----END CERTIFICATE-----", "");
     let no_der = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let second = authority.lines().count() + 1;
     for (text, part) in [
         ("", "there is no certificate in it"),
-        (&*key.serialize_pem(), "there is no certificate in it"),
+        (&*key.serialize_pem(), "line 1: a block PRIVATE KEY"),
         (&*cut, "END"),
-        (no_der, "certificate 1 in it can't be used"),
-        (&*format!("{authority}{own}"), "certificate 2 in it is not"),
+        (no_der, "line 1: the certificate can't be used"),
+        (&*format!("# 1\n{no_der}"), "line 2: "),
+        (
+            &*format!("{authority} {authority}"),
+            &*format!("line {second}: "),
+        ),
+        (
+            &*format!("{authority}{own}"),
+            &*format!("line {second}: the certificate is not"),
+        ),
     ] {
         let error = parse(text).unwrap_err();
         assert!(error.contains(part), "{error}");
