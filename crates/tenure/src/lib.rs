@@ -121,6 +121,7 @@ pub mod trace;
 mod client_certificate;
 mod clock;
 mod credentials;
+mod file_value;
 mod http;
 mod http_client;
 mod random;
