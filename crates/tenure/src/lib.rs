@@ -177,4 +177,6 @@ pub mod __cli {
         EXAMPLE, Scope, Settings, is_secret, nearest, secret_variables, variables,
     };
     pub use crate::metrics::{MetricFamily, MetricSample, MetricValue};
+    #[cfg(feature = "peers")]
+    pub use crate::peer_transport::listen;
 }
