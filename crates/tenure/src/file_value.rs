@@ -133,7 +133,7 @@ impl<T: Clone> Shared<T> {
             }
             Err(error) => {
                 if known.error.as_ref() != Some(&error) {
-                    warn!(error, "can't use the {what}, keeping the one before");
+                    warn!(file = %origin, error, "can't use the {what}, keeping the one before");
                 }
                 known.error = Some(error);
             }

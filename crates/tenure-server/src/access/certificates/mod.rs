@@ -134,6 +134,15 @@ impl ClientAuthorities {
             debug!(%error, "a client certificate is refused");
             return None;
         }
+        // The verifier checks that an intermediate certificate is that of an authority, but not for
+        // what its key may be used (RFC 5280, section 6.1.4, step n).
+        if between
+            .iter()
+            .any(|one| is_authority_without_signatures(one))
+        {
+            debug!("an authority of a client certificate may not sign certificates");
+            return None;
+        }
         let (_, own) = X509Certificate::from_der(own).ok()?;
         let Some(identity) = identity::of(&own) else {
             debug!(subject = %own.subject(), "a client certificate has no identity");
@@ -187,6 +196,19 @@ impl PresentedCertificate {
         }
         decided.admission.clone()
     }
+}
+
+/// Returns whether a certificate is that of an authority whose key may not sign certificates.
+fn is_authority_without_signatures(certificate: &[u8]) -> bool {
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+        return false;
+    };
+    let may_sign = match parsed.key_usage() {
+        Ok(Some(usage)) => usage.value.key_cert_sign(),
+        Ok(None) => true,
+        Err(_) => false,
+    };
+    parsed.is_ca() && !may_sign
 }
 
 /// The verifier of the handshake: it asks for a certificate, and checks only the size of the

@@ -1,6 +1,6 @@
 //! Tests of identities in certificates, and of files of authorities.
 
-use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+use rcgen::{CertificateParams, CertifiedIssuer, DnType, KeyPair, KeyUsagePurpose, SanType};
 
 use super::*;
 
@@ -100,6 +100,30 @@ fn a_handshake_takes_a_bounded_chain() {
     assert!(takes(1, MAX_CHAIN_BYTES) && takes(MAX_CHAIN, 1000));
     assert!(!takes(1, MAX_CHAIN_BYTES + 1) && !takes(2, MAX_CHAIN_BYTES / 2 + 1));
     assert!(!takes(MAX_CHAIN + 1, 1));
+}
+
+#[test]
+fn an_intermediate_authority_must_be_allowed_to_sign_certificates() {
+    let params = |usages: &[KeyUsagePurpose]| {
+        let mut params = CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.key_usages = usages.to_vec();
+        params
+    };
+    let key = || KeyPair::generate().unwrap();
+    let root = CertifiedIssuer::self_signed(params(&[]), key()).unwrap();
+    let authorities = Arc::new(ClientAuthorities::parse(root.pem()).unwrap());
+    let is_accepted = |usages: &[KeyUsagePurpose]| {
+        let between = CertifiedIssuer::signed_by(params(usages), key(), &root).unwrap();
+        let mut own = CertificateParams::new(["worker".to_owned()]).unwrap();
+        own.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        let own = own.signed_by(&key(), &between).unwrap();
+        let chain = Chain::from([own.der().clone(), between.der().clone()]);
+        authorities.verify(&chain, SystemTime::now()).is_some()
+    };
+    use KeyUsagePurpose::{CrlSign, DigitalSignature, KeyCertSign};
+    assert!(is_accepted(&[]) && is_accepted(&[KeyCertSign, DigitalSignature]));
+    assert!(!is_accepted(&[DigitalSignature]) && !is_accepted(&[CrlSign]));
 }
 
 #[test]

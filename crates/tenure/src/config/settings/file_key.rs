@@ -43,3 +43,50 @@ impl fmt::Display for FileKey {
         write!(f, "{})", self.key)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_at_the_top_of_a_file_or_in_its_context() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("config.toml");
+        let read = |context: Option<&str>, text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let key = FileKey {
+                path: path.clone(),
+                context: context.map(str::to_owned),
+                key: "token".into(),
+            };
+            key.read()
+        };
+        let text = "token = \"top\"\n[context.site]\nservers = []\ntoken = \"of site\"\n";
+        assert_eq!(read(None, text).unwrap(), "top");
+        assert_eq!(read(Some("site"), text).unwrap(), "of site");
+        for (context, wrong) in [
+            (Some("other"), text),
+            (None, "[context.site]\ntoken = \"of site\"\n"),
+            (None, "token = \"\"\n"),
+            (None, "token = 1\n"),
+            (None, ""),
+        ] {
+            let error = read(context, wrong).unwrap_err();
+            assert!(error.contains("not in it any more"), "{wrong}: {error}");
+        }
+        let error = read(None, "token = \"tnr1_secret\n").unwrap_err();
+        assert!(error.starts_with("it is not TOML"), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+        let key = FileKey {
+            path,
+            context: Some("site".into()),
+            key: "ca".into(),
+        };
+        assert!(key.read().is_err());
+        assert!(
+            key.to_string().ends_with("config.toml (context.site.ca)"),
+            "{key}"
+        );
+    }
+}
