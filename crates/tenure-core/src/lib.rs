@@ -23,6 +23,7 @@ pub mod fence;
 pub mod inline_str;
 pub mod name;
 pub mod node;
+pub mod pem;
 pub mod random;
 
 pub mod bully;

@@ -64,7 +64,6 @@ mod clock;
 mod disk_full;
 mod metrics;
 mod panics;
-mod pem;
 mod random;
 mod scans;
 mod timer;

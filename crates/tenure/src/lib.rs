@@ -123,6 +123,7 @@ mod browser_guard;
 mod client_certificate;
 mod clock;
 mod credentials;
+mod file_value;
 mod http;
 mod http_client;
 mod random;
@@ -180,4 +181,6 @@ pub mod __cli {
         EXAMPLE, Scope, Settings, is_secret, nearest, secret_variables, variables,
     };
     pub use crate::metrics::{MetricFamily, MetricSample, MetricValue};
+    #[cfg(feature = "peers")]
+    pub use crate::peer_transport::listen;
 }

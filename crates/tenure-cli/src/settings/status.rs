@@ -41,7 +41,7 @@ pub(crate) fn bind(
     let Some(address) = address(settings)? else {
         return Ok(None);
     };
-    let listener = TcpListener::bind(address).map_err(|error| {
+    let listener = tenure::__cli::listen(address).map_err(|error| {
         let right = "use another port, or port 0 for a free one";
         let reason = format!("can't listen on {address}: {error}; {right}");
         settings.invalid(STATUS_LISTEN, reason)

@@ -9,7 +9,7 @@ use tenure_core::lease::candidate::{Timings, TimingsError, TimingsOptions};
 use tenure_core::wire::MAX_METADATA_BYTES;
 
 use super::candidate::{Config, OnOverrun, default_server};
-use super::settings::{ConfigError, Origin, Scope, Settings};
+use super::settings::{ConfigError, FileKey, Origin, Scope, Settings};
 use super::strategy::Strategy;
 use crate::client_certificate::{ClientCertificate, ClientCertificateError};
 use crate::credentials::{Credentials, CredentialsError};
@@ -270,7 +270,7 @@ pub fn servers_of(settings: &Settings) -> Result<Vec<Endpoint>, ConfigError> {
 }
 
 /// Reads the root certificates from the file `ca_file` or from the text `ca`, or returns those of
-/// the operating system.
+/// the operating system. All of them are read again while clients use them.
 ///
 /// # Errors
 ///
@@ -278,14 +278,11 @@ pub fn servers_of(settings: &Settings) -> Result<Vec<Endpoint>, ConfigError> {
 pub fn roots_of(settings: &Settings) -> Result<RootCertificates, ConfigError> {
     let inline = settings.with("ca", |text| match text {
         "" => Ok(None),
-        text => root_certificates(text.as_bytes().to_vec()).map(Some),
+        text => roots_of_text(text, settings.file_key("ca")).map(Some),
     })?;
     let in_file = settings.with("ca_file", |path| match path {
         "" => Ok(None),
-        path => {
-            let pem = std::fs::read(path).map_err(|error| error.to_string())?;
-            root_certificates(pem).map(Some)
-        }
+        path => roots_of_file(path).map(Some),
     })?;
     match (inline.flatten(), in_file.flatten()) {
         (Some(_), Some(_)) => Err(settings.one_too_many("ca", "ca_file")),
@@ -294,13 +291,29 @@ pub fn roots_of(settings: &Settings) -> Result<RootCertificates, ConfigError> {
 }
 
 #[cfg(feature = "tls")]
-fn root_certificates(pem: Vec<u8>) -> Result<RootCertificates, String> {
-    RootCertificates::from_pem(pem).map_err(|error| error.to_string())
+fn roots_of_file(path: &str) -> Result<RootCertificates, String> {
+    RootCertificates::of_file(path.into())
+}
+
+/// Returns the root certificates in a text, and reads the text again if it is in a file.
+#[cfg(feature = "tls")]
+fn roots_of_text(text: &str, place: Option<FileKey>) -> Result<RootCertificates, String> {
+    match place {
+        Some(place) => RootCertificates::of_source(place.to_string(), move || {
+            place.read().map(String::into_bytes)
+        }),
+        None => RootCertificates::from_pem(text.as_bytes()).map_err(|error| error.to_string()),
+    }
 }
 
 #[cfg(not(feature = "tls"))]
-fn root_certificates(_: Vec<u8>) -> Result<RootCertificates, String> {
+fn roots_of_file(_: &str) -> Result<RootCertificates, String> {
     Err("https needs the feature \"tls\" of the crate tenure".into())
+}
+
+#[cfg(not(feature = "tls"))]
+fn roots_of_text(text: &str, _: Option<FileKey>) -> Result<RootCertificates, String> {
+    roots_of_file(text)
 }
 
 /// Returns the credential of these settings, for the addresses of the store.
@@ -336,7 +349,13 @@ fn token_of(settings: &Settings) -> Result<(&'static str, Credentials), ConfigEr
     })?;
     let token = settings.with("token", |token| match token.trim() {
         "" => Ok(None),
-        token => Credentials::token(token).map(Some).map_err(text),
+        token => {
+            let fixed = Credentials::token(token).map_err(text)?;
+            Ok(Some(match settings.file_key("token") {
+                Some(place) => Credentials::token_of(place).map_err(text)?,
+                None => fixed,
+            }))
+        }
     })?;
     match (file.flatten(), token.flatten()) {
         (Some(_), Some(_)) => Err(settings.one_too_many("token", "token_file")),

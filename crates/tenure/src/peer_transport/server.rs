@@ -29,6 +29,7 @@ use axum::response::Redirect;
 use axum::routing::get;
 use reqwest::Url;
 use tenure_core::{Incarnation, Name, NodeId, Random as _};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -151,7 +152,8 @@ impl PeerServer {
         };
         if let Some(address) = server.endpoint.setup.listen {
             let failed = |error| ListenError::Listen { address, error };
-            let listener = listener::bind(address).map_err(failed)?;
+            let listener = listener::bind(address).and_then(TcpListener::from_std);
+            let listener = listener.map_err(failed)?;
             server.listening_on = Some(listener.local_addr().map_err(failed)?);
             // A browser that opens this address sees the page. The target is relative, because a
             // proxy may serve the member under a prefix.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use tenure::store::Endpoint;
+use tenure_core::pem;
 use tenure_server::access::Secret;
 
 use crate::{exit, output, secret_file};
@@ -71,8 +72,11 @@ impl OutputArgs {
             None => OutputFile::Stdout,
             Some(path) if self.bundle.is_some() => {
                 let read = |path: &PathBuf| {
-                    fs::read_to_string(path)
-                        .with_context(|| format!("can't read {}", path.display()))
+                    let text = fs::read_to_string(path)
+                        .with_context(|| format!("can't read {}", path.display()))?;
+                    let authorities = pem::authorities(text.as_bytes());
+                    authorities.with_context(|| path.display().to_string())?;
+                    anyhow::Ok(text)
                 };
                 OutputFile::Bundle {
                     path,

@@ -18,6 +18,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use tenure_core::pem::{self, Block};
 use tracing::debug;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
@@ -28,7 +29,6 @@ use super::caller::Admission;
 use super::jwt::Identity;
 use super::secret::SecretHash;
 use super::source::{AccessSource, Version};
-use crate::pem;
 
 /// The maximum number of certificates in a client's chain, and the maximum number of their bytes.
 /// Clients without rights can send them, too: each connection keeps the certificates, and the
@@ -83,24 +83,20 @@ impl ClientAuthorities {
     }
 
     fn parse(pem: String) -> Result<Self, String> {
-        let certificates = pem::certificates(pem.as_bytes())?;
-        if certificates.is_empty() {
-            let reason = "there is no certificate in it; write PEM with the certificates of the \
-                          authorities, which begins with -----BEGIN CERTIFICATE-----";
-            return Err(reason.into());
-        }
+        let certificates = pem::authorities(pem.as_bytes()).map_err(|error| error.to_string())?;
         let mut roots = RootCertStore::empty();
-        for (number, certificate) in (1..).zip(certificates) {
-            let parsed = X509Certificate::from_der(&certificate);
+        for Block { line, der, .. } in certificates {
+            let parsed = X509Certificate::from_der(&der);
             // Certificates of clients come from an authority. The store's own certificate is not an
             // authority.
             if parsed.is_ok_and(|(_, parsed)| !parsed.is_ca()) {
                 let reason = "is not that of an authority (CA); write the certificates of the \
                               authorities that issue those of the clients";
-                return Err(format!("certificate {number} in it {reason}"));
+                return Err(format!("line {line}: the certificate {reason}"));
             }
-            let added = roots.add(certificate);
-            added.map_err(|error| format!("certificate {number} in it can't be used ({error})"))?;
+            let added = roots.add(der.into());
+            added
+                .map_err(|error| format!("line {line}: the certificate can't be used ({error})"))?;
         }
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider).build();
@@ -136,6 +132,15 @@ impl ClientAuthorities {
         let time = UnixTime::since_unix_epoch(since);
         if let Err(error) = self.verifier.verify_client_cert(own, between, time) {
             debug!(%error, "a client certificate is refused");
+            return None;
+        }
+        // The verifier checks that an intermediate certificate is that of an authority, but not for
+        // what its key may be used (RFC 5280, section 6.1.4, step n).
+        if between
+            .iter()
+            .any(|one| is_authority_without_signatures(one))
+        {
+            debug!("an authority of a client certificate may not sign certificates");
             return None;
         }
         let (_, own) = X509Certificate::from_der(own).ok()?;
@@ -191,6 +196,19 @@ impl PresentedCertificate {
         }
         decided.admission.clone()
     }
+}
+
+/// Returns whether a certificate is that of an authority whose key may not sign certificates.
+fn is_authority_without_signatures(certificate: &[u8]) -> bool {
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+        return false;
+    };
+    let may_sign = match parsed.key_usage() {
+        Ok(Some(usage)) => usage.value.key_cert_sign(),
+        Ok(None) => true,
+        Err(_) => false,
+    };
+    parsed.is_ca() && !may_sign
 }
 
 /// The verifier of the handshake: it asks for a certificate, and checks only the size of the

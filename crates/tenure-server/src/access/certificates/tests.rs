@@ -1,6 +1,6 @@
 //! Tests of identities in certificates, and of files of authorities.
 
-use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+use rcgen::{CertificateParams, CertifiedIssuer, DnType, KeyPair, KeyUsagePurpose, SanType};
 
 use super::*;
 
@@ -103,6 +103,30 @@ fn a_handshake_takes_a_bounded_chain() {
 }
 
 #[test]
+fn an_intermediate_authority_must_be_allowed_to_sign_certificates() {
+    let params = |usages: &[KeyUsagePurpose]| {
+        let mut params = CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.key_usages = usages.to_vec();
+        params
+    };
+    let key = || KeyPair::generate().unwrap();
+    let root = CertifiedIssuer::self_signed(params(&[]), key()).unwrap();
+    let authorities = Arc::new(ClientAuthorities::parse(root.pem()).unwrap());
+    let is_accepted = |usages: &[KeyUsagePurpose]| {
+        let between = CertifiedIssuer::signed_by(params(usages), key(), &root).unwrap();
+        let mut own = CertificateParams::new(["worker".to_owned()]).unwrap();
+        own.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        let own = own.signed_by(&key(), &between).unwrap();
+        let chain = Chain::from([own.der().clone(), between.der().clone()]);
+        authorities.verify(&chain, SystemTime::now()).is_some()
+    };
+    use KeyUsagePurpose::{CrlSign, DigitalSignature, KeyCertSign};
+    assert!(is_accepted(&[]) && is_accepted(&[KeyCertSign, DigitalSignature]));
+    assert!(!is_accepted(&[DigitalSignature]) && !is_accepted(&[CrlSign]));
+}
+
+#[test]
 fn a_file_of_authorities_is_checked() {
     let key = KeyPair::generate().unwrap();
     let own = CertificateParams::new(["store.lan".to_owned()]).unwrap();
@@ -112,15 +136,24 @@ fn a_file_of_authorities_is_checked() {
     let authority = params.self_signed(&key).unwrap().pem();
     let parse = |text: &str| ClientAuthorities::parse(text.to_owned());
     parse(&authority).unwrap();
-    parse(&format!("{authority}{authority}")).unwrap();
+    parse(&format!("\u{feff}{authority}\u{feff}{authority}")).unwrap();
     let cut = authority.replace("-----END CERTIFICATE-----", "");
     let no_der = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let second = authority.lines().count() + 1;
     for (text, part) in [
         ("", "there is no certificate in it"),
-        (&*key.serialize_pem(), "there is no certificate in it"),
+        (&*key.serialize_pem(), "line 1: a block PRIVATE KEY"),
         (&*cut, "END"),
-        (no_der, "certificate 1 in it can't be used"),
-        (&*format!("{authority}{own}"), "certificate 2 in it is not"),
+        (no_der, "line 1: the certificate can't be used"),
+        (&*format!("# 1\n{no_der}"), "line 2: "),
+        (
+            &*format!("{authority} {authority}"),
+            &*format!("line {second}: "),
+        ),
+        (
+            &*format!("{authority}{own}"),
+            &*format!("line {second}: the certificate is not"),
+        ),
     ] {
         let error = parse(text).unwrap_err();
         assert!(error.contains(part), "{error}");

@@ -62,6 +62,8 @@ impl std::fmt::Debug for Key {
 /// Returns the usable keys of a set. Other keys are ignored, as the standard requires: an authority
 /// may have keys for other uses, and keys of future kinds.
 pub(in crate::access) fn parse(key_set: &str) -> Result<Vec<Key>, String> {
+    // Editors of Windows write a byte order mark, which JSON does not have.
+    let key_set = key_set.trim_start_matches('\u{feff}');
     let set: KeySet = serde_json::from_str(key_set).map_err(|error| error.to_string())?;
     let keys = set.keys.into_iter();
     let keys = keys.filter_map(|key| Key::of(serde_json::from_value(key).ok()?));

@@ -1,6 +1,7 @@
 //! Settings as text with their origins, so that errors can name the origin.
 
 mod error;
+mod file_key;
 mod keys;
 mod setting;
 
@@ -18,6 +19,7 @@ use crate::store::Endpoint;
 use setting::Setting;
 
 pub use error::{ConfigError, Origin};
+pub(crate) use file_key::FileKey;
 pub use keys::{EXAMPLE, Scope, is_secret, secret_variables, variables};
 
 /// Settings by key, each with its origin. Read the sources in rising order of precedence, because
@@ -25,6 +27,8 @@ pub use keys::{EXAMPLE, Scope, is_secret, secret_variables, variables};
 #[derive(Clone, Debug)]
 pub struct Settings {
     scope: Scope,
+    /// The context that has the keys of a file, if that is a file of contexts.
+    context: Option<String>,
     values: BTreeMap<String, Setting>,
 }
 
@@ -33,7 +37,11 @@ impl Settings {
     #[must_use]
     pub const fn new(scope: Scope) -> Self {
         let values = BTreeMap::new();
-        Self { scope, values }
+        Self {
+            scope,
+            context: None,
+            values,
+        }
     }
 
     /// Reads the settings of a file, if there is one, and then the environment of this process,
@@ -138,6 +146,11 @@ impl Settings {
         }
     }
 
+    /// Lets the keys of a file belong to this context.
+    pub fn set_context(&mut self, name: &str) {
+        self.context = Some(name.into());
+    }
+
     /// Removes the value of a key.
     pub fn unset(&mut self, key: &str) {
         self.values.remove(key);
@@ -176,6 +189,18 @@ impl Settings {
     #[must_use]
     pub fn origin(&self, key: &str) -> Option<&Origin> {
         Some(&self.get(key)?.origin)
+    }
+
+    /// Returns the place of a key in a file that can be read again. A pipe can't.
+    pub(super) fn file_key(&self, key: &str) -> Option<FileKey> {
+        match self.origin(key)? {
+            Origin::File { path, .. } if path.is_file() => Some(FileKey {
+                path: path.clone(),
+                context: self.context.clone(),
+                key: key.into(),
+            }),
+            _ => None,
+        }
     }
 
     fn get(&self, key: &str) -> Option<&Setting> {
