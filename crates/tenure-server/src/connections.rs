@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use axum::body::HttpBody;
 use axum::extract::Request;
 use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
@@ -25,11 +26,11 @@ use tokio::time::timeout;
 
 use crate::Store;
 use crate::access::PresentedCertificate;
-use crate::head_deadline::{ConnectionState, HeadDeadline, TimedStream};
+use crate::head_deadline::{ConnectionState, HeadDeadline, LONG_HEADS, TimedStream};
 use crate::http::{HttpService, Source};
 use crate::metrics::{ConnectionPlace, ConnectionRefusal};
 use crate::overflow::Overflow;
-use crate::per_address::PerAddress;
+use crate::shares::{Network, Shares};
 use crate::tls::Tls;
 
 /// The maximum number of connections to the listener for metrics.
@@ -43,7 +44,9 @@ pub(crate) struct Connections {
     http1: http1::Builder,
     permits: Arc<Semaphore>,
     overflow: Overflow,
-    per_address: PerAddress,
+    long_heads: Arc<Overflow>,
+    /// The connections of each address; `None` without a limit.
+    per_address: Option<Shares<Network>>,
     /// The time for which a connection may be idle.
     idle_time: Duration,
 }
@@ -62,7 +65,11 @@ impl Connections {
         Self {
             permits: Arc::new(Semaphore::new(limits.max_connections)),
             overflow: Overflow::new(limits.connections_over()),
-            per_address: PerAddress::new(limits.max_connections_per_address),
+            long_heads: Arc::new(Overflow::new(LONG_HEADS)),
+            per_address: match limits.max_connections_per_address {
+                0 => None,
+                each => Some(Shares::with_limit(usize::MAX, each)),
+            },
             idle_time: limits.header_time,
             http,
             tls,
@@ -76,7 +83,7 @@ impl Connections {
         Self {
             permits: Arc::new(Semaphore::new(METRICS_CONNECTIONS)),
             overflow: Overflow::new(0),
-            per_address: PerAddress::new(0),
+            per_address: None,
             ..Self::new(http, None)
         }
     }
@@ -91,11 +98,9 @@ impl Connections {
         // A trusted proxy has the connections of many clients, and the client of a connection is
         // not known before its requests. The proxy must limit the connections of each client.
         let is_proxy = self.http.is_trusted_proxy(client.ip());
-        let counted = match self.per_address.is_limited() && !is_proxy {
-            true => self.per_address.count(client.ip()).map(Some),
-            false => Some(None),
-        };
-        let is_over_for_address = counted.is_none();
+        let per_address = self.per_address.as_ref().filter(|_| !is_proxy);
+        let counted = per_address.map(|shares| shares.take(&Network::of(client.ip())));
+        let is_over_for_address = matches!(counted, Some(Err(_)));
         let within = match is_over_for_address {
             true => None,
             false => Arc::clone(&self.permits).try_acquire_owned().ok(),
@@ -131,8 +136,10 @@ impl Connections {
     async fn serve_from(&self, source: &Source, stream: TcpStream) {
         let store = self.http.stores.current();
         let state = Arc::<ConnectionState>::default();
-        let deadline = HeadDeadline::new(Arc::clone(&state), store.limits().head_time);
-        let stream = TimedStream::new(stream, deadline);
+        let limits = store.limits();
+        let long_heads = Arc::clone(&self.long_heads);
+        let deadline = HeadDeadline::new(Arc::clone(&state), limits.head_time, long_heads);
+        let stream = TimedStream::new(stream, deadline, limits.request_time);
         let Some(tls) = &self.tls else {
             return self.serve_http(&store, source, &state, stream).await;
         };
@@ -166,7 +173,7 @@ impl Connections {
             let request = Request::map(request, |body| ConnectionState::head_received(state, body));
             let answer = self.http.serve_request(source, request);
             Box::pin(answer.map(|response| {
-                state.answered();
+                state.answered(response.body().size_hint().exact().is_none());
                 Ok::<_, Infallible>(response)
             }))
         });

@@ -55,6 +55,45 @@ fn both() -> [(common::Running, Option<TempDir>); 2] {
 }
 
 #[tokio::test]
+async fn a_history_is_read_page_by_page() {
+    const TERMS: u32 = 450;
+    let limits = Limits {
+        max_history: 1_000,
+        ..Limits::default()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for config in [StoreConfig::memory(), StoreConfig::embedded(folder.path())] {
+        let server = start(config.with_limits(limits.clone()));
+        let api = &server.api;
+        let reason = "r".repeat(500);
+        for number in 0..TERMS {
+            assert_ok(&api.acquire("job", number).await);
+            let body = json!({"lease_id": id(number), "reason": reason});
+            assert_ok(&api.post("job", "release", body).await);
+        }
+        assert_ok(&api.acquire("job", TERMS).await);
+        let (mut epochs, mut pages, mut query) = (Vec::new(), 0, String::new());
+        loop {
+            let url = api.url("job", "history") + &query;
+            let page = common::answer(api.http.get(url).send().await.unwrap()).await;
+            assert!(page.1.to_string().len() <= 256 * 1024);
+            epochs.extend(
+                terms(&page)
+                    .iter()
+                    .map(|term| term["epoch"].as_u64().unwrap()),
+            );
+            pages += 1;
+            let Some(next) = page.1["next"].as_u64() else {
+                break;
+            };
+            query = format!("?before={next}");
+        }
+        assert_eq!((epochs.len(), pages), (451, 2));
+        assert!(epochs.is_sorted_by(|newer, older| newer > older));
+    }
+}
+
+#[tokio::test]
 async fn a_history_has_each_end_of_a_term_with_its_reason_newest_first() {
     for (server, _folder) in both() {
         let api = &server.api;

@@ -168,7 +168,7 @@ fn answer(ask: &Ask, status: u16, body: &[u8]) -> Answer {
     let parsed = match (status, ask) {
         (200, Ask::List) => serde_json::from_slice(body).map(Answer::List),
         (200, Ask::Terms) => {
-            serde_json::from_slice(body).map(|wire::History { terms }| Answer::Terms(terms))
+            serde_json::from_slice(body).map(|wire::History { terms, .. }| Answer::Terms(terms))
         }
         (200, Ask::Verify { .. }) => serde_json::from_slice(body).map(|body: Value| {
             let (current, epoch) = (body["current"] == true, body["epoch"].as_u64());

@@ -61,6 +61,8 @@ struct Operation {
     /// kind of resource.
     kind: Kind,
     one_of: &'static str,
+    /// Whether the request or its answer may be large: the number of these at a time is limited.
+    is_large: bool,
     run: Run,
 }
 
@@ -89,6 +91,14 @@ pub(super) async fn serve(
     let is_renewal = is_of_lease && lease::is_renewal(&parts.headers);
     let changes_blobs = !is_of_lease && !matches!(parts.method, Method::GET | Method::HEAD);
     let most = service.store.limits().request_time;
+    let permit = match operation.is_large {
+        true => Some(
+            service
+                .store
+                .begin_large_answer(service.guard.owner(account))?,
+        ),
+        false => None,
+    };
     let call = Call {
         target,
         query,
@@ -98,7 +108,13 @@ pub(super) async fn serve(
         grant,
         service,
     };
-    let running = (operation.run)(call, body);
+    let running = async move {
+        let response = (operation.run)(call, body).await?;
+        Ok(match permit {
+            Some(permit) => permit.hold(response).await,
+            None => response,
+        })
+    };
     if changes_blobs {
         // The change continues when the client disconnects, because it must not stop halfway.
         let done = tokio::spawn(running).await;
@@ -126,7 +142,7 @@ impl Operation {
         let (restype, comp) = (query.text("restype"), query.text("comp"));
         let method = method.as_str();
         let operation = match (level, restype, comp, method) {
-            (Account, "", "list", "GET") => Self::new(Kind::Service, "l", list::containers),
+            (Account, "", "list", "GET") => Self::large(Kind::Service, "l", list::containers),
             (Container, "container", "", "PUT") => {
                 Self::new(Kind::Container, "cw", containers::create)
             }
@@ -142,9 +158,9 @@ impl Operation {
             (Container, "container", "lease", "PUT") => {
                 Self::new(Kind::Container, "w", lease::lease)
             }
-            (Container, "container", "list", "GET") => Self::new(Kind::Listing, "l", list::blobs),
-            (Blob, "", "", "PUT") => Self::new(Kind::Object, "cw", blobs::put),
-            (Blob, "", "", "GET") => Self::new(Kind::Object, "r", blobs::get),
+            (Container, "container", "list", "GET") => Self::large(Kind::Listing, "l", list::blobs),
+            (Blob, "", "", "PUT") => Self::large(Kind::Object, "cw", blobs::put),
+            (Blob, "", "", "GET") => Self::large(Kind::Object, "r", blobs::get),
             (Blob, "", "", "HEAD") | (Blob, "", "metadata", "GET" | "HEAD") => {
                 Self::new(Kind::Object, "r", blobs::properties)
             }
@@ -152,14 +168,16 @@ impl Operation {
             (Blob, "", "properties", "PUT") => Self::new(Kind::Object, "w", blobs::set_properties),
             (Blob, "", "", "DELETE") => Self::new(Kind::Object, "d", blobs::delete),
             (Blob, "", "lease", "PUT") => Self::new(Kind::Object, "w", lease::lease),
-            (Blob, "", "block", "PUT") => Self::new(Kind::Object, "cw", blobs::put_block),
-            (Blob, "", "blocklist", "PUT") => Self::new(Kind::Object, "cw", blobs::put_block_list),
-            (Blob, "", "blocklist", "GET") => Self::new(Kind::Object, "r", blobs::block_list),
+            (Blob, "", "block", "PUT") => Self::large(Kind::Object, "cw", blobs::put_block),
+            (Blob, "", "blocklist", "PUT") => {
+                Self::large(Kind::Object, "cw", blobs::put_block_list)
+            }
+            (Blob, "", "blocklist", "GET") => Self::large(Kind::Object, "r", blobs::block_list),
             // The SDK for JavaScript mistakes an account in the path for a container. Each deletion
             // in a batch has its own credential.
             (Account, "" | "container", "batch", "POST")
             | (Container, "container", "batch", "POST") => {
-                Self::new(Kind::Object, "d", batch::batch)
+                Self::large(Kind::Object, "d", batch::batch)
             }
             (_, _, _, "GET" | "HEAD" | "PUT" | "DELETE") => {
                 let reason = format!("{method} with restype={restype:.40} does not take it here");
@@ -170,7 +188,18 @@ impl Operation {
         Ok(operation)
     }
 
-    /// Creates an operation that changes containers or blobs.
+    /// Creates an operation whose request or answer may be large.
+    fn large<F>(kind: Kind, one_of: &'static str, run: fn(Call, Body) -> F) -> Self
+    where
+        F: Future<Output = Result<Response>> + Send + 'static,
+    {
+        Self {
+            is_large: true,
+            ..Self::new(kind, one_of, run)
+        }
+    }
+
+    /// Creates an operation.
     fn new<F>(kind: Kind, one_of: &'static str, run: fn(Call, Body) -> F) -> Self
     where
         F: Future<Output = Result<Response>> + Send + 'static,
@@ -178,6 +207,7 @@ impl Operation {
         Self {
             kind,
             one_of,
+            is_large: false,
             run: Box::new(move |call, body| Box::pin(run(call, body))),
         }
     }

@@ -123,6 +123,9 @@ pub struct LeaseList {
 pub struct History {
     /// The terms, newest first.
     pub terms: Vec<TermView>,
+    /// The value of `before` that requests the following terms; null if there are none.
+    #[serde(default)]
+    pub next: Option<u64>,
 }
 
 /// One term of a lease.

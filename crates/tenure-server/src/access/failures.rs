@@ -10,6 +10,7 @@ use tenure_core::wire::{Code, Problem};
 
 use super::secret::SecretHash;
 use crate::metrics::{CounterSet, Label};
+use crate::shares::Network;
 
 /// The number of failures that an address may have at the same time: people mistype, and a fleet
 /// restarts with an old token.
@@ -87,21 +88,6 @@ struct Failed {
     forgiven_at: Instant,
     /// The time when a signature was last checked over the limit.
     checked_at: Option<Instant>,
-}
-
-/// The part of an address that belongs to one client: all of an IPv4 address, and the first 64 bits
-/// of an IPv6 address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Network(u64);
-
-impl Network {
-    pub(crate) const fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            // No IPv6 network in use begins with 32 zero bits.
-            IpAddr::V4(address) => Self(address.to_bits() as u64),
-            IpAddr::V6(address) => Self((address.to_bits() >> 64) as u64),
-        }
-    }
 }
 
 impl Failures {
@@ -298,6 +284,7 @@ mod tests {
         }
         let all = failures.lock();
         assert_eq!(all.len(), MAX_ADDRESSES);
-        assert!(!all.contains_key(&Network(0)) && all.contains_key(&Network(1)));
+        let network = |number| Network::of(IpAddr::V4(Ipv4Addr::from_bits(number)));
+        assert!(!all.contains_key(&network(0)) && all.contains_key(&network(1)));
     }
 }

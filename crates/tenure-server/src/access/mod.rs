@@ -46,7 +46,6 @@ use self::table::Table;
 pub use self::bearer_tokens::BearerTokens;
 pub(crate) use self::caller::Caller;
 pub(crate) use self::certificates::{ClientAuthorities, PresentedCertificate};
-pub(crate) use self::failures::Network;
 pub use self::file::{
     AccessError, AccessFile, ListedPrincipal, ListedSecret, MAX_SECRETS, check_principal_name,
 };
@@ -260,7 +259,7 @@ impl Access {
         client: Option<IpAddr>,
     ) -> Result<Caller, Problem> {
         let guarded = match &*self.0 {
-            Mode::Open { .. } => return Ok(Caller::Anyone),
+            Mode::Open { .. } => return Ok(Caller::Anyone(client)),
             Mode::Guarded(guarded) => guarded,
         };
         // A request without a credential does not guess one, so it is not counted.
@@ -285,7 +284,7 @@ impl Access {
         client: Option<IpAddr>,
     ) -> Result<Caller, Problem> {
         let guarded = match &*self.0 {
-            Mode::Open { .. } => return Ok(Caller::Anyone),
+            Mode::Open { .. } => return Ok(Caller::Anyone(client)),
             Mode::Guarded(guarded) => guarded,
         };
         let caller = guarded
@@ -395,7 +394,7 @@ impl Access {
         match (&*self.0, caller) {
             (Mode::Open { .. }, _) => Err(no_access_control()),
             (Mode::Guarded(guarded), Caller::Admitted(admission)) => Ok((guarded, admission)),
-            (Mode::Guarded(_), Caller::Anyone | Caller::Unknown) => Err(unauthenticated()),
+            (Mode::Guarded(_), Caller::Anyone(_) | Caller::Unknown) => Err(unauthenticated()),
         }
     }
 

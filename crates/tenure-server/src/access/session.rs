@@ -15,12 +15,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use tenure_core::Name;
-use tenure_core::wire::{Code, Problem};
+use tenure_core::wire::Problem;
 
 use super::caller::{Admission, Proof};
 use super::failures::AuthFailure;
 use super::jwt::Identity;
 use super::secret::{SecretHash, SecretId, random_secret};
+use crate::shares::{Share, Shares, Tenant};
 
 /// The beginning of every session. Tokens begin in another way.
 pub(super) const START: &str = "tns1_";
@@ -31,8 +32,10 @@ const LIFE: Duration = Duration::from_secs(12 * 3600);
 /// The time for which a code can be exchanged for a session.
 const CODE_LIFE: Duration = Duration::from_secs(60);
 
-/// The maximum number of codes that are valid at the same time.
+/// The maximum number of codes that are valid at the same time, and of those of one principal: a
+/// person who signs in needs one.
 const MAX_CODES: usize = 100;
+const MAX_OWN_CODES: usize = 5;
 
 const MAC_LEN: usize = 32;
 
@@ -40,12 +43,14 @@ const MAC_LEN: usize = 32;
 pub(super) struct Sessions {
     key: hmac::Key,
     codes: Mutex<HashMap<SecretHash, IssuedCode>>,
+    shares: Shares<Tenant>,
 }
 
 #[derive(Debug)]
 struct IssuedCode {
     admission: Arc<Admission>,
     until: Instant,
+    _share: Share<Tenant>,
 }
 
 /// A session as the store sees it: everything but its code of authentication.
@@ -141,6 +146,7 @@ impl Sessions {
         Self {
             key: hmac::Key::new(hmac::HMAC_SHA256, &key),
             codes: Mutex::default(),
+            shares: Shares::with_limit(MAX_CODES, MAX_OWN_CODES),
         }
     }
 
@@ -181,16 +187,15 @@ impl Sessions {
     ) -> Result<Issued, Problem> {
         let mut codes = self.codes();
         codes.retain(|_, code| now < code.until);
-        if codes.len() >= MAX_CODES {
-            let detail = format!(
-                "{MAX_CODES} codes wait to be used; each of them is valid for {CODE_LIFE:?}"
-            );
-            return Err(Problem::new(Code::OverLimit, detail));
-        }
+        let tenant = Tenant::of(Some(&admission.owner), None);
+        let share = self
+            .shares
+            .admit(&tenant, "one-time codes that nobody has used")?;
         let text = format!("tnc1_{}", random_secret());
         let issued = IssuedCode {
             admission: Arc::clone(admission),
             until: now + CODE_LIFE,
+            _share: share,
         };
         codes.insert(SecretHash::of(&text), issued);
         Ok(Issued {
@@ -227,9 +232,14 @@ mod tests {
     use super::super::rights::Principal;
     use super::*;
     use tenure_core::lease::Owner;
+    use tenure_core::wire::Code;
 
     fn admission(expires: Option<SystemTime>) -> Arc<Admission> {
-        let name: Arc<str> = "ada".into();
+        admission_of("ada", expires)
+    }
+
+    fn admission_of(name: &str, expires: Option<SystemTime>) -> Arc<Admission> {
+        let name: Arc<str> = name.into();
         Arc::new(Admission {
             principal: Arc::new(Principal {
                 name: Arc::clone(&name),
@@ -301,15 +311,22 @@ mod tests {
     }
 
     #[test]
-    fn at_most_a_hundred_codes_are_valid() {
+    fn a_principal_has_a_few_codes_and_takes_none_from_others() {
         let (sessions, start) = (Sessions::new(), Instant::now());
-        let issue = |now| sessions.issue_code(&admission(None), now);
-        for _ in 0..MAX_CODES {
-            issue(start).unwrap();
-        }
-        assert_eq!(issue(start).unwrap_err().code, Code::OverLimit);
-        issue(start + CODE_LIFE).unwrap();
+        let issue = |name: &str, now| sessions.issue_code(&admission_of(name, None), now);
+        let codes: Vec<_> = (0..MAX_OWN_CODES)
+            .map(|_| issue("ada", start).unwrap().text)
+            .collect();
+        assert_eq!(issue("ada", start).unwrap_err().code, Code::OverLimit);
+        issue("bob", start).unwrap();
+        // A used code and one whose time is over make room.
+        assert!(sessions.use_code(&codes[0], start).is_some());
+        issue("ada", start).unwrap();
+        assert!(issue("ada", start).is_err());
+        issue("ada", start + CODE_LIFE).unwrap();
         assert_eq!(sessions.codes().len(), 1);
+        let issued = (0..2 * MAX_CODES).filter(|number| issue(&number.to_string(), start).is_ok());
+        assert_eq!(issued.count(), MAX_CODES - 1);
     }
 
     #[test]

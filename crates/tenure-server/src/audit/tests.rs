@@ -309,7 +309,6 @@ fn stuck(level: AuditLevel) -> (Audit, std::sync::mpsc::Receiver<Line>) {
         level,
         is_required: true,
         state: Arc::default(),
-        refusals: Refusals::default(),
     };
     (Audit(Some(Arc::new(shared))), received)
 }

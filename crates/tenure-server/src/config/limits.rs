@@ -55,6 +55,13 @@ macro_rules! limits {
         /// its lease however busy the store is. Two limits are not configurable: a request has at
         /// most 64 headers and at most 1,000 renewals.
         ///
+        /// # Shares
+        ///
+        /// One principal, or one address if the store has no access control, may use no more of
+        /// [`max_waiting`](Self::max_waiting), [`max_watchers`](Self::max_watchers) and
+        /// [`max_answers`](Self::max_answers) than is free for others: half of the total if others
+        /// use nothing.
+        ///
         /// As settings these are flat keys with the names of the fields; times are durations such
         /// as `10s`.
         #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +108,8 @@ limits! {
     /// `over_limit`.
     max_waiters_per_lease: Count usize = 10_000, 0..=MANY;
     /// Maximum number of acquires and long polls that wait, over all leases. Default 50,000: each
-    /// has a connection and takes some kilobytes. At least 0. Over it: 429 `over_limit`.
+    /// has a connection and takes some kilobytes. At least 0. Over it, and over the
+    /// [share](Self#shares) of a principal: 429 `over_limit`.
     max_waiting: Count usize = 50_000, 0..=MANY;
     /// Maximum number of connections. Default 60,000, which is more than `max_waiting`, because
     /// each waiter has a connection; at least 1. Over a connection beyond the limit, a client may
@@ -111,12 +119,21 @@ limits! {
     /// are open, a new connection closes the oldest one whose request has not arrived yet.
     max_connections: Count usize = 60_000, 1..=MANY;
     /// Maximum number of connections of one address, or of one IPv6 network of 64 bits. Default
-    /// 10,000; zero means no limit. A connection over it is treated as over `max_connections`:
+    /// 1,000, so that one address takes less than 100 MB of memory before its first request; zero
+    /// means no limit. A connection over it is treated as over `max_connections`:
     /// other addresses can still connect, and a renewal from this address is still served.
-    max_connections_per_address: Count usize = 10_000, 0..=MANY;
+    max_connections_per_address: Count usize = 1_000, 0..=MANY;
     /// Maximum number of event streams. Default 10,000: each has a connection and takes some
-    /// kilobytes; all of them share one copy of the events. At least 0. Over it: 429 `over_limit`.
+    /// kilobytes; all of them share one copy of the events. At least 0. Over it, and over the
+    /// [share](Self#shares) of a principal: 429 `over_limit`.
     max_watchers: Count usize = 10_000, 0..=MANY;
+    /// Maximum number of large answers that are built, or that clients have not taken completely, at
+    /// the same time: lists, overviews, histories, metrics, and all that Azure clients upload and
+    /// download. Default 64: each takes up to 256 KiB of memory, or up to 1 MiB for an Azure list.
+    /// At least 1. Over it, and over the [share](Self#shares) of a principal: 429 `over_limit`.
+    /// Requests with many renewals are not refused: a quarter of this number runs at a time, and
+    /// the others wait.
+    max_answers: Count usize = 64, 1..=MANY;
     /// Maximum size of all keys and values of a lease's metadata, in bytes. Default and maximum 4
     /// KiB. Over it: 413 `too_large`.
     max_metadata_bytes: Count usize = MAX_METADATA_BYTES, 0..=MAX_METADATA_BYTES;
@@ -135,9 +152,11 @@ limits! {
     /// watcher may pause for this long, and a watcher that vanished keeps its connection for this
     /// long.
     header_time: Time Duration = Duration::from_secs(75), TIMES;
-    /// Time limit for the body of a request, and then for the work on the request, apart from the
-    /// time that the request asks to wait. Default 10 s, 10 ms to 5 min. Over it: 408
-    /// `request_timeout`; the store may or may not have done the work.
+    /// Time limit for the body of a request, then for the work on the request, apart from the time
+    /// that the request asks to wait, and then for the client to take the answer. Default 10 s, 10
+    /// ms to 5 min. Over it: 408 `request_timeout`; the store may or may not have done the work. If
+    /// the client has not taken the whole answer, the connection is closed; streams have no such
+    /// limit.
     request_time: Time Duration = Duration::from_secs(10), TIMES;
 }
 
@@ -329,7 +348,7 @@ mod tests {
     #[test]
     fn an_error_names_the_limit_and_its_range() {
         type Edit = fn(&mut Limits);
-        let edits: [(&str, Edit); 15] = [
+        let edits: [(&str, Edit); 16] = [
             ("max_body_bytes", |limits| limits.max_body_bytes = 1023),
             ("max_header_bytes", |limits| limits.max_header_bytes = 8191),
             ("max_name_bytes", |limits| limits.max_name_bytes = 129),
@@ -348,6 +367,7 @@ mod tests {
             }),
             ("max_waiting", |limits| limits.max_waiting = usize::MAX),
             ("max_watchers", |limits| limits.max_watchers = usize::MAX),
+            ("max_answers", |limits| limits.max_answers = 0),
             ("max_metadata_bytes", |limits| {
                 limits.max_metadata_bytes = 4097;
             }),

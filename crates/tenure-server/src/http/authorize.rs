@@ -10,14 +10,19 @@ use futures_util::StreamExt;
 use tenure_core::wire::{Code, Problem};
 
 use super::problem::ProblemResponse;
+use super::routes::Route;
+use super::routes::description::Kind;
 use crate::access::{Access, Caller, Right, Target};
+use crate::store::{LargeAnswer, ServedStore};
 
 /// The check of one route.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
+    stores: ServedStore,
     access: Access,
     right: Right,
     target: TargetOf,
+    kind: Kind,
 }
 
 /// The object of a route's requests.
@@ -44,16 +49,18 @@ struct Names {
 }
 
 impl Gate {
-    pub(super) const fn new(access: Access, right: Right, target: TargetOf) -> Self {
+    pub(super) const fn new(stores: ServedStore, access: Access, route: &Route) -> Self {
         Self {
+            stores,
             access,
-            right,
-            target,
+            right: route.right(),
+            target: route.target(),
+            kind: route.kind(),
         }
     }
 
     /// Answers the request if its caller has the right. A stream ends when the caller loses the
-    /// right.
+    /// right. A large answer needs a part of the caller's share.
     ///
     /// No other request is ended here: a change that has begun must not be answered with a refusal.
     /// Handlers that wait for a body or for a lease check the right again.
@@ -64,10 +71,27 @@ impl Gate {
             Ok(checked) => checked,
             Err(problem) => return ProblemResponse(problem).into_response(),
         };
+        let permit = match self.permit(&caller).await {
+            Ok(permit) => permit,
+            Err(problem) => return ProblemResponse(problem).into_response(),
+        };
         let response = next.run(Request::from_parts(parts, body)).await;
+        if let Some(permit) = permit {
+            return permit.hold(response).await;
+        }
         match is_stream(&response) && matches!(caller, Caller::Admitted(_)) {
             true => self.until_refused(response, caller, names),
             false => response,
+        }
+    }
+
+    /// Returns the permit for a large answer.
+    async fn permit(&self, caller: &Caller) -> Result<Option<LargeAnswer>, Problem> {
+        let store = self.stores.current();
+        match self.kind {
+            Kind::Large => store.large_answer(&caller.tenant()).map(Some),
+            Kind::Renewals => Ok(Some(store.large_renewal(&caller.tenant()).await)),
+            Kind::Immediate | Kind::LongPoll | Kind::Stream => Ok(None),
         }
     }
 

@@ -34,11 +34,16 @@ impl<T: Serialize> IntoResponse for Json<T> {
             let problem = Problem::new(Code::Internal, error.to_string());
             return ProblemResponse(problem).into_response();
         }
-        let mut response = Response::new(Body::from(body));
-        let json = HeaderValue::from_static("application/json");
-        response.headers_mut().insert(CONTENT_TYPE, json);
-        response
+        json_response(body)
     }
+}
+
+/// Creates the answer with this JSON.
+pub(super) fn json_response(body: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(body));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
 }
 
 /// The body of a request, parsed as `T`.

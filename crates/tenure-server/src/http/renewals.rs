@@ -6,12 +6,12 @@ use axum::extract::{Extension, Request, State};
 use tenure_core::Name;
 use tenure_core::lease::{Operation, Rules};
 use tenure_core::wire::{
-    Code, MAX_RENEWALS, Problem, RenewManyReply, RenewManyRequest, RenewOne, RenewRequest,
-    RenewResult,
+    Code, MAX_RENEWALS, Problem, RenewManyRequest, RenewOne, RenewRequest, RenewResult,
 };
 
-use super::body::{Json, read};
+use super::body::read;
 use super::metrics::Scrape;
+use super::page_of_json::{PageOfJson, WrittenJson};
 use super::path::{Namespace, name};
 use super::problem::ProblemResponse;
 use super::query::NoQuery;
@@ -33,7 +33,7 @@ pub(super) async fn renew(
     Namespace(namespace): Namespace,
     _: NoQuery,
     request: Request,
-) -> Result<Json<RenewManyReply>, ProblemResponse> {
+) -> Result<WrittenJson, ProblemResponse> {
     let request: RenewManyRequest = read(request, store.limits(), MAX_BYTES).await?;
     // The body may have arrived long after the head.
     let target = Target::Namespace(namespace.as_str());
@@ -48,16 +48,18 @@ pub(super) async fn renew(
         .map(|one| checked(&caller, &namespace, one))
         .collect();
     let results = store.renew_many_as(caller.owner(), &renewals).await;
-    let results = results.into_iter().map(|result| match result {
-        Ok(view) => RenewResult::View(view.into()),
-        Err(problem) => {
-            scrape.refusals.add(problem.code);
-            RenewResult::Problem(problem.into())
-        }
-    });
-    Ok(Json(RenewManyReply {
-        results: results.collect(),
-    }))
+    let mut answer = PageOfJson::begin_whole("results");
+    for result in results {
+        let result = match result {
+            Ok(view) => RenewResult::View(view.into()),
+            Err(problem) => {
+                scrape.refusals.add(problem.code);
+                RenewResult::Problem(problem.into())
+            }
+        };
+        answer.push(&result).await?;
+    }
+    Ok(answer.end())
 }
 
 fn checked(

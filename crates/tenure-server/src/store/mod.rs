@@ -17,11 +17,11 @@ mod poll;
 mod wait;
 mod watch;
 
+mod answers;
 mod exposed;
 mod member;
 mod observe;
 mod pauses;
-mod permit;
 mod served;
 mod transaction;
 
@@ -54,9 +54,11 @@ use crate::metrics::StoreMetrics;
 use crate::model::{LeaseKey, StoreId};
 use crate::random::OsRandom;
 use crate::scans::Scans;
+use crate::shares::{Shares, Tenant};
 use crate::table;
 use crate::timer::Timer;
 
+use answers::Answers;
 use overview::Overviews;
 use pauses::Pauses;
 use subscribers::Subscribers;
@@ -64,6 +66,7 @@ use table_loader::{LoadedTable, TableLoader, table_of};
 use threads::Threads;
 use wait::OutcomeSender;
 
+pub use answers::LargeAnswer;
 pub use foreign::{AccessEffect, LeaseSnapshot};
 pub(crate) use member::{Member, Order};
 pub(crate) use overview::OverviewFilter;
@@ -143,18 +146,19 @@ struct Inner {
     metrics: Arc<StoreMetrics>,
     /// The data directory; `None` for a store in memory.
     data_dir: Option<PathBuf>,
-    /// The number of acquires and long polls that wait.
-    waiting: Arc<AtomicUsize>,
+    /// The acquires and long polls that wait.
+    waiting: Shares<Tenant>,
     /// The number of long polls among them.
-    long_polls: Arc<AtomicUsize>,
+    long_polls: AtomicUsize,
     /// The number of acquires that have waited since the start, from which the next one gets its
     /// number.
     waited: AtomicU64,
     overviews: Overviews,
     /// The pauses of candidates that wait by repeated requests.
     pauses: Pauses,
-    /// The number of watchers.
-    watching: Arc<AtomicUsize>,
+    /// The watchers.
+    watching: Shares<Tenant>,
+    answers: Answers,
     /// Limits the number of requests that resume at once after a change for which many waited.
     turns: Semaphore,
     /// The reason why the table may no longer be used; the first reason stays. It is set only while
@@ -242,6 +246,8 @@ impl Store {
         if floor.is_some() {
             table.number_above(floor);
         }
+        let [waiting, watching] = [limits.max_waiting, limits.max_watchers].map(Shares::new);
+        let answers = Answers::new(limits.max_answers);
         let inner = Arc::new(Inner {
             commit_queue: CommitQueue::new(loaded.revision, durability, subscriber),
             events,
@@ -260,12 +266,13 @@ impl Store {
             term_history: engine.as_ref().map(|engine| engine.log.terms()),
             metrics,
             data_dir,
-            waiting: Arc::default(),
-            long_polls: Arc::default(),
+            waiting,
+            long_polls: AtomicUsize::new(0),
             waited: AtomicU64::new(0),
             overviews: Overviews::expecting(expected),
             pauses: Pauses::default(),
-            watching: Arc::default(),
+            watching,
+            answers,
             turns: Semaphore::new(half_of_the_processors()),
             ended: OnceLock::new(),
             interruption: Notify::new(),

@@ -12,12 +12,12 @@ use tokio::sync::oneshot;
 use tokio::time;
 
 use super::observe::IfMissing;
-use super::permit::Permit;
 use super::transaction::LeaseTransaction;
 use super::{Inner, Store, stopping};
 use crate::clock;
 use crate::metrics::waiting;
 use crate::model::{LeaseKey, TraceId};
+use crate::shares::{Share, Tenant};
 
 /// The outcome of a waiting request: either a grant, or the refusal of a request that was replaced
 /// by another one.
@@ -55,7 +55,7 @@ impl Store {
     /// request.
     pub(crate) async fn acquire_as(
         &self,
-        owner: Option<&Owner>,
+        (owner, tenant): (Option<&Owner>, &Tenant),
         key: &LeaseKey,
         queued: &Queued,
         refused: impl Future<Output = Problem>,
@@ -71,7 +71,7 @@ impl Store {
                     Err(rejection)
                         if may_wait && rejection.is_transient() && transaction.may_change() =>
                     {
-                        self.join(transaction, (key, owner), queued, &rejection)
+                        self.join(transaction, (key, owner, tenant), queued, &rejection)
                     }
                     Err(rejection) => Err(Problem::from(&rejection)),
                 }
@@ -110,7 +110,7 @@ impl Store {
     fn join(
         &self,
         transaction: &mut LeaseTransaction<'_>,
-        (key, owner): (&LeaseKey, Option<&Owner>),
+        (key, owner, tenant): (&LeaseKey, Option<&Owner>, &Tenant),
         queued: &Queued,
         rejection: &Rejection,
     ) -> Result<Attempt, Problem> {
@@ -118,19 +118,20 @@ impl Store {
         let lease_id = queued.request.lease_id;
         let earlier = transaction.waiting().waiter(lease_id, owner);
         let since = earlier.map(|earlier| earlier.reply_to.since);
-        let most = if since.is_some() {
+        let permit = if since.is_some() {
             // The request takes the position in the queue of an earlier request with this lease id,
             // which gives back its own permit.
-            usize::MAX
+            inner.waiting.take_beyond(tenant)
         } else {
             let waiters = transaction.waiting().waiting();
-            if waiters >= inner.limits.max_waiters_per_lease {
-                let most = inner.limits.max_waiters_per_lease;
-                return Err(over_limit("the lease", waiters, most));
+            let most = inner.limits.max_waiters_per_lease;
+            if waiters >= most {
+                let detail =
+                    format!("the lease has {waiters} requests waiting, at most {most} are allowed");
+                return Err(Problem::new(Code::OverLimit, detail));
             }
-            inner.limits.max_waiting
+            inner.wait_permit(tenant)?
         };
-        let permit = inner.wait_permit(most)?;
         let number = inner.waited.fetch_add(1, Ordering::Relaxed);
         let (channel, outcome) = oneshot::channel();
         let (now, pauses) = (transaction.now, &inner.pauses);
@@ -162,34 +163,17 @@ impl Store {
 }
 
 impl Inner {
-    /// Takes the permits for a long poll: one to wait, and one for the number of long polls.
-    pub(super) fn poll_permit(&self) -> Result<[Permit; 2], Problem> {
-        let wait = self.wait_permit(self.limits.max_waiting)?;
-        let most = usize::MAX;
-        let poll = Permit::acquire(&self.long_polls, most);
-        let poll = poll.map_err(|polls| over_limit("the store", polls, most))?;
-        Ok([wait, poll])
+    /// Takes a permit for an acquire or a long poll that must wait.
+    pub(super) fn wait_permit(&self, tenant: &Tenant) -> Result<Share<Tenant>, Problem> {
+        self.waiting.admit(tenant, "requests waiting")
     }
-
-    /// Takes a permit for an acquire or a long poll, if at most `most` of them wait then.
-    pub(super) fn wait_permit(&self, most: usize) -> Result<Permit, Problem> {
-        Permit::acquire(&self.waiting, most)
-            .map_err(|waiting| over_limit("the store", waiting, most))
-    }
-}
-
-fn over_limit(whose: &str, waiting: usize, most: usize) -> Problem {
-    Problem::new(
-        Code::OverLimit,
-        format!("{whose} has {waiting} requests waiting, at most {most} are allowed"),
-    )
 }
 
 /// One waiting acquire. If it is dropped because its client disconnected or lost its right, it
 /// leaves the queue, or gives the lease back.
 struct Waiter {
     inner: Arc<Inner>,
-    _permit: Permit,
+    _permit: Share<Tenant>,
     key: LeaseKey,
     lease_id: LeaseId,
     number: RequestNumber,

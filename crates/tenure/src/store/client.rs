@@ -279,7 +279,20 @@ impl StoreClient {
     ///
     /// [`StoreError`].
     pub async fn history(&self, election: &ElectionName) -> Result<Option<History>, StoreError> {
-        known(self.ask_any(&Call::get(path(election, "/history"))).await)
+        let mut before = String::new();
+        let mut terms = Vec::new();
+        loop {
+            let call = Call::get(path(election, &format!("/history{before}")));
+            let Some(mut page) = known::<History>(self.ask_any(&call).await)? else {
+                return Ok(None);
+            };
+            terms.append(&mut page.terms);
+            let Some(next) = page.next else {
+                page.terms = terms;
+                return Ok(Some(page));
+            };
+            before = format!("?before={next}");
+        }
     }
 
     /// Checks that the current address answers, and measures the round trip.

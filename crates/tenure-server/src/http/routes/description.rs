@@ -45,11 +45,15 @@ impl Tag {
     }
 }
 
-/// The time that the answer to a request takes.
+/// The time that the answer to a request takes, and the limit of such answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum Kind {
     /// The store answers as soon as it can.
     Immediate,
+    /// The answer may be large: the number of such answers at a time is limited.
+    Large,
+    /// Like `Large`, but the request waits for its turn and is not refused, because it keeps leases.
+    Renewals,
     /// The store may wait for a change, as long as the request says.
     LongPoll,
     /// The answer lasts until the client or the store ends it.

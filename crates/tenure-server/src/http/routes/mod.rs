@@ -191,7 +191,7 @@ pub(super) fn router(
     let mut router = Router::new();
     let routes = ROUTES.iter();
     for route in routes.filter(|route| serves == Serves::All || route.is_for_metrics_listener()) {
-        let gate = Gate::new(access.clone(), route.right, route.target);
+        let gate = Gate::new(stores.clone(), access.clone(), route);
         let authorize =
             from_fn(move |request: Request, next: Next| gate.clone().pass(request, next));
         router = router.route(route.path, (route.handler)().route_layer(authorize));

@@ -14,7 +14,7 @@ use tenure_core::wire::{
 use super::description::{Kind, Tag, event_stream, file, json, nothing, optional, required, text};
 use super::{Route, TargetOf};
 use crate::access::{Right, Role};
-use crate::http::query::{LIST, OVERVIEW, POLL, STREAM};
+use crate::http::query::{HISTORY, LIST, NAMESPACES, OVERVIEW, POLL, STREAM};
 use crate::http::{
     cluster, events, health, identity, leases, metrics, openapi, overview, page, renewals, session,
 };
@@ -156,7 +156,7 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "metrics",
         tag: Tag::Store,
         description: "the metrics of the store, as text for Prometheus",
-        kind: Kind::Immediate,
+        kind: Kind::Large,
         query: &[],
         body: None,
         answers: &[text(200)],
@@ -217,7 +217,7 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "overview",
         tag: Tag::Leases,
         description: "the leases of all namespaces, those that need a look first",
-        kind: Kind::Immediate,
+        kind: Kind::Large,
         query: &OVERVIEW,
         body: None,
         answers: &[json::<Overview>(200)],
@@ -247,8 +247,8 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "namespaces",
         tag: Tag::Leases,
         description: "the namespaces, and the number of leases in each of them",
-        kind: Kind::Immediate,
-        query: &[],
+        kind: Kind::Large,
+        query: &NAMESPACES,
         body: None,
         answers: &[json::<NamespaceList>(200)],
         codes: &[],
@@ -262,7 +262,7 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "access",
         tag: Tag::Access,
         description: "all principals, and when their tokens were last used",
-        kind: Kind::Immediate,
+        kind: Kind::Large,
         query: &[],
         body: None,
         answers: &[json::<identity::AccessView>(200)],
@@ -277,7 +277,7 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "list",
         tag: Tag::Leases,
         description: "the leases of a namespace",
-        kind: Kind::Immediate,
+        kind: Kind::Large,
         query: &LIST,
         body: None,
         answers: &[json::<LeaseList>(200)],
@@ -292,7 +292,7 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "renew_many",
         tag: Tag::Leases,
         description: "renews many leases; each succeeds or fails independently",
-        kind: Kind::Immediate,
+        kind: Kind::Renewals,
         query: &[],
         body: required::<RenewManyRequest>(),
         answers: &[json::<RenewManyReply>(200)],
@@ -352,11 +352,11 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "history",
         tag: Tag::Leases,
         description: "the terms of a lease",
-        kind: Kind::Immediate,
-        query: &[],
+        kind: Kind::Large,
+        query: &HISTORY,
         body: None,
         answers: &[json::<History>(200)],
-        codes: &[Code::UnknownLease],
+        codes: &[Code::UnknownLease, Code::OutOfRange],
         handler: || get(leases::history),
     },
     Route {
@@ -367,7 +367,7 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "waiters",
         tag: Tag::Leases,
         description: "the candidates that wait for a lease",
-        kind: Kind::Immediate,
+        kind: Kind::Large,
         query: &[],
         body: None,
         answers: &[json::<WaiterList>(200)],
