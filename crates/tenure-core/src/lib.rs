@@ -19,6 +19,7 @@ pub mod time;
 
 pub mod candidate_id;
 pub mod epoch;
+pub mod file_path;
 pub mod fence;
 pub mod inline_str;
 pub mod name;
