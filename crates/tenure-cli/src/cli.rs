@@ -101,7 +101,11 @@ impl Cli {
         cli.unwrap_or_else(|error| {
             let error = error.format(&mut command);
             if error.use_stderr() && LogFormat::is_json(&arguments) {
-                logging::print_failure(LogFormat::Json, error.to_string().trim_end(), exit::BAD_CONFIGURATION);
+                logging::print_failure(
+                    LogFormat::Json,
+                    error.to_string().trim_end(),
+                    exit::BAD_CONFIGURATION,
+                );
                 logging::stop();
                 std::process::exit(exit::BAD_CONFIGURATION.into());
             }

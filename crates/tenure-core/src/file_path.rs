@@ -6,7 +6,9 @@
 pub enum FilePathError {
     /// It begins with `~`. A service must not depend on the home directory of the user who starts
     /// it.
-    #[error("begins with ~, which only a shell replaces: write the whole path, or ./~ for a file with this name")]
+    #[error(
+        "begins with ~, which only a shell replaces: write the whole path, or ./~ for a file with this name"
+    )]
     Home,
     /// It is a URL.
     #[error("is a URL: write a path, such as /etc/tenure/name")]
@@ -39,7 +41,12 @@ mod tests {
         for text in ["~", "~/data", "~backup/data"] {
             assert_eq!(check(text), Err(FilePathError::Home), "{text}");
         }
-        for text in ["file:x", "file:///data", "FILE:/data", "https://store/ca.pem"] {
+        for text in [
+            "file:x",
+            "file:///data",
+            "FILE:/data",
+            "https://store/ca.pem",
+        ] {
             assert_eq!(check(text), Err(FilePathError::Url), "{text}");
         }
         for text in ["/data", "data", "./~data", "a~", "file", "./file:x", "c:x"] {

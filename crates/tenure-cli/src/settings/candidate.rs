@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use tenure::Config;
 use tenure::__cli::Settings;
+use tenure::Config;
 use tenure::config::{Bully, ConfigError};
 
 use super::status;

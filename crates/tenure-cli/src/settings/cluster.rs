@@ -10,7 +10,8 @@ use tenure::Name;
 use tenure::config::{ConfigError, Origin};
 use tenure::store::Endpoint;
 use tenure_server::{
-    ClusterConfig, ClusterMember, Compaction, EtcdConfig, Failover, PostgresConfig, PostgresUrl, SharedEngine,
+    ClusterConfig, ClusterMember, Compaction, EtcdConfig, Failover, PostgresConfig, PostgresUrl,
+    SharedEngine,
 };
 
 pub(crate) const ETCD: &str = "etcd";

@@ -67,7 +67,10 @@ pub(super) fn resolve(text: &str, example: &str) -> Result<SocketAddr, String> {
 
 fn data_dir(settings: &Settings) -> Result<PathBuf, ConfigError> {
     let data_dir = settings.required_path("serve.data_dir")?;
-    if data_dir.as_deref().is_some_and(|path| path.exists() && !path.is_dir()) {
+    if data_dir
+        .as_deref()
+        .is_some_and(|path| path.exists() && !path.is_dir())
+    {
         let reason = "must be a directory, and this is a file";
         return Err(settings.invalid("serve.data_dir", reason.into()));
     }

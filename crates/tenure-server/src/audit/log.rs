@@ -81,7 +81,9 @@ pub(super) fn check(path: &Path) -> io::Result<()> {
         Ok(mut file) => file.chain().map(drop),
         // The file is created at the start, in a directory that exists.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
             folder.map_or(Ok(()), |folder| folder.read_dir().map(drop))
         }
         Err(error) => Err(error),

@@ -215,7 +215,6 @@ fn connect(config: &ClusterConfig, attempt: Duration) -> Result<Arc<dyn Connect>
     })
 }
 
-
 /// Opens the engine in `data_dir`. It remembers at most `max_history` terms of each lease. A store
 /// in memory has no engine.
 ///

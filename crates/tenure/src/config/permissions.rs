@@ -9,12 +9,22 @@ use tracing::warn;
 /// Warns if users other than the owner and the group can read or change a file with a secret. The
 /// group is not checked, because some systems share keys with a group.
 pub fn warn_of_secret(path: &Path) {
-    warn_of(path, 0o006, "every user of this machine can read or change this secret", "o-rw");
+    warn_of(
+        path,
+        0o006,
+        "every user of this machine can read or change this secret",
+        "o-rw",
+    );
 }
 
 /// Warns if users other than the owner can replace files in a directory.
 pub fn warn_of_folder(path: &Path) {
-    warn_of(path, 0o022, "other users can replace files in this directory", "go-w");
+    warn_of(
+        path,
+        0o022,
+        "other users can replace files in this directory",
+        "go-w",
+    );
 }
 
 fn warn_of(path: &Path, wrong: u32, problem: &str, fix: &str) {

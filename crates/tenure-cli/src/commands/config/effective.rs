@@ -130,7 +130,10 @@ pub(super) fn store(
         ("metrics.expected", metrics.expected.clone().into()),
         (
             "etcd.allow_plain_http",
-            settings.flag("etcd.allow_plain_http")?.unwrap_or_default().into(),
+            settings
+                .flag("etcd.allow_plain_http")?
+                .unwrap_or_default()
+                .into(),
         ),
         ("azure.accounts", accounts.into()),
         ("azure.behind_tls", azure.behind_tls.into()),

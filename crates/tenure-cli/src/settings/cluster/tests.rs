@@ -100,7 +100,7 @@ fn wrong_settings_of_a_cluster_are_refused_with_key_value_and_remedy() {
         ("[serve]\nengine = \"etcd\"\n[etcd]\nendpoints = []".to_owned(), &["endpoints = []", "members"]),
         ("[serve]\nengine = \"etcd\"\n[etcd]\nendpoints = [\"10.0.0.1:2379\"]".to_owned(), &["endpoints", "http"]),
         ("[serve]\nengine = \"etcd\"\n[etcd]\nendpoints = [\"http://u:geheim@one\"]".to_owned(), &["endpoints", "password_file"]),
-        ("[serve]\nengine = \"etcd\"\ndata_dir = \"d\"\n[etcd]\nendpoints = [\"http://one\"]".to_owned(), &[":3: data_dir = \"d\"", "leave data_dir out"]),
+        ("[serve]\nengine = \"etcd\"\ndata_dir = \"d\"\n[etcd]\nendpoints = [\"https://one\"]".to_owned(), &[":3: data_dir = \"d\"", "leave data_dir out"]),
         (with_etcd("") + "[azure]\nbehind_tls = true", &["behind_tls", "Azure"]),
         (with_etcd("") + "ownership = \"500ms\"", &["ownership = \"500ms\"", "1s to 60s"]),
         (with_etcd("") + "ownership = \"61s\"", &["ownership = \"61s\"", "1s to 60s"]),

@@ -384,7 +384,10 @@ mod tests {
         for key in ["sslrootcert", "sslcert", "sslkey"] {
             let error = parse(&format!("host=a user=u sslmode=verify-full {key}=~/a.pem"));
             let error = error.unwrap_err();
-            assert!(error.contains(key) && error.contains("whole path"), "{error}");
+            assert!(
+                error.contains(key) && error.contains("whole path"),
+                "{error}"
+            );
         }
     }
 

@@ -229,10 +229,7 @@ fn what_no_program_knows_is_refused_in_each_scope_with_line_and_suggestion() {
             "[Access]\nfile = \"x\"",
             "unknown table [Access]; did you mean [access]?",
         ),
-        (
-            "[ACCESS]",
-            "unknown table [ACCESS]; did you mean [access]?",
-        ),
+        ("[ACCESS]", "unknown table [ACCESS]; did you mean [access]?"),
         (
             "acess.file = \"x\"",
             "unknown table [acess]; did you mean [access]?",
@@ -288,7 +285,10 @@ fn what_no_program_knows_is_refused_in_each_scope_with_line_and_suggestion() {
             let text = format!("# a file\n{text}\n");
             let error = Settings::of_toml(scope, &text, Path::new("t.toml"));
             let error = error.unwrap_err().to_string();
-            assert!(error.starts_with("t.toml:") && error.contains(expected), "{error}");
+            assert!(
+                error.starts_with("t.toml:") && error.contains(expected),
+                "{error}"
+            );
         }
     }
     // A store and a candidate may share a file.
@@ -318,12 +318,7 @@ fn a_variable_without_a_value_is_not_set() {
 
 #[test]
 fn a_path_is_no_url_and_has_no_home_directory() {
-    let keys = [
-        "ca_file",
-        "token_file",
-        "client_certificate",
-        "client_key",
-    ];
+    let keys = ["ca_file", "token_file", "client_certificate", "client_key"];
     for key in keys {
         for (path, part) in [("~/x", "whole path"), ("file:///x", "is a URL")] {
             let error = refused(&format!("election = \"a\"\n{key} = {path:?}"));
