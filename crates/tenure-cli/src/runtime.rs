@@ -20,6 +20,14 @@ pub(crate) fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Keeps the memory of this process, which contains secrets, from other processes of its user and
+/// from core dumps.
+pub(crate) fn keep_memory_private() {
+    if let Err(error) = nix::sys::prctl::set_dumpable(false) {
+        tracing::debug!(%error, "can't turn off core dumps");
+    }
+}
+
 /// Runs a future to its end on this thread.
 pub(crate) fn block_on<T, E>(future: impl Future<Output = Result<T, E>>) -> anyhow::Result<T>
 where

@@ -177,9 +177,12 @@ pub mod __cli {
     #[cfg(feature = "peers")]
     pub use crate::config::bully_settings::{cluster_of, peers_of};
     pub use crate::config::load::{credentials_of, from_settings, roots_of, servers_of};
+    pub use crate::config::permissions::{warn_of_folder, warn_of_secret};
     pub use crate::config::settings::{
-        EXAMPLE, Scope, Settings, is_secret, nearest, secret_variables, variables,
+        EXAMPLE, Scope, Settings, is_secret, secret_variables, warn_of_unknown_variables,
     };
+    pub use tenure_core::file_path::check as check_path;
+
     pub use crate::metrics::{MetricFamily, MetricSample, MetricValue};
     #[cfg(feature = "peers")]
     pub use crate::peer_transport::listen;

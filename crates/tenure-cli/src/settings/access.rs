@@ -21,16 +21,13 @@ pub(crate) struct AccessSettings {
 
 impl AccessSettings {
     pub(crate) fn new(settings: &Settings) -> Result<Self, ConfigError> {
-        let file = settings.with("access.file", |text| match text {
-            "" => Ok(None),
-            text => Ok(Some(text.into())),
-        })?;
+        let file = settings.required_path("access.file")?;
         let hosts = settings.items("access.hosts", wire::host_name)?;
         let proxies = settings.items("access.trusted_proxies", Ok)?;
         let trusted_proxies = TrustedProxies::new(proxies)
             .map_err(|reason| settings.invalid("access.trusted_proxies", reason))?;
         Ok(Self {
-            file: file.flatten(),
+            file,
             hosts,
             trusted_proxies,
             allow_plain_http: settings

@@ -76,11 +76,26 @@ impl Chain {
     }
 }
 
+/// Checks that a log can be opened at this path.
+pub(super) fn check(path: &Path) -> io::Result<()> {
+    match LogFile::open(path, false) {
+        Ok(mut file) => file.chain().map(drop),
+        // The file is created at the start, in a directory that exists.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
+            folder.map_or(Ok(()), |folder| folder.read_dir().map(drop))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 impl Log {
     pub(super) fn open(target: AuditTarget) -> io::Result<Self> {
         let (file, chain) = match &target {
             AuditTarget::Stderr => (None, Chain::default()),
-            AuditTarget::File(path) => match LogFile::open(path) {
+            AuditTarget::File(path) => match LogFile::open(path, true) {
                 Ok(mut file) => {
                     let chain = file.chain()?;
                     (Some(file), chain)
@@ -138,16 +153,16 @@ impl Log {
         let same = self.file.take().filter(|file| is_at(&file.file, path));
         let file = match same {
             Some(file) => file,
-            None => LogFile::open(path)?,
+            None => LogFile::open(path, true)?,
         };
         Ok(self.file.insert(file))
     }
 }
 
 impl LogFile {
-    fn open(path: &Path) -> io::Result<Self> {
+    fn open(path: &Path, creates: bool) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true);
+        options.read(true).append(true).create(creates);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o640);
         let mut file = options.open(path)?;

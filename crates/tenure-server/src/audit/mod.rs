@@ -91,6 +91,18 @@ impl AuditConfig {
             is_required: false,
         }
     }
+
+    /// Checks that the log can be opened, without creating its file.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Audit::open`].
+    pub fn check(&self) -> io::Result<()> {
+        match &self.target {
+            AuditTarget::Stderr => Ok(()),
+            AuditTarget::File(path) => log::check(path),
+        }
+    }
 }
 
 /// An audit log. Clones are handles to the same log.

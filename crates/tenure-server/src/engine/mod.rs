@@ -171,15 +171,7 @@ pub(crate) fn follow(
     max_history: usize,
     stop: Arc<Stop>,
 ) -> Result<Follower, OpenError> {
-    let refused = |detail: String| OpenError::Cluster {
-        engine: config.engine.name(),
-        detail,
-    };
-    let timings = OwnershipTimings::new(config.ownership);
-    let attempt = timings
-        .map_err(|error| refused(error.to_string()))?
-        .attempt();
-    let connect = connect(config, attempt).map_err(|error| refused(error.to_string()))?;
+    let connect = connect_server(config)?;
     let follower = Follower::new(connect, config, max_history, stop).and_then(|mut follower| {
         follower.look_first()?;
         Ok(follower)
@@ -189,8 +181,27 @@ pub(crate) fn follow(
             log: place(config),
             detail,
         },
-        other => refused(other.to_string()),
+        other => refused(config, other),
     })
+}
+
+/// Checks the settings of the log and the files that they name, without a connection.
+pub(crate) fn check_access(config: &ClusterConfig) -> Result<(), OpenError> {
+    let connected = connect_server(config)?.connect();
+    connected.map(drop).map_err(|error| refused(config, error))
+}
+
+/// Returns the way to the log for a server, whose calls take a part of the ownership.
+fn connect_server(config: &ClusterConfig) -> Result<Arc<dyn Connect>, OpenError> {
+    let timings = OwnershipTimings::new(config.ownership).map_err(|it| refused(config, it))?;
+    connect(config, timings.attempt()).map_err(|error| refused(config, error))
+}
+
+fn refused(config: &ClusterConfig, error: impl std::fmt::Display) -> OpenError {
+    OpenError::Cluster {
+        engine: config.engine.name(),
+        detail: error.to_string(),
+    }
 }
 
 /// Returns the way to the log of a cluster. A call takes at most the time of an attempt.

@@ -1,7 +1,7 @@
 //! A candidate's configuration from a file and the environment.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tenure_core::ElectionName;
 use tenure_core::lease::Rules;
@@ -9,6 +9,7 @@ use tenure_core::lease::candidate::{Timings, TimingsError, TimingsOptions};
 use tenure_core::wire::MAX_METADATA_BYTES;
 
 use super::candidate::{Config, OnOverrun, default_server};
+use super::permissions;
 use super::settings::{ConfigError, FileKey, Origin, Scope, Settings};
 use super::strategy::Strategy;
 use crate::client_certificate::{ClientCertificate, ClientCertificateError};
@@ -280,11 +281,11 @@ pub fn roots_of(settings: &Settings) -> Result<RootCertificates, ConfigError> {
         "" => Ok(None),
         text => roots_of_text(text, settings.file_key("ca")).map(Some),
     })?;
-    let in_file = settings.with("ca_file", |path| match path {
-        "" => Ok(None),
-        path => roots_of_file(path).map(Some),
-    })?;
-    match (inline.flatten(), in_file.flatten()) {
+    let in_file = settings.path("ca_file")?.map(|path| {
+        let roots = roots_of_file(&path);
+        roots.map_err(|reason| settings.invalid("ca_file", reason))
+    });
+    match (inline.flatten(), in_file.transpose()?) {
         (Some(_), Some(_)) => Err(settings.one_too_many("ca", "ca_file")),
         (inline, in_file) => Ok(inline.or(in_file).unwrap_or_default()),
     }
@@ -329,7 +330,7 @@ pub fn credentials_of(settings: &Settings) -> Result<Credentials, ConfigError> {
         credentials = credentials.with_certificate(certificate);
     }
     if let (Some(Origin::File { path, .. }), "token") = (settings.origin(key), key) {
-        check_permissions(path).map_err(|reason| settings.invalid(key, reason))?;
+        permissions::check_configuration(path).map_err(|reason| settings.invalid(key, reason))?;
     }
     if let Some(server) = servers_of(settings)?
         .iter()
@@ -343,10 +344,10 @@ pub fn credentials_of(settings: &Settings) -> Result<Credentials, ConfigError> {
 /// Returns the token of these settings, and the key of the setting.
 fn token_of(settings: &Settings) -> Result<(&'static str, Credentials), ConfigError> {
     let text = |error: CredentialsError| error.to_string();
-    let file = settings.with("token_file", |path| match path {
-        "" => Ok(None),
-        path => Credentials::token_file(path).map(Some).map_err(text),
-    })?;
+    let file = settings.secret_path("token_file")?.map(|path| {
+        let file = Credentials::token_file(path);
+        file.map_err(|error| settings.invalid("token_file", text(error)))
+    });
     let token = settings.with("token", |token| match token.trim() {
         "" => Ok(None),
         token => {
@@ -357,7 +358,7 @@ fn token_of(settings: &Settings) -> Result<(&'static str, Credentials), ConfigEr
             }))
         }
     })?;
-    match (file.flatten(), token.flatten()) {
+    match (file.transpose()?, token.flatten()) {
         (Some(_), Some(_)) => Err(settings.one_too_many("token", "token_file")),
         (Some(file), None) => Ok(("token_file", file)),
         (None, Some(token)) => Ok(("token", token)),
@@ -367,13 +368,10 @@ fn token_of(settings: &Settings) -> Result<(&'static str, Credentials), ConfigEr
 
 /// Returns the client certificate of these settings.
 fn client_certificate_of(settings: &Settings) -> Result<Option<ClientCertificate>, ConfigError> {
-    let file = |key| {
-        let file = settings.text(key)?;
-        Ok(file.filter(|file| !file.is_empty()))
-    };
     let missing =
         |key, other| ConfigError::missing(key, format!("{other} is set, and each needs the other"));
-    match (file("client_certificate")?, file("client_key")?) {
+    let certificate = settings.path("client_certificate")?;
+    match (certificate, settings.secret_path("client_key")?) {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => client_certificate(certificate, key)
             .map(Some)
@@ -385,40 +383,22 @@ fn client_certificate_of(settings: &Settings) -> Result<Option<ClientCertificate
 
 #[cfg(feature = "tls")]
 fn client_certificate(
-    certificate: &str,
-    key: &str,
+    certificate: PathBuf,
+    key: PathBuf,
 ) -> Result<ClientCertificate, ClientCertificateError> {
     ClientCertificate::from_files(certificate, key)
 }
 
 #[cfg(not(feature = "tls"))]
 fn client_certificate(
-    certificate: &str,
-    _: &str,
+    certificate: PathBuf,
+    _: PathBuf,
 ) -> Result<ClientCertificate, ClientCertificateError> {
     Err(ClientCertificateError {
         setting: "client_certificate",
-        path: certificate.into(),
+        path: certificate,
         reason: "https needs the feature \"tls\" of the crate tenure".into(),
     })
-}
-
-/// Refuses a file with a secret that other users can read.
-fn check_permissions(path: &Path) -> Result<(), String> {
-    use std::os::unix::fs::PermissionsExt;
-
-    // A text that was not read from a file has no mode.
-    let Ok(metadata) = std::fs::metadata(path) else {
-        return Ok(());
-    };
-    let mode = metadata.permissions().mode() & 0o7777;
-    if mode & 0o077 == 0 {
-        return Ok(());
-    }
-    let path = path.display();
-    Err(format!(
-        "other users can read the token (mode {mode:04o}); run: chmod go-rwx {path}"
-    ))
 }
 
 fn timings_options_of(settings: &Settings) -> Result<TimingsOptions, ConfigError> {

@@ -10,10 +10,10 @@ use tenure_azure::server::ServedAccount;
 use tenure_core::wire::host_name;
 use tenure_server::{ClusterConfig, Failover, SharedEngine};
 
-use crate::settings::access::AccessSettings;
-use crate::settings::metrics::MetricsSettings;
-use crate::settings::serve::StoreSettings;
-use crate::settings::{audit, azure, cluster, limits, status, stop_signal, tls, with_any_election};
+use crate::settings::checked_store::CheckedStore;
+use crate::settings::{
+    audit, azure, candidate, cluster, limits, status, stop_signal, with_any_election,
+};
 
 /// A key with its value.
 #[derive(Clone, Debug)]
@@ -49,8 +49,8 @@ impl SettingRow {
 }
 
 /// The keys of a candidate; all values are checked.
-pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
-    let config = tenure::__cli::from_settings(&with_any_election(settings))?;
+pub(super) fn of_candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
+    let config = candidate(&with_any_election(settings))?;
     let timings = config.timings();
     let is_set = |key| settings.origin(key).is_some();
     let election = is_set("election").then(|| config.election.to_string());
@@ -101,11 +101,17 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
 }
 
 /// The keys of the store, without secrets; all values are checked.
-pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
-    let mut serve = StoreSettings::new(settings)?;
-    tls::open(settings)?;
-    let access = AccessSettings::new(settings)?;
-    let metrics = MetricsSettings::new(settings)?;
+pub(super) fn store(
+    settings: &Settings,
+    checked: &CheckedStore,
+) -> Result<Vec<SettingRow>, ConfigError> {
+    let CheckedStore {
+        serve,
+        access,
+        metrics,
+        ..
+    } = checked;
+    let mut limits = serve.limits.clone();
     let mut azure = azure::config(settings)?;
     let engine = serve.engine();
     let data_dir = serve.data_dir.as_ref().map(|path| path.to_string_lossy());
@@ -114,7 +120,7 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
         ("serve.listen", serve.listen.to_string().into()),
         ("serve.data_dir", data_dir.into()),
         ("serve.engine", engine.into()),
-        ("access.hosts", access.hosts.into()),
+        ("access.hosts", access.hosts.clone().into()),
         (
             "access.trusted_proxies",
             settings.items("access.trusted_proxies", Ok)?.into(),
@@ -128,8 +134,15 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
             metrics.listen.map(|listen| listen.to_string()).into(),
         ),
         ("metrics.max_leases", metrics.max_leases.into()),
-        ("metrics.leases", metrics.leases.into()),
-        ("metrics.expected", metrics.expected.into()),
+        ("metrics.leases", metrics.leases.clone().into()),
+        ("metrics.expected", metrics.expected.clone().into()),
+        (
+            "etcd.allow_plain_http",
+            settings
+                .flag("etcd.allow_plain_http")?
+                .unwrap_or_default()
+                .into(),
+        ),
         ("azure.accounts", accounts.into()),
         ("azure.behind_tls", azure.behind_tls.into()),
         ("azure.bearer_audience", azure::audience(settings)?.into()),
@@ -149,7 +162,7 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
     if let Some(config) = &serve.cluster {
         values.extend(of_cluster(config));
     }
-    values.extend(limits::values("serve", serve.limits.settings()));
+    values.extend(limits::values("serve", limits.settings()));
     values.extend(limits::values("azure", azure.limits()));
     Ok(rows(settings, values))
 }

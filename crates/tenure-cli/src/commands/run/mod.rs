@@ -12,7 +12,7 @@ mod orphans;
 mod signals;
 
 use std::ffi::{OsStr, OsString};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,19 +22,20 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
-use nix::sys::prctl;
 use nix::unistd::{AccessFlags, access};
 use tenure::__cli::Settings;
-use tenure::config::{Bully, ConfigError};
+use tenure::config::ConfigError;
 use tenure::{Candidate, Config, EndReason, OnOverrun};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info};
+use tracing::{error, info};
 
 use crate::exit::{self, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND, SYSTEM};
 use crate::processes::adopt_orphans;
-use crate::settings::{CandidateArgs, status as status_listen, stop_signal};
+use crate::settings::{
+    CandidateArgs, address_without_key, candidate, status as status_listen, stop_signal,
+};
 use crate::task_limit::{require, require_this_program};
-use crate::{logging, parent, permissions, runtime};
+use crate::{logging, parent, runtime};
 use health::HealthArgs;
 use signals::FirstProcess;
 use status::StatusListener;
@@ -136,9 +137,7 @@ impl Run {
         adopt_orphans()?;
         // A core dump would contain the token, the lease id or the key. A resource limit would also
         // apply to the command.
-        if let Err(error) = prctl::set_dumpable(false) {
-            debug!(%error, "can't turn off core dumps");
-        }
+        runtime::keep_memory_private();
         require_this_program()?;
         require(TASKS, "tenure run")?;
         runtime.block_on(campaign(config, status, program, shutdown, self.once))
@@ -151,11 +150,18 @@ impl Run {
         if self.accept_changes {
             settings.set_flag("fallback.accept_changes", &["true".into()]);
         }
+        if self.allow_anonymous {
+            let key = match settings.has_table("fallback") {
+                true => "fallback.allow_anonymous",
+                false => "bully.allow_anonymous",
+            };
+            settings.set_flag(key, &["true".into()]);
+        }
         Ok(settings)
     }
 
     fn config(&self, settings: &Settings) -> anyhow::Result<Config> {
-        let config = tenure::__cli::from_settings(settings).map_err(|error| match error {
+        let config = candidate(settings).map_err(|error| match error {
             ConfigError::Missing {
                 key: "election", ..
             } => ConfigError::Missing {
@@ -165,16 +171,8 @@ impl Run {
             },
             error => error,
         })?;
-        self.check_peer_key(settings, &config)?;
-        for key in [
-            "bully.key_file",
-            "fallback.key_file",
-            "azure_blob.key_file",
-            "client_key",
-        ] {
-            if let Some(file) = settings.text(key)? {
-                permissions::check_key(file.as_ref());
-            }
+        if let Some(listen) = address_without_key(settings, &config)? {
+            return Err(no_key(listen));
         }
         if settings.list("on_overrun") == ["report"] {
             return Ok(config);
@@ -183,31 +181,19 @@ impl Run {
         // command.
         Ok(config.with_on_overrun(OnOverrun::Call(Arc::new(|_| exit_on_overrun()))))
     }
+}
 
-    /// Refuses to start a member without a key if other machines can reach the member, as the store
-    /// refuses to start without an access file.
-    fn check_peer_key(&self, settings: &Settings, config: &Config) -> anyhow::Result<()> {
-        let members = config.members();
-        let Some(listen) = members.and_then(Bully::address_without_key) else {
-            return Ok(());
-        };
-        let key = match config.fallback() {
-            Some(_) => "fallback.allow_anonymous",
-            None => "bully.allow_anonymous",
-        };
-        if self.allow_anonymous || settings.flag(key)?.unwrap_or_default() {
-            return Ok(());
-        }
-        let port = listen.port();
-        Err(exit::bad_configuration(format!(
-            "{listen} is not a loopback address, and the members have no key. Do one of these:\n\
-             \x20 tenure run --key-file FILE          share a secret among the members\n\
-             \x20                                     (openssl rand -base64 32)\n\
-             \x20 tenure run --allow-anonymous        let every process that reaches the address vote and be\n\
-             \x20                                     elected\n\
-             \x20 tenure run --listen 127.0.0.1:{port}  listen to members of this machine only"
-        )))
-    }
+/// The error for a member without a key that other machines can reach.
+fn no_key(listen: SocketAddr) -> anyhow::Error {
+    let port = listen.port();
+    exit::bad_configuration(format!(
+        "{listen} is not a loopback address, and the members have no key. Do one of these:\n\
+         \x20 tenure run --key-file FILE          share a secret among the members\n\
+         \x20                                     (openssl rand -base64 32)\n\
+         \x20 tenure run --allow-anonymous        let every process that reaches the address vote and be\n\
+         \x20                                     elected\n\
+         \x20 tenure run --listen 127.0.0.1:{port}  listen to members of this machine only"
+    ))
 }
 
 async fn campaign(

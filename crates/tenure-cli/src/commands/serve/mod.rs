@@ -2,7 +2,6 @@
 
 mod keys;
 mod open_files;
-mod start_rules;
 mod supervisor;
 
 use std::borrow::Cow;
@@ -15,9 +14,9 @@ use anyhow::Context;
 use clap::Args;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal as SignalNumber;
-use tenure::__cli::{Scope, Settings};
+use tenure::__cli::{Scope, Settings, warn_of_folder};
 use tenure::config::{ConfigError, Origin};
-use tenure_azure::server::{Azure, AzureConfig, ServedAccount};
+use tenure_azure::server::Azure;
 use tenure_server::access::{Access, AccessError, mark_guarded};
 use tenure_server::audit::{Audit, AuditEntry, AuditKind};
 use tenure_server::{
@@ -28,12 +27,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use self::keys::KeyFetcher;
-use crate::settings::access::AccessSettings;
-use crate::settings::metrics::MetricsSettings;
+use crate::settings::azure::AzureFlags;
+use crate::settings::checked_store::CheckedStore;
 use crate::settings::serve::{self, StoreSettings};
-use crate::settings::{audit, azure, cluster, tls};
+use crate::settings::start_rules;
 use crate::task_limit::require;
-use crate::{output, parent, permissions, runtime};
+use crate::{output, parent, runtime};
 
 /// Serve a lease store
 ///
@@ -120,42 +119,42 @@ impl Serve {
         require(runtime::workers() + THREADS, "tenure serve")?;
         let settings = self.settings()?;
         let inherited = supervisor::inherited_listener()?;
-        let StoreSettings {
-            listen: configured,
-            data_dir,
-            mut cluster,
-            limits,
-        } = StoreSettings::new(&settings)?;
+        let flags = AzureFlags {
+            azure: self.azure,
+            azure_dev: self.azure_dev,
+        };
+        let checked = CheckedStore::new(&settings, flags)?;
         // The rules for the start depend on the address that clients reach.
         let listen = match &inherited {
             Some(listener) => listener
                 .local_addr()
                 .context("can't read the address of the socket")?,
-            None => configured,
+            None => checked.serve.listen,
         };
-        for warning in limits.warnings() {
+        self.check_azure(listen, checked.serve.cluster.is_some())?;
+        let access = start_rules::open_access(&checked, listen)?;
+        for warning in checked.serve.limits.warnings() {
             warn!("{warning}");
         }
-        let tls = tls::open(&settings)?;
-        if let Some(key) = tls::file(&settings, "tls.key")? {
-            permissions::check_key(key.as_ref());
-        }
-        for file in cluster.iter().flat_map(cluster::secret_files) {
-            permissions::check_key(&file);
-        }
-        if let Some(Origin::File { path, .. }) = settings.origin("postgres.url") {
-            permissions::check_key(path);
-        }
-        let azure = self.azure(&settings, listen, tls.is_some(), cluster.is_some())?;
-        let access_settings = self.access(&settings)?;
-        let proxies = access_settings.trusted_proxies.clone();
-        let allow_anonymous = access_settings.allow_anonymous;
-        let access =
-            start_rules::open_access(access_settings, listen, tls.is_some(), data_dir.as_deref())?;
+        start_rules::log_exposure(&checked, listen);
+        let CheckedStore {
+            serve,
+            tls,
+            access: access_settings,
+            metrics,
+            audit,
+            azure,
+        } = checked;
+        let StoreSettings {
+            data_dir,
+            mut cluster,
+            limits,
+            ..
+        } = serve;
         if let Some(cluster) = &mut cluster {
             cluster.access = match access.is_guarded() {
                 true => ClusterAccess::Guarded,
-                false if allow_anonymous => ClusterAccess::AnonymousAllowed,
+                false if access_settings.allow_anonymous => ClusterAccess::AnonymousAllowed,
                 false => ClusterAccess::Anonymous,
             };
         }
@@ -164,15 +163,20 @@ impl Serve {
                 "the access file has [certificates], and without TLS no client has a certificate"
             );
         }
-        let metrics = MetricsSettings::new(&settings)?;
-        let audit = audit::open(&settings)?;
-        // A core dump would contain tokens and lease ids.
+        let audit = match audit {
+            Some(config) => Audit::open(config)
+                .map_err(|error| settings.invalid("audit.file", error.to_string()))?,
+            None => Audit::none(),
+        };
+        // A core dump would contain tokens and lease ids. The flag also keeps the memory from a
+        // program that the system starts for a core dump, in spite of the limit.
+        runtime::keep_memory_private();
         if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
             debug!(%error, "can't turn off core dumps");
         }
 
         if let Some(data_dir) = &data_dir {
-            permissions::check_folder(data_dir);
+            warn_of_folder(data_dir);
         }
         let limits = open_files::raise_limit(limits);
         let served = match cluster {
@@ -206,7 +210,7 @@ impl Serve {
             server = server
                 .with_access(access.clone())
                 .with_audit(audit.clone())
-                .with_trusted_proxies(proxies)
+                .with_trusted_proxies(access_settings.trusted_proxies)
                 .with_metrics(metrics.config);
             if let Some(listen) = metrics.listen {
                 server = server
@@ -268,52 +272,35 @@ impl Serve {
         settings.set_flag("access.file", &access.map(Cow::into_owned));
         settings.set_flag("tls.certificate", &self.tls_certificate);
         settings.set_flag("tls.key", &self.tls_key);
+        for (key, is_set) in [
+            ("access.allow_plain_http", self.allow_plain_http),
+            ("access.allow_anonymous", self.allow_anonymous),
+        ] {
+            settings.set_flag(key, &is_set.then(|| "true".to_owned()));
+        }
         Ok(settings)
     }
 
-    fn access(&self, settings: &Settings) -> Result<AccessSettings, ConfigError> {
-        let mut access = AccessSettings::new(settings)?;
-        access.allow_plain_http |= self.allow_plain_http;
-        access.allow_anonymous |= self.allow_anonymous;
-        Ok(access)
-    }
-
-    /// The configuration of the Azure Blob lease protocol, if a flag or a setting enables it.
-    fn azure(
-        &self,
-        settings: &Settings,
-        listen: SocketAddr,
-        over_tls: bool,
-        is_cluster: bool,
-    ) -> Result<Option<AzureConfig>, ConfigError> {
+    /// Refuses flags of the Azure Blob lease protocol that this store can't have.
+    fn check_azure(&self, listen: SocketAddr, is_cluster: bool) -> Result<(), ConfigError> {
+        let refused = |flag: &str, key: &str, value: String, reason: &str| {
+            Err(ConfigError::Invalid {
+                origin: Origin::Flag(flag.into()),
+                key: key.into(),
+                value,
+                reason: reason.into(),
+            })
+        };
         if self.azure_dev && !listen.ip().is_loopback() {
-            return Err(ConfigError::Invalid {
-                origin: Origin::Flag("--azure-dev".into()),
-                key: "listen".into(),
-                value: listen.to_string(),
-                reason: "the key of the development account is public: it needs a loopback address"
-                    .into(),
-            });
+            let reason =
+                "the key of the development account is public: it needs a loopback address";
+            return refused("--azure-dev", "listen", listen.to_string(), reason);
         }
-        if !(self.azure || self.azure_dev || settings.has_table("azure")) {
-            return Ok(None);
+        if is_cluster && (self.azure || self.azure_dev) {
+            let reason = "a server of a cluster has no disk for blobs: leave it out, or set engine = \"embedded\"";
+            return refused("--azure", "azure", "true".into(), reason);
         }
-        if is_cluster {
-            return Err(ConfigError::Invalid {
-                origin: Origin::Flag("--azure".into()),
-                key: "azure".into(),
-                value: "true".into(),
-                reason: "a server of a cluster has no disk for blobs: leave it out, or set engine = \"embedded\""
-                    .into(),
-            });
-        }
-        let mut config = azure::config(settings)?;
-        config.over_tls = over_tls;
-        if self.azure_dev {
-            config.accounts.push(ServedAccount::development());
-        }
-        azure::check(settings, &config)?;
-        Ok(Some(config))
+        Ok(())
     }
 }
 

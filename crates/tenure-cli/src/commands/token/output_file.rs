@@ -2,7 +2,7 @@
 //! worker.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
@@ -10,7 +10,7 @@ use tenure::store::Endpoint;
 use tenure_core::pem;
 use tenure_server::access::Secret;
 
-use crate::{exit, output, secret_file};
+use crate::{exit, new_files, output};
 
 /// The file for a new token.
 #[derive(Debug, Args)]
@@ -91,11 +91,12 @@ impl OutputArgs {
 
 impl OutputFile {
     pub(super) fn write(&self, name: &str, secret: &Secret) -> anyhow::Result<()> {
+        let write = |path: &Path, text: &str| new_files::write(path, text, 0o600).map(drop);
         match self {
             Self::Stdout => Ok(output::line(secret.reveal())?),
-            Self::Token(path) => secret_file::write(path, &format!("{}\n", secret.reveal())),
+            Self::Token(path) => write(path, &format!("{}\n", secret.reveal())),
             Self::Bundle { path, servers, ca } => {
-                secret_file::write(path, &bundle_text(name, servers, ca.as_deref(), secret))
+                write(path, &bundle_text(name, servers, ca.as_deref(), secret))
             }
         }
     }
