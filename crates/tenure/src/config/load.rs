@@ -282,7 +282,7 @@ pub fn roots_of(settings: &Settings) -> Result<RootCertificates, ConfigError> {
         text => roots_of_text(text, settings.file_key("ca")).map(Some),
     })?;
     let in_file = settings.path("ca_file")?.map(|path| {
-        let roots = roots_of_file(&path);
+        let roots = roots_of_file(path);
         roots.map_err(|reason| settings.invalid("ca_file", reason))
     });
     match (inline.flatten(), in_file.transpose()?) {
@@ -292,8 +292,8 @@ pub fn roots_of(settings: &Settings) -> Result<RootCertificates, ConfigError> {
 }
 
 #[cfg(feature = "tls")]
-fn roots_of_file(path: &str) -> Result<RootCertificates, String> {
-    RootCertificates::of_file(path.into())
+fn roots_of_file(path: PathBuf) -> Result<RootCertificates, String> {
+    RootCertificates::of_file(path)
 }
 
 /// Returns the root certificates in a text, and reads the text again if it is in a file.
@@ -308,13 +308,13 @@ fn roots_of_text(text: &str, place: Option<FileKey>) -> Result<RootCertificates,
 }
 
 #[cfg(not(feature = "tls"))]
-fn roots_of_file(_: &str) -> Result<RootCertificates, String> {
+fn roots_of_file(_: PathBuf) -> Result<RootCertificates, String> {
     Err("https needs the feature \"tls\" of the crate tenure".into())
 }
 
 #[cfg(not(feature = "tls"))]
 fn roots_of_text(text: &str, _: Option<FileKey>) -> Result<RootCertificates, String> {
-    roots_of_file(text)
+    roots_of_file(text.into())
 }
 
 /// Returns the credential of these settings, for the addresses of the store.
