@@ -123,6 +123,8 @@ mod clock;
 mod credentials;
 mod http;
 mod http_client;
+mod overrun;
+mod parts;
 mod random;
 mod root_certificates;
 mod runtime;
@@ -153,7 +155,7 @@ pub use credentials::{Credentials, CredentialsError};
 pub use guarantee::Guarantee;
 pub use health::HealthCheck;
 pub use http::HttpClientError;
-pub use leadership::{Leadership, NotLeading, ProclaimError};
+pub use leadership::{Hold, Leadership, NotLeading, ProclaimError};
 #[cfg(feature = "peers")]
 pub use quorum::{QuorumKind, TermQuorum};
 pub use root_certificates::{RootCertificates, RootCertificatesError};
@@ -176,4 +178,5 @@ pub mod __cli {
         EXAMPLE, Scope, Settings, is_secret, nearest, secret_variables, variables,
     };
     pub use crate::metrics::{MetricFamily, MetricSample, MetricValue};
+    pub use crate::overrun::set_flush;
 }

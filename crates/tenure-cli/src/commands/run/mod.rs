@@ -18,7 +18,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -26,8 +25,8 @@ use nix::sys::prctl;
 use nix::unistd::{AccessFlags, access};
 use tenure::__cli::Settings;
 use tenure::config::{Bully, ConfigError};
-use tenure::{Candidate, Config, EndReason, OnOverrun};
-use tracing::{debug, error, info};
+use tenure::{Candidate, Config, EndReason};
+use tracing::{debug, info};
 
 use crate::exit::{self, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND};
 use crate::processes::adopt_orphans;
@@ -81,11 +80,6 @@ pub(crate) struct Run {
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
-
-/// The time that an overrun waits for a reader of stderr. It is short, because another candidate
-/// may lead soon. By then the watchdog, which knows the deadline, has killed the command if that is
-/// possible.
-const OVERRUN_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The directories in which the system searches for commands without PATH.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -148,12 +142,10 @@ impl Run {
                 permissions::check_key(file.as_ref());
             }
         }
-        if settings.list("on_overrun") == ["report"] {
-            return Ok(config);
-        }
-        // If the command can't be stopped, this process ends, and then the watchdog kills the
-        // command.
-        Ok(config.with_on_overrun(OnOverrun::Call(Arc::new(|_| exit_on_overrun()))))
+        // At an overrun this process ends, and then the watchdog kills the command. Another thread
+        // writes the log, so the end waits for that.
+        tenure::__cli::set_flush(logging::flush);
+        Ok(config)
     }
 
     /// Refuses to start a member without a key if other machines can reach the member, as the store
@@ -231,13 +223,6 @@ async fn campaign(
             _ => {}
         }
     }
-}
-
-/// Like [`OnOverrun::Exit`], and waits a moment for a reader of the last log lines.
-fn exit_on_overrun() {
-    error!("exiting, so that the command ends");
-    logging::flush(OVERRUN_FLUSH_TIMEOUT);
-    std::process::exit(OnOverrun::EXIT_CODE);
 }
 
 /// Searches for the command as the system does, and fails if it can't be executed.
