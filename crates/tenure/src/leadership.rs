@@ -111,7 +111,7 @@ impl Leadership {
     }
 
     /// Waits until renewals are failing or the task must stop. From then on, the task should start
-    /// no new work.
+    /// no new work. Cancel safe: it only waits.
     pub async fn at_risk(&self) {
         let mut at_risk = self.term.at_risk.subscribe();
         tokio::select! {
@@ -122,7 +122,7 @@ impl Leadership {
     }
 
     /// Waits until the task must stop, and returns the reason. After that, the task has the stop
-    /// grace to end.
+    /// grace to end. Cancel safe: it only waits, and completes at once after the request to stop.
     pub async fn lost(&self) -> EndReason {
         self.term.lost.cancelled().await;
         *self.term.reason.get().unwrap_or(&EndReason::Resigned)

@@ -53,6 +53,9 @@
 //! # More
 //!
 //! - **Several elections in one process**: [`CandidateRuntime`].
+//! - **Work outside of the task**, or that blocks: [`Leadership::spawn`],
+//!   [`Leadership::spawn_blocking`] and [`Leadership::hold`]. [`OnOverrun`] is the action if it does
+//!   not stop.
 //! - **A task that hangs**: a progress deadline ([`TimingsOptions::progress_deadline`],
 //!   [`Leadership::report_progress`]) or a [`HealthCheck`] ends the term.
 //! - **Watching an election**: [`observe`].

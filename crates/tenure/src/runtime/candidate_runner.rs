@@ -294,12 +294,14 @@ impl<S: StrategyIo> CandidateRunner<S> {
         self.term = Some(term.clone());
         self.publish();
         self.publish_term.send_replace(Some(term.clone()));
-        if let (OnOverrun::Exit, Some(watch)) = (&self.config.on_overrun, &self.overrun_watch) {
-            watch.watch(term.clone());
-        }
         match self.handle.upgrade() {
             Some(handle) => {
-                let guard = TermGuard::new(term, handle, span);
+                let guard = TermGuard::new(term.clone(), handle, span);
+                // After the guard, because a term without parts is over.
+                let watch = self.overrun_watch.as_ref();
+                if let (OnOverrun::Exit, Some(watch)) = (&self.config.on_overrun, watch) {
+                    watch.watch(term);
+                }
                 // If the caller has gone, the guard is dropped, which ends the term.
                 if let Some(campaigner) = self.campaigner.take() {
                     let _ = campaigner.send(Ok(guard));
