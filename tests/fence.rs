@@ -233,12 +233,16 @@ fn a_leader_that_is_frozen_in_its_transaction_does_not_keep_its_successor_from_w
     // The recipe's timeout bounds the wait for a row that both leaders write. A leader that writes
     // other rows does not wait.
     let at_once = Duration::from_millis(1_000);
-    for (shared, idle, limit) in [("", "1h", at_once), (SHARED, "2s", LEASE + at_once)] {
+    for (shared, idle, limit, end) in [
+        ("", "1h", at_once, "is stale"),
+        (SHARED, "2s", LEASE + at_once, "stopped: Err"),
+    ] {
         let timeout =
             format!("ALTER ROLE billing SET idle_in_transaction_session_timeout = '{idle}'");
         database.query(&timeout);
         let write = format!("INSERT INTO entries (epoch) VALUES ($EPOCH); {shared}");
-        let waited = first_write_of_a_successor(&database, &write);
+        let (waited, old) = first_write_of_a_successor(&database, &write);
+        assert!(old.contains(end), "{old}");
         eprintln!("the successor's first write came {waited:?} after its term began");
         assert!(waited < limit, "{waited:?}");
     }
@@ -248,8 +252,9 @@ fn a_leader_that_is_frozen_in_its_transaction_does_not_keep_its_successor_from_w
 const SHARED: &str = "UPDATE total SET entries = entries + 1";
 
 /// Freezes a leader inside a transaction, and returns how long after its election the next leader
-/// commits its first row. Then lets the old leader continue, and checks that it commits nothing.
-fn first_write_of_a_successor(database: &Postgres, write: &str) -> Duration {
+/// commits its first row. Then lets the old leader continue, checks that it commits nothing, and
+/// returns what it says.
+fn first_write_of_a_successor(database: &Postgres, write: &str) -> (Duration, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let store = StoreProcess::start(folder.path());
     let leader = |name: &str| {
@@ -293,5 +298,5 @@ fn first_write_of_a_successor(database: &Postgres, write: &str) -> Duration {
     });
     assert_eq!(count(old), rows, "the frozen transaction was committed");
     assert_eq!(newest(), new);
-    waited
+    (waited, first.stdout())
 }

@@ -39,9 +39,14 @@ async fn main() {
         let job = job.clone();
         async move {
             println!("leads");
-            let ended = job.lead(leadership).await;
-            println!("stopped: {ended:?}");
-            ended
+            // An abort does not reach it, so a frozen transaction is continued.
+            let hold = leadership.hold().expect("a term");
+            let led = tokio::spawn(async move {
+                let ended = job.lead(leadership).await;
+                println!("stopped: {ended:?}");
+                drop(hold);
+            });
+            led.await
         }
     };
     let run = candidate.run_while_leader(shutdown, task);
