@@ -53,6 +53,9 @@
 //! # More
 //!
 //! - **Several elections in one process**: [`CandidateRuntime`].
+//! - **Work outside of the task**, or that blocks: [`Leadership::spawn`],
+//!   [`Leadership::spawn_blocking`] and [`Leadership::hold`]. [`OnOverrun`] is the action if it does
+//!   not stop.
 //! - **A task that hangs**: a progress deadline ([`TimingsOptions::progress_deadline`],
 //!   [`Leadership::report_progress`]) or a [`HealthCheck`] ends the term.
 //! - **Watching an election**: [`observe`].
@@ -126,6 +129,8 @@ mod credentials;
 mod file_value;
 mod http;
 mod http_client;
+mod overrun;
+mod parts;
 mod random;
 mod root_certificates;
 mod runtime;
@@ -156,7 +161,7 @@ pub use credentials::{Credentials, CredentialsError};
 pub use guarantee::Guarantee;
 pub use health::HealthCheck;
 pub use http::HttpClientError;
-pub use leadership::{Leadership, NotLeading, ProclaimError};
+pub use leadership::{Hold, Leadership, NotLeading, ProclaimError};
 #[cfg(feature = "peers")]
 pub use quorum::{QuorumKind, TermQuorum};
 pub use root_certificates::{RootCertificates, RootCertificatesError};
@@ -184,6 +189,7 @@ pub mod __cli {
     pub use tenure_core::file_path::check as check_path;
 
     pub use crate::metrics::{MetricFamily, MetricSample, MetricValue};
+    pub use crate::overrun::set_flush;
     #[cfg(feature = "peers")]
     pub use crate::peer_transport::listen;
 }

@@ -84,7 +84,8 @@ impl CandidateRuntime {
         LeaderMetadata::check(&config.metadata).map_err(StartError::Metadata)?;
         let (rules, detection) = (&plan.settings, &plan.detection);
         let timings = rules.timings();
-        tracing::info!(election = %config.election, candidate = %config.candidate, %plan, "member");
+        tracing::info!(election = %config.election, candidate = %config.candidate, %plan,
+            on_overrun = config.on_overrun.name(), "member");
         for warning in &plan.warnings {
             tracing::warn!(election = %config.election, "{warning}");
         }

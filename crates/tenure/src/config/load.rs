@@ -44,7 +44,7 @@ impl Config {
     /// cool_down = "5s"
     /// progress_deadline = "30s"            # default: none
     /// lock_delay = "0s"
-    /// on_overrun = "report"                # or "exit"
+    /// on_overrun = "exit"                  # or "report"
     /// strategy = "lease"                   # or "azure-blob", "kubernetes", "bully", "both", or "static"
     /// require_fencing = false              # true: refuse a strategy that only makes a best effort
     ///

@@ -57,7 +57,6 @@ pub(super) fn of_candidate(settings: &Settings) -> Result<Vec<SettingRow>, Confi
     let candidate = is_set("candidate").then(|| config.candidate.as_str());
     let servers: Vec<String> = config.servers().iter().map(ToString::to_string).collect();
     let ca_file = settings.text("ca_file")?.filter(|file| !file.is_empty());
-    let on_overrun = settings.text("on_overrun")?.unwrap_or("report");
     let status_listen = status::address(settings)?;
     let require_fencing = settings.flag("require_fencing")?.unwrap_or_default();
     let values = [
@@ -76,7 +75,7 @@ pub(super) fn of_candidate(settings: &Settings) -> Result<Vec<SettingRow>, Confi
             timings.progress_deadline().map(duration).into(),
         ),
         ("lock_delay", duration(config.lock_delay)),
-        ("on_overrun", on_overrun.into()),
+        ("on_overrun", config.on_overrun().name().into()),
         (
             "status_listen",
             status_listen.map(|it| it.to_string()).into(),
@@ -226,7 +225,6 @@ fn default_origin(key: &str) -> &'static str {
         "ca_file" => "default, the system's",
         "cluster.server" => "default, the host name",
         "renew_interval" | "renew_deadline" | "stop_grace" => "follows from the others",
-        "on_overrun" => "default (exit for tenure run)",
         _ => DEFAULT,
     }
 }

@@ -17,17 +17,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::OnceLock;
 
 use anyhow::anyhow;
 use clap::Args;
 use nix::unistd::{AccessFlags, access};
 use tenure::__cli::Settings;
 use tenure::config::ConfigError;
-use tenure::{Candidate, Config, EndReason, OnOverrun};
+use tenure::{Candidate, Config, EndReason};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::info;
 
 use crate::exit::{self, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND, SYSTEM};
 use crate::processes::adopt_orphans;
@@ -99,11 +98,6 @@ pub(crate) struct Run {
 /// command, and threads that look up names and read files.
 const TASKS: usize = 12;
 
-/// The time that an overrun waits for a reader of stderr. It is short, because another candidate
-/// may lead soon. By then the watchdog, which knows the deadline, has killed the command if that is
-/// possible.
-const OVERRUN_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
-
 /// The directories in which the system searches for commands without PATH.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
@@ -174,12 +168,10 @@ impl Run {
         if let Some(listen) = address_without_key(settings, &config)? {
             return Err(no_key(listen));
         }
-        if settings.list("on_overrun") == ["report"] {
-            return Ok(config);
-        }
-        // If the command can't be stopped, this process ends, and then the watchdog kills the
-        // command.
-        Ok(config.with_on_overrun(OnOverrun::Call(Arc::new(|_| exit_on_overrun()))))
+        // At an overrun this process ends, and then the watchdog kills the command. Another thread
+        // writes the log, so the end waits for that.
+        tenure::__cli::set_flush(logging::flush);
+        Ok(config)
     }
 }
 
@@ -259,13 +251,6 @@ async fn campaign(
             _ => {}
         }
     }
-}
-
-/// Like [`OnOverrun::Exit`], and waits a moment for a reader of the last log lines.
-fn exit_on_overrun() {
-    error!("exiting, so that the command ends");
-    logging::flush(OVERRUN_FLUSH_TIMEOUT);
-    std::process::exit(OnOverrun::EXIT_CODE);
 }
 
 /// Searches for the command as the system does, and fails if it can't be executed.

@@ -320,4 +320,11 @@ impl ElectionMachine for LeaseCandidate {
             _ => None,
         }
     }
+
+    fn overrun_at(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Leading(it) => Some(it.term.overrun_at(&self.timings)),
+            _ => None,
+        }
+    }
 }

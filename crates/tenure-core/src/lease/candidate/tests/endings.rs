@@ -33,11 +33,25 @@ fn a_task_that_does_not_stop_is_aborted_and_the_lease_is_held_until_it_is_gone()
         "4.000 cancel: shut_down
          5.000 #2 renew id1, within 1.666666s
          8.000 abort
-         8.250 overrun
+         8.250 lingering
          10.000 #3 renew id1, within 1.666666s
          12.000 #4 release id1 as shut_down, within 1.666666s
          12.010 ended 7: shut_down",
     );
+}
+
+#[test]
+fn a_task_that_lingers_while_the_term_is_renewed_is_an_overrun_when_the_term_is_lost() {
+    let mut bench = Bench::leading();
+    bench.wait_until(4_000).resign(EndReason::HandedOver);
+    bench.wait_until(5_010).answer(2, held(7));
+    bench.wait_until(9_000).lines.clear();
+    // The store does not answer any more. The task has the time until the margin to end.
+    bench.wait_until(14_999);
+    assert!(bench.leads());
+    assert_eq!(bench.machine.overrun_at(), Some(at(19_250)));
+    bench.wait_until(15_000).lines.clear();
+    bench.wait_until(60_000).assert_trace("19.250 overrun");
 }
 
 #[test]
@@ -60,7 +74,7 @@ fn a_lost_lease_is_not_renewed_while_the_task_drains() {
     bench.lines.clear();
     bench.wait_until(60_000).assert_trace(
         "13.970 abort
-         14.220 overrun",
+         14.250 overrun",
     );
     assert_eq!(bench.standing(), Standing::Ending);
 }

@@ -24,7 +24,8 @@ enum Step {
 #[derive(Debug, Default)]
 struct Life {
     cancelled: Option<EndReason>,
-    aborted_at: Option<Instant>,
+    aborted: bool,
+    lingering: bool,
     overrun: bool,
     task_ended: bool,
 }
@@ -167,13 +168,23 @@ impl Watch {
             Output::Term(TermEvent::Abort) => {
                 let term = self.term.as_mut().expect("nothing to abort");
                 assert!(term.cancelled.is_some() && !term.task_ended);
-                assert_eq!(term.aborted_at.replace(self.now), None, "aborted twice");
+                assert!(
+                    !core::mem::replace(&mut term.aborted, true),
+                    "aborted twice"
+                );
             }
             Output::Term(TermEvent::Overrun) => {
                 let term = self.term.as_mut().expect("nothing to overrun");
-                let aborted_at = term.aborted_at.expect("overrun without an abort");
-                assert!(self.now >= aborted_at + self.timings.abort_allowance());
+                assert!(term.aborted, "overrun without an abort");
+                let standing = self.machine.standing(self.now);
+                assert_eq!(standing, Standing::Ending, "the term is still renewed");
                 assert!(!core::mem::replace(&mut term.overrun, true));
+            }
+            Output::Term(TermEvent::Lingering) => {
+                let term = self.term.as_mut().expect("nothing to linger");
+                assert!(term.aborted, "lingering without an abort");
+                assert!(!term.overrun, "the term is not renewed any more");
+                assert!(!core::mem::replace(&mut term.lingering, true));
             }
             Output::Term(TermEvent::Ended(_, reason)) => {
                 let term = self.term.take().expect("nothing to end");
@@ -220,7 +231,11 @@ impl Watch {
         {
             let since = self.now.since(renewed);
             assert!(since < self.timings.renew_deadline() || term.cancelled.is_some());
-            assert!(since < self.timings.hard_stop() || term.aborted_at.is_some());
+            assert!(since < self.timings.hard_stop() || term.aborted);
+            // Before the store may grant the lease again, whatever the reason for the end is.
+            let last = self.timings.hard_stop() + self.timings.abort_allowance();
+            assert!(last < self.timings.lease_duration());
+            assert!(since < last || term.overrun);
         }
     }
 }
