@@ -7,6 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tenure_tests::needs::{can_run, has_program};
@@ -61,14 +62,11 @@ fn no_signal_of_reloads_and_log_rotation_ends_a_store_without_files_to_reload() 
     let (mut store, address) = memory_store();
     let hangups = [Signal::SIGHUP, Signal::SIGHUP];
     let others = [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGALRM];
-    for signal in [&hangups[..], &others].concat() {
+    let signals = [&hangups[..], &others].concat();
+    for (number, signal) in signals.into_iter().enumerate() {
         store.signal(signal);
         thread::sleep(Duration::from_millis(50));
-        acquire(
-            address,
-            &format!("tests/{}", signal.as_str().to_lowercase()),
-            "one",
-        );
+        acquire(address, &format!("tests/lease-{number}"), "one");
     }
     assert!(!store.has_ended(), "{}", store.stderr());
     store.signal(Signal::SIGTERM);
@@ -83,6 +81,8 @@ fn a_store_ends_in_order_when_its_terminal_closes_and_not_under_nohup() {
     }
     for (before, ends) in [("", true), ("trap '' HUP;", false)] {
         let terminal = nix::pty::openpty(None, None).unwrap();
+        // The store must not keep its own terminal open.
+        fcntl(&terminal.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
         let serve = command(&["serve", "--engine", "memory", "--listen", "127.0.0.1:0"]);
         let mut on_terminal = Command::new("setsid");
         on_terminal.args(["--ctty", "sh", "-c"]);

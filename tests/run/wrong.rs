@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use tenure_tests::needs::{can_run, output_of};
+use tenure_tests::needs::{can_run, has_program, output_of};
 use tenure_tests::process::{command, output, run};
 
 /// An address without a server: a campaign there would not end.
@@ -132,21 +132,22 @@ fn a_stop_signal_that_no_command_can_handle_is_refused_with_the_right_ones() {
     }
 }
 
-/// Runs a command under a shell that first executes `before`, as a user whom limits bind.
-fn limited(before: &str, arguments: &[&str]) -> std::process::Output {
+/// Runs this program as a user who may have this number of processes and threads.
+fn limited(limit: u32, arguments: &[&str]) -> std::process::Output {
     use std::os::unix::process::CommandExt;
     let inner = command(arguments);
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", &format!("{before}; exec \"$0\" \"$@\"")]);
-    shell.arg(inner.get_program()).args(inner.get_args());
-    shell.current_dir("/").env_clear().uid(60_123).gid(60_123);
-    output(&mut shell)
+    let mut limited = std::process::Command::new("prlimit");
+    limited.arg(format!("--nproc={limit}"));
+    limited.arg(inner.get_program()).args(inner.get_args());
+    limited.current_dir("/").env_clear().uid(60_123).gid(60_123);
+    output(&mut limited)
 }
 
 #[test]
 fn a_limit_of_processes_is_named_before_the_campaign_and_before_the_store_is_opened() {
     let test = "a_limit_of_processes_is_named_before_the_campaign_and_before_the_store_is_opened";
-    if !can_run(test, "root", nix::unistd::geteuid().is_root()) {
+    let can_limit = nix::unistd::geteuid().is_root() && has_program("prlimit");
+    if !can_run(test, "root and prlimit", can_limit) {
         return;
     }
     let run = [
@@ -160,7 +161,7 @@ fn a_limit_of_processes_is_named_before_the_campaign_and_before_the_store_is_ope
     ];
     let serve = ["serve", "--engine", "memory", "--listen", "127.0.0.1:0"];
     for (arguments, limit) in [(&run[..], 3), (&run, 9), (&serve, 2), (&serve, 6)] {
-        let output = limited(&format!("ulimit -u {limit}"), arguments);
+        let output = limited(limit, arguments);
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(71), "{limit}: {stderr}");
         for told in [

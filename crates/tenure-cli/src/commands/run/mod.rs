@@ -50,8 +50,8 @@ pub(crate) use watchdog::{SecondWatchdog, Watchdog, Watched};
 /// machine's clock, before another candidate may lead, also if the store can't be reached and if this
 /// process is killed or frozen. The lease is released after the group is gone.
 ///
-/// SIGTERM, SIGINT and SIGHUP stop this process; a second one kills the group at once, and the lease
-/// is not released. USR1, USR2, ALRM, QUIT and WINCH are passed on to the first process of the
+/// SIGTERM, SIGINT and SIGHUP stop this process; another SIGTERM or SIGINT kills the group at once,
+/// and the lease is not released. USR1, USR2, ALRM, QUIT and WINCH are passed on to the first process of the
 /// command. If the standard input is a terminal, the command gets /dev/null instead.
 ///
 /// With a health command, this process runs that command at an interval, also without a shell. If

@@ -56,8 +56,8 @@ impl FirstProcess {
 }
 
 /// Handles the signals of this process from now on, on the current runtime. The token is cancelled
-/// by SIGTERM, by Ctrl-C, and by the end of the terminal. A second one of these kills the command
-/// and ends this process, without a release of the lease.
+/// by SIGTERM, by Ctrl-C, and by the end of the terminal. After that, SIGTERM or Ctrl-C kills the
+/// command and ends this process, without a release of the lease.
 pub(super) fn handle(command: FirstProcess) -> io::Result<CancellationToken> {
     let (sender, mut stops) = mpsc::unbounded_channel();
     for stop in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
@@ -78,8 +78,13 @@ pub(super) fn handle(command: FirstProcess) -> io::Result<CancellationToken> {
     tokio::spawn(async move {
         stops.recv().await;
         shutdown.cancel();
-        let Some(second) = stops.recv().await else {
-            return;
+        // A terminal that closes, or a service manager, may send more than one hang-up.
+        let second = loop {
+            match stops.recv().await {
+                Some(Signal::SIGHUP) => {}
+                Some(second) => break second,
+                None => return,
+            }
         };
         warn!(signal = %second, "a second signal: killing the command, and ending without a release");
         process_group::kill_all(KILL_TIMEOUT);

@@ -77,11 +77,14 @@ pub(super) async fn supervise(leadership: &Leadership, program: &Program) -> any
     processes.group.kill().await;
     let code = code_of_status(status);
     // A command that ended at once is known by now, because no process has the pipe any more.
-    let is_started = running.is_some() || processes.started.pid().await.is_some();
-    drop(running);
-    if code == SYSTEM && !is_started {
-        anyhow::bail!("the watchdog can't start the command");
+    if running.is_none() {
+        match processes.started.pid().await {
+            Some(pid) => log_start(leadership, pid),
+            None if code == SYSTEM => anyhow::bail!("the watchdog can't start the command"),
+            None => {}
+        }
     }
+    drop(running);
     info!(election = %leadership.election(), candidate = %leadership.candidate(),
         epoch = leadership.epoch().get(), exit_code = code, "command ended");
     Ok(code)
@@ -202,8 +205,7 @@ async fn wait(
             pid = started.pid(), if is_starting => {
                 is_starting = false;
                 running = pid.map(|pid| {
-                    info!(election = %leadership.election(), candidate = %leadership.candidate(),
-                        epoch = leadership.epoch().get(), %pid, "command started");
+                    log_start(leadership, pid);
                     program.first_process.set(pid)
                 });
             }
@@ -214,6 +216,7 @@ async fn wait(
                 has_second = false;
                 group.signal(Signal::SIGKILL);
                 if status.is_ok_and(|status| status.code() == Some(SYSTEM.into())) {
+                    group.kill().await;
                     anyhow::bail!("the second watchdog can't start");
                 }
             }
@@ -264,6 +267,11 @@ impl Started {
         let pid = self.read.first_chunk().map(|pid| i32::from_le_bytes(*pid));
         pid.map(Pid::from_raw)
     }
+}
+
+fn log_start(leadership: &Leadership, pid: Pid) {
+    info!(election = %leadership.election(), candidate = %leadership.candidate(),
+        epoch = leadership.epoch().get(), pid = pid.as_raw(), "command started");
 }
 
 fn send_deadline(watchdogs: &mut [Deadlines], leadership: &Leadership) {
