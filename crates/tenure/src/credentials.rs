@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use reqwest::Url;
 use reqwest::header::HeaderValue;
@@ -22,11 +23,10 @@ const MAX_TOKEN_LEN: usize = 16 * 1024;
 /// the token alone.
 #[derive(Clone, Default)]
 pub struct Credentials {
-    token: Option<Token>,
+    token: Option<Arc<Token>>,
     certificate: Option<ClientCertificate>,
 }
 
-#[derive(Clone)]
 struct Token {
     /// The file with the token, if the token comes from a file of its own.
     file: Option<PathBuf>,
@@ -67,7 +67,7 @@ impl Credentials {
         let path = path.into();
         let file = path.clone();
         let read = move || std::fs::read_to_string(&file).map_err(|error| error.to_string());
-        let header = read_header(path.display().to_string(), read)?;
+        let header = read_header(&path.display().to_string(), read)?;
         Ok(Self::new(Some(path), header))
     }
 
@@ -77,13 +77,13 @@ impl Credentials {
     pub(crate) fn token_of(
         key: crate::config::settings::FileKey,
     ) -> Result<Self, CredentialsError> {
-        let header = read_header(key.to_string(), move || key.read())?;
+        let header = read_header(&key.to_string(), move || key.read())?;
         Ok(Self::new(None, header))
     }
 
-    const fn new(file: Option<PathBuf>, header: FileValue<HeaderValue>) -> Self {
+    fn new(file: Option<PathBuf>, header: FileValue<HeaderValue>) -> Self {
         Self {
-            token: Some(Token { file, header }),
+            token: Some(Arc::new(Token { file, header })),
             certificate: None,
         }
     }
@@ -173,7 +173,7 @@ impl PartialEq for Credentials {
     fn eq(&self, other: &Self) -> bool {
         let has_same_token = match (&self.token, &other.token) {
             (None, None) => true,
-            (Some(one), Some(other)) => one.header.is_same(&other.header),
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             _ => false,
         };
         has_same_token && self.certificate == other.certificate
@@ -198,14 +198,14 @@ impl fmt::Debug for Credentials {
 
 /// Reads a token with the function `read`, now and again later. `origin` is its place.
 fn read_header(
-    origin: String,
+    origin: &str,
     read: impl Fn() -> Result<String, String> + Send + Sync + 'static,
 ) -> Result<FileValue<HeaderValue>, CredentialsError> {
     let load = move |known: Option<&HeaderValue>| {
         let header = header(read()?.trim()).map_err(|CredentialsError(error)| error)?;
         Ok((known != Some(&header)).then_some(header))
     };
-    FileValue::read("token", origin.clone(), load)
+    FileValue::read("token", origin.into(), load)
         .map_err(|error| CredentialsError(format!("{origin}: {error}")))
 }
 

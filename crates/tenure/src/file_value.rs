@@ -100,11 +100,6 @@ impl<T: Clone + Send + Sync + 'static> FileValue<T> {
         tokio::task::spawn_blocking(read).await.ok()
     }
 
-    /// Returns whether both are handles to the same value.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-
     /// Lets the file count as read long ago.
     #[cfg(test)]
     pub(crate) fn outdate(&self) {
