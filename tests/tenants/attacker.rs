@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure_tests::client::id;
 use tokio::io::AsyncWriteExt;
 use tokio::runtime::Runtime;
@@ -18,6 +18,10 @@ use crate::wire::{Wire, request, tcp};
 
 /// The longest time of one act. The store's own limits are shorter, or the act is repeated.
 const ACT: Duration = Duration::from_secs(15);
+
+/// The last digits of a lease id that is another one in each request: an id is granted once.
+const NUMBER: &str = "NNNNNNNNNNNN";
+static NEXT_ID: AtomicU64 = AtomicU64::new(1 << 42);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attacker {
@@ -35,12 +39,12 @@ pub(crate) struct Attack {
     stop: Arc<AtomicBool>,
 }
 
-/// The acts by kind, and the answers by status.
+/// The requests by kind, and the answers by their codes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    acts: BTreeMap<&'static str, u64>,
-    statuses: BTreeMap<u16, u64>,
-    /// The acts that ended with the connection, or after their time.
+    requests: BTreeMap<&'static str, u64>,
+    answers: BTreeMap<String, u64>,
+    /// The connections that the store closed, or that this client closed after some time.
     ended: u64,
 }
 
@@ -83,8 +87,8 @@ impl Attack {
                         return;
                     }
                     let act = &acts[(number + turn) % acts.len()];
-                    let status = timeout(ACT, act.run(&store, from)).await;
-                    lock(&counts).add(act.name(), status.ok().and_then(Result::ok));
+                    let result = timeout(ACT, act.run(&store, from, &counts)).await;
+                    lock(&counts).ended += u64::from(!matches!(result, Ok(Ok(()))));
                 }
             });
         }
@@ -113,35 +117,44 @@ impl Act {
         }
     }
 
-    /// Does this over a new connection. Returns the status of the last answer, if there is one.
-    async fn run(&self, store: &Arc<Store>, from: u8) -> io::Result<u16> {
+    /// Does this over a new connection.
+    async fn run(&self, store: &Arc<Store>, from: u8, counts: &Mutex<Counts>) -> io::Result<()> {
+        let sent = |count: u64| *lock(counts).requests.entry(self.name()).or_default() += count;
         match self {
             Self::Ask(_, request) => {
                 let mut wire = Wire::connect(store, from).await?;
-                let mut status = 0;
                 for _ in 0..20 {
-                    wire.send(request).await?;
-                    status = wire.answer().await?.0;
-                    if status != 200 {
-                        break;
+                    let number = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+                    let requests = request.replace(NUMBER, &format!("{number:012x}"));
+                    let count = requests.matches(" HTTP/1.1\r\n").count();
+                    sent(count as u64);
+                    wire.send(&requests).await?;
+                    for _ in 0..count {
+                        let (status, body) = wire.answer().await?;
+                        lock(counts).answered(status, &body);
                     }
                 }
-                Ok(status)
+                Ok(())
             }
             Self::Deaf(_, request) => {
                 let mut wire = Wire::connect(store, from).await?;
+                sent(20);
                 wire.send(request.repeat(20)).await?;
                 loop {
                     sleep(Duration::from_secs(1)).await;
+                    sent(1);
                     wire.send(request).await?;
                 }
             }
             Self::Sip(_, request) => {
                 let mut wire = Wire::connect(store, from).await?;
+                sent(1);
                 wire.send(request).await?;
-                let (status, _) = wire.head().await?;
+                let (status, length) = wire.head().await?;
                 if status != 200 {
-                    return Ok(status);
+                    let body = wire.body(length).await?;
+                    lock(counts).answered(status, &body);
+                    return Ok(());
                 }
                 loop {
                     wire.take().await?;
@@ -150,6 +163,7 @@ impl Act {
             }
             Self::Drip(_, begin) => {
                 let mut wire = Wire::connect(store, from).await?;
+                sent(1);
                 wire.send(begin).await?;
                 loop {
                     sleep(Duration::from_secs(1)).await;
@@ -158,6 +172,7 @@ impl Act {
             }
             Self::Raw(_, bytes) => {
                 let mut tcp = tcp(store, from).await?;
+                sent(1);
                 tcp.write_all(bytes).await?;
                 loop {
                     sleep(Duration::from_secs(1)).await;
@@ -202,13 +217,14 @@ fn acts_of_candidate(store: &Store, scale: Scale) -> Vec<Act> {
         "/v1/namespaces/other/renew",
         &json!({ "leases": batch }).to_string(),
     );
-    let acquire = |lease: &str, number: u64, wait: u64| {
-        let body = json!({"lease_id": id(number), "holder": "c", "duration_ms": 2_000,
+    let acquire = |lease: &str, lease_id: &str, wait: u64| {
+        let body = json!({"lease_id": lease_id, "holder": "c", "duration_ms": 2_000,
             "wait_ms": wait, "metadata": {"k": "x".repeat(4_000)}});
         post(&format!("{leases}/{lease}/acquire"), &body.to_string())
     };
-    let release = json!({"lease_id": id(1 << 40), "reason": "r".repeat(500)}).to_string();
-    let churn = acquire("churn", 1 << 40, 0) + &post(&format!("{leases}/churn/release"), &release);
+    let fresh = format!("00000000-0000-4000-8000-{NUMBER}");
+    let release = json!({"lease_id": fresh, "reason": "r".repeat(500)}).to_string();
+    let churn = acquire("churn", &fresh, 0) + &post(&format!("{leases}/churn/release"), &release);
     let list = get(&format!("{leases}?limit=1000"));
     let overview = get("/v1/overview");
     let history = get(&format!("{leases}/churn/history"));
@@ -243,7 +259,7 @@ fn acts_of_candidate(store: &Store, scale: Scale) -> Vec<Act> {
         Act::Sip("batch, sipped", batch),
         Act::Ask("acquire and release", churn.clone()),
         Act::Deaf("acquire and release, unread", churn),
-        Act::Deaf("wait", acquire("l0", 1 << 41, 60_000)),
+        Act::Deaf("wait", acquire("l0", &id(1 << 41), 60_000)),
         Act::Deaf("long poll", poll),
         Act::Deaf("stream, unread", stream.clone()),
         Act::Sip("stream, sipped", stream),
@@ -299,29 +315,30 @@ fn acts_of_stranger(store: &Store) -> Vec<Act> {
 }
 
 impl Counts {
-    fn add(&mut self, act: &'static str, status: Option<u16>) {
-        *self.acts.entry(act).or_default() += 1;
-        match status {
-            Some(status) => *self.statuses.entry(status).or_default() += 1,
-            None => self.ended += 1,
-        }
+    fn answered(&mut self, status: u16, body: &[u8]) {
+        let problem = (status >= 400).then(|| serde_json::from_slice::<Value>(body).ok());
+        let code = problem
+            .flatten()
+            .and_then(|it| Some(it["code"].as_str()?.to_owned()));
+        let code = code.map_or_else(|| status.to_string(), |code| format!("{status} {code}"));
+        *self.answers.entry(code).or_default() += 1;
     }
 
-    /// Returns the number of acts.
+    /// Returns the number of requests.
     pub(crate) fn requests(&self) -> u64 {
-        self.acts.values().sum()
+        self.requests.values().sum()
     }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (act, count) in &self.acts {
-            writeln!(f, "  {act}: {count}")?;
+        for (kind, count) in &self.requests {
+            writeln!(f, "  {kind}: {count}")?;
         }
         write!(
             f,
-            "by the status of the last answer: {:?}; closed or cut short: {}",
-            self.statuses, self.ended
+            "answers that were read: {:?}; connections that ended: {}",
+            self.answers, self.ended
         )
     }
 }

@@ -87,11 +87,13 @@ async fn lead(
     led: std::sync::mpsc::Sender<()>,
 ) -> Renewals {
     let token = store.bearer(&store.leader);
-    let path = |verb: &str| format!("/v1/namespaces/led/leases/job-{number}/{verb}");
+    let lease = format!("/v1/namespaces/led/leases/job-{number}");
+    let (acquire_path, renew_path) = (format!("{lease}/acquire"), format!("{lease}/renew"));
     let mut wire = Wire::connect(&store, 1).await.expect("a connection");
     let acquire = json!({"lease_id": id(number), "holder": "leader",
         "duration_ms": u64::try_from(LEASE.as_millis()).unwrap_or(0)});
-    let granted = wire.ask_for_body("POST", &path("acquire"), &token, Some(&acquire.to_string()));
+    let acquire = acquire.to_string();
+    let granted = wire.ask_for_body("POST", &acquire_path, &token, Some(&acquire));
     let (status, granted) = granted.await.expect("an answer");
     let granted: Value = serde_json::from_slice(&granted).expect("JSON");
     assert_eq!(status, 200, "{granted}");
@@ -103,7 +105,7 @@ async fn lead(
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
         let answer = loop {
-            let renewal = wire.ask_for_body("POST", &path("renew"), &token, Some(&body));
+            let renewal = wire.ask_for_body("POST", &renew_path, &token, Some(&body));
             if let Ok(Ok(answer)) = timeout(DEADLINE, renewal).await {
                 break answer;
             }

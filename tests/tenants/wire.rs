@@ -88,9 +88,14 @@ impl Wire {
 
     pub(crate) async fn answer(&mut self) -> io::Result<(u16, Vec<u8>)> {
         let (status, length) = self.head().await?;
+        Ok((status, self.body(length).await?))
+    }
+
+    /// Reads the body of an answer.
+    pub(crate) async fn body(&mut self, length: usize) -> io::Result<Vec<u8>> {
         let mut body = vec![0; length];
         self.0.read_exact(&mut body).await?;
-        Ok((status, body))
+        Ok(body)
     }
 
     /// Takes a few bytes; fails at the end.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::http::header::{CONTENT_RANGE, SERVER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -61,7 +61,8 @@ struct Operation {
     /// kind of resource.
     kind: Kind,
     one_of: &'static str,
-    /// Whether the request or its answer may be large: the number of these at a time is limited.
+    /// Whether the answer may be large: the number of these at a time is limited, as of requests with
+    /// large bodies. A blob's content is in memory once, however many clients read it.
     is_large: bool,
     run: Run,
 }
@@ -91,7 +92,9 @@ pub(super) async fn serve(
     let is_renewal = is_of_lease && lease::is_renewal(&parts.headers);
     let changes_blobs = !is_of_lease && !matches!(parts.method, Method::GET | Method::HEAD);
     let most = service.store.limits().request_time;
-    let permit = match operation.is_large {
+    let body_bytes = body.size_hint().lower();
+    let limits = service.store.limits();
+    let permit = match operation.is_large || body_bytes > limits.max_body_bytes as u64 {
         true => Some(
             service
                 .store
@@ -159,8 +162,8 @@ impl Operation {
                 Self::new(Kind::Container, "w", lease::lease)
             }
             (Container, "container", "list", "GET") => Self::large(Kind::Listing, "l", list::blobs),
-            (Blob, "", "", "PUT") => Self::large(Kind::Object, "cw", blobs::put),
-            (Blob, "", "", "GET") => Self::large(Kind::Object, "r", blobs::get),
+            (Blob, "", "", "PUT") => Self::new(Kind::Object, "cw", blobs::put),
+            (Blob, "", "", "GET") => Self::new(Kind::Object, "r", blobs::get),
             (Blob, "", "", "HEAD") | (Blob, "", "metadata", "GET" | "HEAD") => {
                 Self::new(Kind::Object, "r", blobs::properties)
             }
@@ -168,10 +171,8 @@ impl Operation {
             (Blob, "", "properties", "PUT") => Self::new(Kind::Object, "w", blobs::set_properties),
             (Blob, "", "", "DELETE") => Self::new(Kind::Object, "d", blobs::delete),
             (Blob, "", "lease", "PUT") => Self::new(Kind::Object, "w", lease::lease),
-            (Blob, "", "block", "PUT") => Self::large(Kind::Object, "cw", blobs::put_block),
-            (Blob, "", "blocklist", "PUT") => {
-                Self::large(Kind::Object, "cw", blobs::put_block_list)
-            }
+            (Blob, "", "block", "PUT") => Self::new(Kind::Object, "cw", blobs::put_block),
+            (Blob, "", "blocklist", "PUT") => Self::new(Kind::Object, "cw", blobs::put_block_list),
             (Blob, "", "blocklist", "GET") => Self::large(Kind::Object, "r", blobs::block_list),
             // The SDK for JavaScript mistakes an account in the path for a container. Each deletion
             // in a batch has its own credential.
@@ -188,7 +189,7 @@ impl Operation {
         Ok(operation)
     }
 
-    /// Creates an operation whose request or answer may be large.
+    /// Creates an operation whose answer may be large.
     fn large<F>(kind: Kind, one_of: &'static str, run: fn(Call, Body) -> F) -> Self
     where
         F: Future<Output = Result<Response>> + Send + 'static,

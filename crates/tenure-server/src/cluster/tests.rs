@@ -135,7 +135,10 @@ async fn a_standby_names_the_active_server_and_takes_over_when_that_one_is_cut_o
             true => Access::open(&path).unwrap(),
             false => Access::anonymous(),
         };
-        let request = Request::get("/active").body(Body::empty()).unwrap();
+        let request = Request::get("/active")
+            .header("host", "localhost")
+            .body(Body::empty())
+            .unwrap();
         let Ok(answer) = router(second.store(), access).call(request).await;
         assert_eq!(answer.status(), 503);
         let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();

@@ -128,8 +128,8 @@ limits! {
     /// [share](Self#shares) of a principal: 429 `over_limit`.
     max_watchers: Count usize = 10_000, 0..=MANY;
     /// Maximum number of large answers that are built, or that clients have not taken completely, at
-    /// the same time: lists, overviews, histories, metrics, and all that Azure clients upload and
-    /// download. Default 64: each takes up to 256 KiB of memory, or up to 1 MiB for an Azure list.
+    /// the same time: lists, overviews, histories, metrics, and large uploads of Azure clients.
+    /// Default 64: each takes up to 256 KiB of memory, or up to 1 MiB for an Azure list.
     /// At least 1. Over it, and over the [share](Self#shares) of a principal: 429 `over_limit`.
     /// Requests with many renewals are not refused: a quarter of this number runs at a time, and
     /// the others wait.

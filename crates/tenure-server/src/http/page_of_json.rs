@@ -86,7 +86,9 @@ impl PageOfJson {
 }
 
 impl IntoResponse for WrittenJson {
-    fn into_response(self) -> Response {
+    fn into_response(mut self) -> Response {
+        // A client may take the answer slowly.
+        self.0.shrink_to_fit();
         json_response(self.0)
     }
 }
