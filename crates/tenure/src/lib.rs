@@ -123,6 +123,7 @@ mod clock;
 mod credentials;
 mod http;
 mod http_client;
+mod last_addresses;
 mod random;
 mod root_certificates;
 mod runtime;
