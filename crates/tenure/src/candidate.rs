@@ -32,7 +32,8 @@ use crate::term_guard::{TermGuard, run_task};
 ///
 /// The thread ends when the candidate is dropped and its last term is over. It releases the lease
 /// before it ends, but the drop does not wait for the release: if the process ends right after the
-/// drop, the lease may remain held until it expires. To wait, complete `shutdown` of
+/// drop, the lease may remain held until it expires. Without an answer to the release, the thread ends
+/// 5 s after the task, or 1 s after the drop if the candidate does not lead. To wait, complete `shutdown` of
 /// [`run_while_leader`](Self::run_while_leader), or await [`resign`](Self::resign).
 #[derive(Debug)]
 pub struct Candidate {
@@ -219,7 +220,7 @@ impl Candidate {
     }
 
     /// Ends the current term, if there is one: notifies its task, and waits until the task has
-    /// ended and the lease is released or can't be released.
+    /// ended and the lease is released, or for 5 s after the task if the lease can't be released.
     ///
     /// This does not end a campaign: [`run_while_leader`](Self::run_while_leader) campaigns again
     /// afterwards. A campaign ends when its `shutdown` completes or its future is dropped.

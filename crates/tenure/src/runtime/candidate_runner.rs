@@ -109,7 +109,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
         if let Some(end) = &self.end {
             end.record_stop(now);
         }
-        self.io.machine().task_ended(now, end, &mut OsRandom);
+        self.io.task_ended(now, end);
     }
 
     /// Updates the state that the task sees.
