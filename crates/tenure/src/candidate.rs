@@ -32,7 +32,8 @@ use crate::term_guard::{TermGuard, run_task};
 ///
 /// The thread ends when the candidate is dropped and its last term is over. It releases the lease
 /// before it ends, but the drop does not wait for the release: if the process ends right after the
-/// drop, the lease may remain held until it expires. To wait, complete `shutdown` of
+/// drop, the lease may remain held until it expires. Without an answer to the release, the thread ends
+/// 5 s after the task, or 1 s after the drop if the candidate does not lead. To wait, complete `shutdown` of
 /// [`run_while_leader`](Self::run_while_leader), or await [`resign`](Self::resign).
 #[derive(Debug)]
 pub struct Candidate {
@@ -250,7 +251,8 @@ impl Candidate {
     }
 
     /// Ends the current term, if there is one: notifies its task, and waits until all parts of the
-    /// task have ended and the lease is released or can't be released.
+    /// task have ended and the lease is released, or for 5 s after that if the lease can't be
+    /// released.
     ///
     /// If this future is dropped, the term ends nevertheless.
     ///

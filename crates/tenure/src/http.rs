@@ -9,6 +9,7 @@ use reqwest::{Client, ClientBuilder, Response, Url};
 
 use crate::client_certificate::{ClientCertificate, Identity};
 use crate::http_client::HttpClient;
+use crate::last_addresses::LastAddresses;
 use crate::root_certificates::RootCertificates;
 
 /// The timeout of a request that does not wait in the lease service.
@@ -86,6 +87,7 @@ pub(crate) fn plain_client() -> ClientBuilder {
     Client::builder()
         .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
+        .dns_resolver(LastAddresses::of_process())
         // A proxy from the environment would see lease ids, and its refusals would look like those
         // of the store. Users can set a proxy as the store's address.
         .no_proxy()

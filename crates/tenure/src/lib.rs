@@ -129,6 +129,7 @@ mod credentials;
 mod file_value;
 mod http;
 mod http_client;
+mod last_addresses;
 mod overrun;
 mod parts;
 mod random;

@@ -14,9 +14,9 @@ use tokio::signal::unix::{SignalKind, signal};
 /// [`Candidate`](crate::Candidate) that exists as long as its process: the task ends, and then the
 /// lease is released.
 ///
-/// The shutdown takes some time: a leader's task has its stop grace, and the release of the lease
-/// has a timeout. (With a store that does not answer and a task that stops at once, it takes 5 s.)
-/// A candidate that does not lead needs up to 1 s.
+/// The shutdown takes some time: a leader's task has its stop grace, and then the release of the
+/// lease takes at most 5 s, however long the lease is. A candidate that does not lead needs at most
+/// 1 s. Both take some milliseconds with a store that answers.
 ///
 /// From this call on, the first of the two signals no longer ends the process, even before the
 /// future is awaited and after it is dropped. All of these futures in one process complete at it. A

@@ -89,11 +89,6 @@ impl<P> Term<P> {
         }
     }
 
-    /// Returns the time at which the lease expires for all other candidates unless it is renewed.
-    pub(crate) fn expires(&self, timings: &Timings) -> Instant {
-        self.renewed + timings.lease_duration()
-    }
-
     /// Returns the latest time at which the task is aborted.
     pub(crate) fn abort_at(&self, timings: &Timings) -> Instant {
         let hard_stop = self.renewed + timings.hard_stop();

@@ -116,8 +116,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
         if let Some(end) = &self.end {
             end.record_stop(now);
         }
-        let machine = self.io.machine();
-        machine.task_ended(now, TaskEnd::Aborted, &mut OsRandom);
+        self.io.task_ended(now, TaskEnd::Aborted);
     }
 
     /// Updates the state that the task sees.

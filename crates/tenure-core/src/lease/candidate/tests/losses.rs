@@ -45,8 +45,13 @@ fn the_term_is_cancelled_at_the_deadline_after_the_last_renewal_that_was_sent_wi
          19.250 overrun",
     );
     // The overrun policy has let the aborted task run, and it ends after the lease has expired.
-    bench.task_ended(TaskEnd::Returned);
-    bench.assert_trace("60.000 ended 7: renew_deadline");
+    bench
+        .task_ended(TaskEnd::Returned)
+        .answer(8, Answer::Superseded);
+    bench.assert_trace(
+        "60.000 #8 release id1 as renew_deadline, within 1.666666s
+         60.000 ended 7: renew_deadline",
+    );
     assert_eq!(bench.standing(), Standing::Idle);
 }
 
@@ -270,12 +275,14 @@ fn a_task_that_returns_because_its_term_has_passed_has_not_ended_it() {
     let mut bench = Bench::leading();
     bench.now = at(20_000);
     bench.task_ended(TaskEnd::Returned);
+    bench.wait_until(20_010).answer(2, Answer::Superseded);
     bench.campaign().wait_until(20_100).assert_trace(
         "20.000 cancel: suspended
          20.000 abort
          20.000 overrun
-         20.000 ended 7: suspended
-         20.000 #2 acquire id2, wait 15s, within 20s",
+         20.000 #2 release id1 as suspended, within 1.666666s
+         20.010 ended 7: suspended
+         20.010 #3 acquire id2, wait 15s, within 20s",
     );
 }
 

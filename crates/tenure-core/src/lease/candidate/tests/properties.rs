@@ -43,6 +43,10 @@ struct Watch {
     renewed: Option<Instant>,
     /// The term, from `Began` to `Ended`.
     term: Option<Life>,
+    /// The lease ids that were released.
+    released: Vec<LeaseId>,
+    /// Whether the last release has got no answer.
+    is_unreleased: bool,
 }
 
 impl Watch {
@@ -56,6 +60,8 @@ impl Watch {
             in_flight: None,
             renewed: None,
             term: None,
+            released: Vec::new(),
+            is_unreleased: false,
         }
     }
 
@@ -121,6 +127,9 @@ impl Watch {
         {
             self.renewed = Some(sent);
         }
+        if let Request::Release { .. } = request {
+            self.is_unreleased = matches!(answer, Answer::Unknown(_));
+        }
         self.hand_in(attempt, answer);
     }
 
@@ -147,12 +156,20 @@ impl Watch {
                 self.in_flight = Some((attempt, self.now, request.clone()));
                 let task_is_going = self.term.as_ref().is_some_and(|term| !term.task_ended);
                 let expected = match request {
-                    Request::Acquire { .. } => self.term.is_none(),
+                    Request::Acquire { lease_id, .. } => {
+                        assert!(!self.released.contains(lease_id), "an id is used again");
+                        assert!(!self.is_unreleased, "two ids compete");
+                        self.term.is_none()
+                    }
                     Request::Renew(_) => task_is_going,
                     Request::Release { .. } | Request::HandOver { .. } => !task_is_going,
                     // Only a candidate that peers elect resumes a term.
                     Request::Resume { .. } => false,
                 };
+                if let Request::Release { lease_id, .. } = request {
+                    self.released.push(*lease_id);
+                    self.is_unreleased = true;
+                }
                 assert!(expected, "{request:?} while {:?}", self.term);
             }
             Output::Term(TermEvent::Began(_)) => {

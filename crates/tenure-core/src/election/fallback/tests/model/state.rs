@@ -221,7 +221,7 @@ impl State {
                     let written = JointMessage::Peers(PeerInput::Persisted);
                     place.machine.handle_message(now, written, &mut random);
                 }
-            } else if place.machine.store.give_up_release() {
+            } else if place.machine.store.forget_release() {
                 // The candidate does not wait for the answer to a release. The release may arrive
                 // at any time.
                 place.machine.settle(now, &mut random);
