@@ -1,12 +1,18 @@
 //! Releasing a lease.
 
+use alloc::format;
+use core::time::Duration;
+
 use super::campaign::retry_delay;
 use super::machine::{Context, Next, Pending};
-use super::message::{Answer, Request};
+use super::message::{Answer, LeaseEffect, Request};
 use super::term::MIN_ATTEMPT;
 use crate::election::EndReason;
 use crate::lease::LeaseId;
 use crate::{CandidateId, Epoch, Instant};
+
+/// The longest reservation for a successor: the limit of a store by default.
+const MOST_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// The release of a lease that no task uses any more. It only saves time for the next candidate: if
 /// the release fails, the lease expires.
@@ -69,9 +75,8 @@ impl Release {
                 Some(to) => Request::HandOver {
                     lease_id,
                     to: to.clone(),
-                    // The successor waits in the store, or it asks within a lease duration, or it
-                    // does not exist.
-                    within: cx.timings.lease_duration(),
+                    // The successor waits in the store.
+                    within: cx.timings.lease_duration().min(MOST_WITHIN),
                 },
             };
             self.pending = cx.send(request, timeout);
@@ -91,6 +96,16 @@ impl Release {
         if let Answer::Unknown(_) = answer {
             self.failures += 1;
             self.pending = Pending::At(cx.now + retry_delay(self.failures, cx));
+            return Next::Stay;
+        }
+        // The successor does not wait, or the service refuses the hand-over for another reason. The
+        // task has ended, so the lease goes to the next candidate.
+        if let (Some(to), Answer::Refused(why)) = (&self.successor, answer) {
+            cx.outputs.effect(LeaseEffect::Retrying(format!(
+                "hand over to {to}: {why}; the lease is released instead"
+            )));
+            self.successor = None;
+            self.pending = Pending::At(cx.now);
             return Next::Stay;
         }
         // Requests on several connections may overtake each other. If the acquire arrived after
