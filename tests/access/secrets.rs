@@ -152,7 +152,7 @@ async fn send_all(place: &Place) -> Vec<String> {
             &worker,
             "POST",
             "/handover",
-            json!({"to": "x", "within_ms": 1_000}),
+            json!({"to": "x", "within_ms": 1_000, "force": true}),
             403,
         ),
         (&worker, "POST", "/break", json!({}), 403),

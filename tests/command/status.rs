@@ -145,7 +145,7 @@ fn without_a_period_a_break_and_a_handover_leave_the_holder_the_rest_of_its_leas
     let url = format!("http://{address}");
     for arguments in [
         &["break", "tests/broken"][..],
-        &["handover", "tests/given", "--to", "heir"],
+        &["handover", "tests/given", "--to", "heir", "--force"],
     ] {
         acquire(address, arguments[1], "worker-1");
         let output = run(&[arguments, &["--json", "--server", &url]].concat());
@@ -173,7 +173,7 @@ fn a_period_below_the_duration_of_the_lease_is_accepted_with_a_warning() {
         ("break", &["--period", "0s"], "from --period 1m on"),
         (
             "handover",
-            &["--to", "a", "--within", "10s"],
+            &["--to", "a", "--within", "10s", "--force"],
             "from --within 1m on",
         ),
     ]

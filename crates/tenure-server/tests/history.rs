@@ -110,11 +110,11 @@ async fn a_history_has_each_end_of_a_term_with_its_reason_newest_first() {
         break_lease(api, "job", 0, "stuck").await;
 
         assert_ok(&api.acquire("job", 3).await);
-        let hand_over = json!({"lease_id": id(3), "to": "c4", "within_ms": 60_000});
+        let hand_over = json!({"lease_id": id(3), "to": "c4", "within_ms": 60_000, "force": true});
         assert_ok(&api.post("job", "handover", hand_over).await);
 
         assert_ok(&api.acquire("job", 4).await);
-        let switch_over = json!({"to": "c5", "within_ms": 50, "reason": "repair"});
+        let switch_over = json!({"to": "c5", "within_ms": 50, "force": true, "reason": "repair"});
         assert_ok(&api.post("job", "handover", switch_over).await);
         until_over(api, "job").await;
 
@@ -157,7 +157,7 @@ async fn the_first_reason_for_the_end_of_a_term_is_recorded_even_if_its_request_
     for (server, _folder) in both() {
         let api = &server.api;
         assert_ok(&api.acquire("job", 1).await);
-        let switch_over = json!({"to": "c2", "within_ms": 60_000});
+        let switch_over = json!({"to": "c2", "within_ms": 60_000, "force": true});
         assert_ok(&api.post("job", "handover", switch_over).await);
         assert_ok(&api.acquire("other", 1).await);
         assert_ok(&api.post("other", "break", json!({})).await);

@@ -142,8 +142,10 @@ impl Leadership {
         self.end(EndReason::Resigned);
     }
 
-    /// Like [`resign`](Self::resign), but for one lease duration only `to` can acquire the lease.
-    /// If that candidate does not acquire it, the next waiter gets it. The lease of a blob
+    /// Like [`resign`](Self::resign), but for one lease duration (10 minutes at most) only `to` can
+    /// acquire the lease. If that candidate does not acquire it, the next waiter gets it. If `to`
+    /// does not wait for the lease when the task has ended, the lease is released as by `resign`. The
+    /// lease of a blob
     /// ([`Strategy::AzureBlob`](crate::config::Strategy::AzureBlob)) can't be handed over. In that
     /// case the term continues, and the log contains the reason.
     pub fn hand_over(&self, to: CandidateId) {

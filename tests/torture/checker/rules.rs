@@ -96,6 +96,7 @@ fn what(op: &Op, changed: &BTreeSet<LeaseId>) -> Option<What> {
             id: Some(id),
             to,
             within_ms,
+            ..
         } => What::HandOver {
             lease_id: *id,
             to: to.parse().ok()?,

@@ -119,6 +119,7 @@ mod tests {
             lock_delay: Duration::ZERO,
             metadata: Metadata::new(),
             min_epoch: None,
+            by_operator: false,
         };
         Operation::Acquire(request, UnixMillis::new(0))
     }

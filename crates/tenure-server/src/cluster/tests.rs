@@ -68,6 +68,7 @@ impl Member {
                 duration: LeaseDuration::Fixed(Duration::from_secs(60)),
                 lock_delay: Duration::ZERO,
                 min_epoch: None,
+                by_operator: false,
                 metadata: Metadata::new(),
             },
             resume: None,

@@ -5,9 +5,10 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use tenure_core::lease::{Operation, Rules};
 use tenure_core::name::MAX_NAME_LEN;
 use tenure_core::time::millis;
-use tenure_core::wire::MAX_METADATA_BYTES;
+use tenure_core::wire::{Code, MAX_METADATA_BYTES, Problem, check_metadata};
 
 /// The smallest number of connections over the limit.
 const LEAST_OVER: usize = 16;
@@ -21,6 +22,11 @@ const OTHER_FILES: usize = 64;
 const MANY: usize = 1_000_000_000;
 const KIB: usize = 1024;
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(5 * 60);
+
+/// The default limit of the time for which a request may bar candidates from a free lease. It is
+/// enough for work of the last term to end, and a wrong unit does not cost hours without a leader.
+const BAR_TIME: Duration = Duration::from_secs(10 * 60);
+const BAR_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Rules::NATIVE.max_break_period;
 
 /// The type and range of a limit.
 #[derive(Debug)]
@@ -137,6 +143,14 @@ limits! {
     /// Maximum size of all keys and values of a lease's metadata, in bytes. Default and maximum 4
     /// KiB. Over it: 413 `too_large`.
     max_metadata_bytes: Count usize = MAX_METADATA_BYTES, 0..=MAX_METADATA_BYTES;
+    /// Maximum `lock_delay_ms` of an acquire: nobody leads for this time after an expiry or a break,
+    /// until an operator ends the lock delay. Default 10 min; at most 24 h. Over it: 422
+    /// `out_of_range`.
+    max_lock_delay: Time Duration = BAR_TIME, BAR_TIMES;
+    /// Maximum `within_ms` of a hand-over: for this time only the named candidate can be granted the
+    /// lease, until an operator ends the reservation. Default 10 min; at most 24 h. Over it: 422
+    /// `out_of_range`.
+    max_hand_over: Time Duration = BAR_TIME, BAR_TIMES;
     /// Maximum number of terms in the history of a lease, including the running one. Default 100,
     /// which take some 10 KB on disk; 1 to 10,000. The store forgets older terms. Up to 2,000 more
     /// terms, over all leases, may stay on disk for a while. A start reads all terms.
@@ -214,6 +228,27 @@ impl Limits {
         by_name.collect()
     }
 
+    /// Checks an operation against the limits that an operation may exceed.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::OutOfRange`] and [`Code::TooLarge`]; they name the field, and the limit for a time.
+    pub(crate) fn check_operation(&self, operation: &Operation) -> Result<(), Problem> {
+        let most = self.max_metadata_bytes;
+        match operation {
+            Operation::Acquire(request, _) | Operation::Resume(request, ..) => {
+                check_metadata(&request.metadata, most)?;
+                let limit = ("max_lock_delay", self.max_lock_delay);
+                check_time("lock_delay_ms", request.lock_delay, limit)
+            }
+            Operation::SetMetadata(_, metadata) => check_metadata(metadata, most),
+            Operation::HandOver { within, .. } | Operation::SwitchOver { within, .. } => {
+                check_time("within_ms", *within, ("max_hand_over", self.max_hand_over))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns a warning for each pair of limits that contradict each other.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
@@ -256,6 +291,17 @@ impl Limits {
         let mut settings = limits.settings().into_iter();
         settings.try_for_each(|(name, setting)| setting.check(name))
     }
+}
+
+/// Checks a time in a request against a limit of the store.
+fn check_time(field: &str, time: Duration, (name, most): (&str, Duration)) -> Result<(), Problem> {
+    if time <= most {
+        return Ok(());
+    }
+    let (time, most) = (millis(time), millis(most));
+    let detail =
+        format!("{field} is {time} and must be at most {most}, the limit {name} of this store");
+    Err(Problem::new(Code::OutOfRange, detail))
 }
 
 fn within<T: PartialOrd + fmt::Debug>(
@@ -348,7 +394,7 @@ mod tests {
     #[test]
     fn an_error_names_the_limit_and_its_range() {
         type Edit = fn(&mut Limits);
-        let edits: [(&str, Edit); 16] = [
+        let edits: [(&str, Edit); 18] = [
             ("max_body_bytes", |limits| limits.max_body_bytes = 1023),
             ("max_header_bytes", |limits| limits.max_header_bytes = 8191),
             ("max_name_bytes", |limits| limits.max_name_bytes = 129),
@@ -370,6 +416,12 @@ mod tests {
             ("max_answers", |limits| limits.max_answers = 0),
             ("max_metadata_bytes", |limits| {
                 limits.max_metadata_bytes = 4097;
+            }),
+            ("max_lock_delay", |limits| {
+                limits.max_lock_delay = Duration::MAX;
+            }),
+            ("max_hand_over", |limits| {
+                limits.max_hand_over = Duration::MAX
             }),
             ("max_history", |limits| limits.max_history = 0),
             ("request_time", |limits| limits.request_time = Duration::MAX),

@@ -10,7 +10,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use tenure_core::lease::{Operation, Rules};
 use tenure_core::wire::{
     AcquireRequest, BreakRequest, ChangeRequest, Code, HandOverRequest, LeaseView, MetadataRequest,
-    Problem, ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest, check_metadata,
+    Problem, ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest,
 };
 
 use super::auditor::Auditor;
@@ -22,6 +22,7 @@ use super::query::{ListQuery, NoQuery, PollQuery, before};
 use crate::Store;
 use crate::access::{Access, Caller, Right, Role, Target};
 use crate::audit::AuditKind;
+use crate::clock;
 use crate::model::TraceId;
 use crate::random::OsRandom;
 use crate::store::ServedStore;
@@ -62,9 +63,14 @@ pub(super) async fn acquire_as(
         access.refused(caller, CANDIDATE, target).await;
         caller.forbidden(CANDIDATE, target)
     };
-    let queued = request.check(&Rules::NATIVE, &mut OsRandom)?;
-    let most = store.limits().max_metadata_bytes;
-    check_metadata(&queued.request.metadata, most)?;
+    let mut queued = request.check(&Rules::NATIVE, &mut OsRandom)?;
+    // Only these two fields name epochs.
+    if queued.request.min_epoch.is_some() || queued.resume.is_some() {
+        let operator = Right::Role(Role::Operator);
+        queued.request.by_operator = access.check_again(caller, operator, target).is_ok();
+    }
+    let operation = queued.operation(clock::wall());
+    store.limits().check_operation(&operation)?;
     let tenant = caller.tenant();
     let acquire = store.acquire_as((caller.owner(), &tenant), key, &queued, refused);
     answer(store, queued.wait, acquire).await
@@ -111,9 +117,7 @@ where
                               _: NoQuery,
                               body: B| {
         let (operation, reason) = check(body)?;
-        if let Operation::SetMetadata(_, metadata) = &operation {
-            check_metadata(metadata, store.limits().max_metadata_bytes)?;
-        }
+        store.limits().check_operation(&operation)?;
         let kind = operators(&operation);
         // A holder may hand over its own lease, and an operator any lease.
         let role = match kind {

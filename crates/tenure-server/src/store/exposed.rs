@@ -15,7 +15,7 @@ use crate::model::LeaseKey;
 impl Store {
     /// Walks over all leases.
     pub(crate) fn survey(&self, config: &MetricsConfig) -> LeaseSurvey {
-        let mut survey = LeaseSurvey::new(config, self.inner.floor());
+        let mut survey = LeaseSurvey::new(config, self.inner.floors().of_all());
         let now = self.inner.clock.now();
         let add = |key: &LeaseKey, entry: &Entry| survey.add(config, key, sample(entry, now));
         self.inner.table.visit_all(add);

@@ -122,8 +122,7 @@ impl Store {
         self.ready()?;
         let delete = |transaction: &mut LeaseTransaction<'_>| transaction.delete();
         let seen = self.execute(key, IfMissing::Refuse, delete).await?;
-        let deleted = seen.value.ok_or_else(|| unknown(key))?;
-        deleted.map_err(|rejection| Problem::from(&rejection))
+        seen.value.ok_or_else(|| unknown(key))?
     }
 
     /// Returns up to `limit` leases of `namespace` whose names start with `prefix`, after the name

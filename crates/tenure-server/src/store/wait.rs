@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tenure_core::Instant;
-use tenure_core::lease::{LeaseId, Owner, Rejection, RequestNumber, Rules, Waiting};
+use tenure_core::lease::{
+    LeaseId, Owner, PLACE_KEPT_FOR, Rejection, RequestNumber, Rules, Waiting,
+};
 use tenure_core::wire::{Code, LeaseView, Problem, Queued};
 use tokio::sync::oneshot;
 use tokio::time;
@@ -27,8 +28,6 @@ pub(super) type Outcome = Result<LeaseView, Problem>;
 #[derive(Debug)]
 pub(super) struct OutcomeSender {
     channel: oneshot::Sender<Box<Outcome>>,
-    /// The time since which the candidate has waited.
-    pub(super) since: Instant,
     /// The trace of the waiting request.
     pub(super) trace: Option<TraceId>,
 }
@@ -116,9 +115,7 @@ impl Store {
     ) -> Result<Attempt, Problem> {
         let inner = &self.inner;
         let lease_id = queued.request.lease_id;
-        let earlier = transaction.waiting().waiter(lease_id, owner);
-        let since = earlier.map(|earlier| earlier.reply_to.since);
-        let permit = if since.is_some() {
+        let permit = if transaction.waiting().waiter(lease_id, owner).is_some() {
             // The request takes the position in the queue of an earlier request with this lease id,
             // which gives back its own permit.
             inner.waiting.take_beyond(tenant)
@@ -134,16 +131,15 @@ impl Store {
         };
         let number = inner.waited.fetch_add(1, Ordering::Relaxed);
         let (channel, outcome) = oneshot::channel();
-        let (now, pauses) = (transaction.now, &inner.pauses);
         let reply_to = OutcomeSender {
             channel,
-            since: since.unwrap_or_else(|| pauses.end(key, lease_id, now).unwrap_or(now)),
             trace: TraceId::current(),
         };
         let waiting = Waiting {
             number,
             request: queued.request.clone(),
             owner: owner.cloned(),
+            since: transaction.now,
             reply_to,
         };
         transaction.wait(queued.priority, waiting, || Problem {
@@ -209,13 +205,12 @@ impl Waiter {
     /// Leaves the queue. Returns whether the request was in it: if not, its outcome will arrive.
     fn leave(&self) -> bool {
         let mut shard = self.inner.table.lock(&self.key);
-        let entry = shard.get_mut(&self.key);
-        let left = entry.and_then(|entry| entry.lease.leave(self.lease_id, self.number));
-        if let Some(left) = &left {
-            let (since, now) = (left.reply_to.since, self.inner.clock.now());
-            self.inner
-                .pauses
-                .begin(&self.key, self.lease_id, since, now);
+        let (entry, now) = (shard.get_mut(&self.key), self.inner.clock.now());
+        let left = entry.and_then(|entry| entry.lease.leave(self.lease_id, self.number, now));
+        if left.is_some() {
+            // The place is kept for a while, and then its memory is freed.
+            let over = now + PLACE_KEPT_FOR;
+            self.inner.timer.arm(over, self.key.clone());
         }
         self.inner.tidy(&mut shard, &self.key);
         left.is_some()

@@ -57,6 +57,9 @@ interface Overview {
 }
 
 interface View extends Lease {
+  lock_delay_remaining_ms?: number;
+  reserved_for?: string;
+  reserved_remaining_ms?: number;
   metadata: Record<string, string> | null;
   revision: number;
 }

@@ -225,11 +225,16 @@ impl TestStore {
     }
 
     /// Hands over a lease like an operator: its holder must stop within this time, and then `to`
-    /// has the same time to acquire the lease. Returns false if the lease is free.
+    /// has the same time to acquire the lease, also if it does not wait yet. Returns false if the
+    /// lease is free.
     #[allow(clippy::must_use_candidate)] // The call has an effect.
     pub fn hand_over(&self, election: &ElectionName, to: &CandidateId, within: Duration) -> bool {
         let to = to.clone();
-        let operation = Operation::SwitchOver { to, within };
+        let operation = Operation::SwitchOver {
+            to,
+            within,
+            forced: true,
+        };
         self.store.apply(election, &operation, None).is_ok()
     }
 

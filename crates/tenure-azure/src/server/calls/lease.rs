@@ -93,6 +93,7 @@ fn operation(call: &Call) -> Result<(Operation, StatusCode, Option<LeaseId>)> {
                 lock_delay: Duration::ZERO,
                 metadata: Metadata::new(),
                 min_epoch: None,
+                by_operator: false,
             };
             let now = UnixMillis::new(clock::unix_ms().unsigned_abs());
             let operation = Operation::Acquire(request, now);

@@ -21,6 +21,9 @@ pub const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 /// depends on it, so it is shorter than [`RELEASE_LIMIT`].
 pub const WITHDRAWAL_LIMIT: Duration = Duration::from_secs(1);
 
+/// The longest reservation for a successor: the limit of a store by default.
+const MOST_WITHIN: Duration = Duration::from_secs(10 * 60);
+
 /// A lease that no task uses any more, and that the store may still count as held. At most one
 /// exists, because the candidate sends no request with another lease id before the store has
 /// answered the release.
@@ -168,9 +171,8 @@ impl Release {
             Some(to) => Request::HandOver {
                 lease_id,
                 to: to.clone(),
-                // The successor waits in the store, or it asks within a lease duration, or it
-                // does not exist.
-                within: cx.timings.lease_duration(),
+                // The successor waits in the store.
+                within: cx.timings.lease_duration().min(MOST_WITHIN),
             },
         };
         self.pending = cx.send(request, timeout);
@@ -189,6 +191,16 @@ impl Release {
             cx.outputs.effect(LeaseEffect::Retrying(format!(
                 "release: {why}; trying again in {delay:.1?}"
             )));
+            return false;
+        }
+        // The successor does not wait, or the service refuses the hand-over for another reason. The
+        // task has ended, so the lease goes to the next candidate.
+        if let (Some(to), Answer::Refused(why)) = (&self.successor, answer) {
+            cx.outputs.effect(LeaseEffect::Retrying(format!(
+                "hand over to {to}: {why}; the lease is released instead"
+            )));
+            self.successor = None;
+            self.pending = Pending::At(cx.now);
             return false;
         }
         // Requests on several connections may overtake each other. If the acquire arrived after

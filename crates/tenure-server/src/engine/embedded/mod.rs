@@ -60,13 +60,12 @@ use self::term_reader::TermReader;
 use super::wal::{self, Checkpoint};
 use super::{AppendError, Batch, Load, Loaded, LoadedLease, Log, OpenError, Progress, TermHistory};
 use crate::disk_full::is_at_limit;
+use crate::clock;
 use crate::model::{ChangeSet, Content};
 
 pub(super) use backup_file::BackupFile;
 pub(super) use import::Import;
-#[cfg(test)]
-pub(super) use restore::EPOCHS_LEFT;
-pub(super) use restore::{Examined, REVISIONS_AHEAD, far_above};
+pub(super) use restore::{Examined, REVISIONS_AHEAD};
 
 pub use backup::{BackupError, Contents, Existing, backup, final_backup};
 pub use restore::{RestoreError, Restored, forget_restore, restore, restore_note};
@@ -155,7 +154,9 @@ impl Log for Embedded {
         let mut count = 0;
         for change in sets.iter().flat_map(|set| &set.changes) {
             if let Content::Deleted(deleted) = &change.content {
-                self.meta.floor = self.meta.floor.max(deleted.last);
+                let floors = &mut self.meta.floors;
+                floors.raise(change.key.namespace(), deleted.last);
+                floors.merge_passed(clock::wall());
             }
             let (key, term) = (&change.key, change.term.as_deref());
             self.backlog

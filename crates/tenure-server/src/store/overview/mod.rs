@@ -271,7 +271,7 @@ impl Store {
             let waiting = transaction.waiting().waiters().take(MOST_WAITERS);
             let views = (1..).zip(waiting).map(|(position, (priority, waiting))| {
                 let holder = waiting.request.holder.as_str();
-                let waited = now.since(waiting.reply_to.since);
+                let waited = now.since(waiting.since);
                 let mut view = WaiterView::new(position, holder, priority);
                 view.owner = waiting.owner.as_ref().map(|owner| owner.as_str().into());
                 view.waiting_since = clock::rfc3339(clock::before(waited));

@@ -34,6 +34,7 @@ async fn on_a_full_disk_a_lapsed_lease_gives_the_same_refusals() {
         lease_id,
         to: "candidate-2".parse().unwrap(),
         within: Duration::from_secs(1),
+        forced: true,
     };
     let changed = Operation::Change {
         lease_id: id(1),

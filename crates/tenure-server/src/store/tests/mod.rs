@@ -199,6 +199,7 @@ fn queued(number: u64, wait: Duration) -> Queued {
             duration: LeaseDuration::Fixed(Duration::from_secs(60)),
             lock_delay: Duration::ZERO,
             min_epoch: None,
+            by_operator: false,
             metadata: Metadata::new(),
         },
         resume: None,

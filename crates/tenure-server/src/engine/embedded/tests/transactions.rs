@@ -12,7 +12,10 @@ fn a_start_loads_what_was_committed() {
     drop(engine);
     let (loaded, _) = open(folder.path(), MOST).unwrap();
     // The start took one revision.
-    assert_eq!((loaded.revision, loaded.floor), (6, Epoch::new(99)));
+    assert_eq!(
+        (loaded.revision, loaded.floors.of_new("ns")),
+        (6, Epoch::new(99))
+    );
     let expected = [(2, stored(20)), (4, stored(5))];
     let expected = expected.map(|(revision, stored)| {
         let key = LeaseKey::of_text(&format!("ns/job-{revision}"));
