@@ -266,6 +266,6 @@ fn metadata_of_a_holder_can_not_control_the_terminal() {
     assert!(!text.contains('\u{1b}'), "{text}");
     assert_eq!(
         row(&text, "metadata"),
-        r"note = \u{1b}[2J\nstate     available"
+        r"note = \u001b[2J\nstate     available"
     );
 }

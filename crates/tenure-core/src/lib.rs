@@ -24,6 +24,7 @@ pub mod inline_str;
 pub mod name;
 pub mod node;
 pub mod random;
+pub mod text;
 
 pub mod bully;
 pub mod lease;

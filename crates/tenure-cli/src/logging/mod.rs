@@ -110,7 +110,7 @@ pub(crate) fn stop() {
 
 /// Prints a line that is not a log event, after all earlier log lines.
 pub(crate) fn print(line: impl Display) {
-    nonblocking_stderr::write_line(format!("{line}\n").as_bytes());
+    nonblocking_stderr::write_line(&format!("{line}\n"));
 }
 
 fn filter() -> anyhow::Result<EnvFilter> {

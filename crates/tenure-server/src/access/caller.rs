@@ -128,10 +128,9 @@ impl Caller {
                 );
                 return Problem::new(Code::Forbidden, detail);
             }
-            Right::Open
-            | Right::Credential
-            | Right::OwnCredential
-            | Right::CodeOrOwnCredential => "a valid credential".to_owned(),
+            Right::Open | Right::Credential | Right::OwnCredential | Right::CodeOrOwnCredential => {
+                "a valid credential".to_owned()
+            }
             Right::Session => "a session".to_owned(),
             Right::Role(role) => format!("the role {role}"),
             Right::Either(one, other) => format!("the role {one} or {other}"),

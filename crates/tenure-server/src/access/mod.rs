@@ -277,7 +277,9 @@ impl Access {
         let Some(token) = bearer(headers) else {
             let check = "the header Authorization is not that of one bearer token";
             let refusal = AuthFailure::Malformed.because(check);
-            return Err(guarded.failures.refuse(&refusal, client, "unknown", Default::default));
+            return Err(guarded
+                .failures
+                .refuse(&refusal, client, "unknown", Default::default));
         };
         let credential = Credential::of(token);
         let caller = guarded.find(&credential, client);
@@ -454,11 +456,7 @@ impl Access {
 
 impl Guarded {
     /// Returns the caller with this credential, if the credential is valid now.
-    fn find(
-        &self,
-        credential: &Credential<'_>,
-        client: Option<IpAddr>,
-    ) -> Result<Caller, Refusal> {
+    fn find(&self, credential: &Credential<'_>, client: Option<IpAddr>) -> Result<Caller, Refusal> {
         let (table, now) = (self.table(), SystemTime::now());
         match *credential {
             Credential::Session(text) => {

@@ -251,7 +251,8 @@ impl Sessions {
             Some(issued) if now < issued.until => Ok(issued.admission),
             Some(_) => Err(AuthFailure::Expired.because("it is older than a minute")),
             None => {
-                Err(AuthFailure::Unknown.because("the store has not made it, or it was used before"))
+                Err(AuthFailure::Unknown
+                    .because("the store has not made it, or it was used before"))
             }
         }
     }

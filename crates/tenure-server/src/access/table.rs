@@ -121,13 +121,15 @@ impl Table {
         let hash = known.map_or(&SecretHash::NONE, |token| &token.hash);
         let is_right = SecretHash::of(presented).matches(hash);
         let Some(token) = known.filter(|_| is_right) else {
-            return Err(AuthFailure::Unknown.because(match presented.parse::<Secret>() {
-                Err(error) => error.to_string().into(),
-                Ok(_) => Cow::from(match known {
-                    None => "no principal has a token with this id",
-                    Some(_) => "it is not the token with this id",
+            return Err(
+                AuthFailure::Unknown.because(match presented.parse::<Secret>() {
+                    Err(error) => error.to_string().into(),
+                    Ok(_) => Cow::from(match known {
+                        None => "no principal has a token with this id",
+                        Some(_) => "it is not the token with this id",
+                    }),
                 }),
-            }));
+            );
         };
         if !token.admission.is_current(now) {
             return Err(AuthFailure::Expired.because("it has expired"));
@@ -177,11 +179,7 @@ impl Table {
     }
 
     /// Returns the caller with its present grants, if its proof is still valid.
-    pub(super) fn current(
-        &self,
-        admission: &Admission,
-        now: SystemTime,
-    ) -> Option<Arc<Admission>> {
+    pub(super) fn current(&self, admission: &Admission, now: SystemTime) -> Option<Arc<Admission>> {
         let admission = match &admission.proof {
             Proof::Token(id) => {
                 let present = &self.tokens.get(id)?.admission;

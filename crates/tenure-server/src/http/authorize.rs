@@ -109,11 +109,7 @@ impl Gate {
 
     /// Returns the caller, the names in the path, and the body for the handler: a route without a
     /// body gets none.
-    async fn admit(
-        &self,
-        parts: &mut Parts,
-        body: Body,
-    ) -> Result<(Caller, Names, Body), Problem> {
+    async fn admit(&self, parts: &mut Parts, body: Body) -> Result<(Caller, Names, Body), Problem> {
         let caller = Caller::from_request_parts(parts, &()).await;
         let caller = caller.map_err(|ProblemResponse(problem)| problem)?;
         let names = match self.route.target() {

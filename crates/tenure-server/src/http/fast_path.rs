@@ -90,7 +90,13 @@ impl FastRequest {
         let needed = (verb.route().right(), Target::Lease(namespace, lease));
         let limits = store.limits();
         let (head, body) = request.into_parts();
-        let read = read_checked(access, caller, needed, body, (limits, limits.max_body_bytes));
+        let read = read_checked(
+            access,
+            caller,
+            needed,
+            body,
+            (limits, limits.max_body_bytes),
+        );
         let (caller, body) = read.await?;
         let (caller, headers) = (&caller, &head.headers);
         match verb {
