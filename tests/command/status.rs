@@ -255,9 +255,12 @@ fn impossible_names_and_periods_are_refused() {
 }
 
 #[test]
-fn metadata_of_a_holder_can_not_control_the_terminal() {
+fn text_of_others_can_not_control_the_terminal_or_hide_a_part_of_itself() {
     let (_store, address) = memory_store();
-    let metadata = json!({"note": "\u{1b}[2J\nstate     available"});
+    let metadata = json!({
+        "note": "\u{1b}[2J\nstate     available",
+        "other": "a\u{202e}b\u{200b}c\u{2028}d\u{2069}é",
+    });
     let body = json!({"holder": "a", "duration_ms": 60_000, "metadata": metadata});
     let (status, _) = ask(address, "POST", "tests/leases/job/acquire", &body);
     assert_eq!(status, 200);
@@ -268,4 +271,15 @@ fn metadata_of_a_holder_can_not_control_the_terminal() {
         row(&text, "metadata"),
         r"note = \u001b[2J\nstate     available"
     );
+    let shown = r"a\u202eb\u200bc\u2028d\u2069é";
+    assert!(text.contains(&format!("other = {shown}")), "{text}");
+    let json = stdout(&run(&["status", "tests/job", "--json", "--server", &url]));
+    assert!(json.contains(&format!("\"{shown}\"")), "{json}");
+    let view: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(view["metadata"], metadata);
+    // An error shows the argument.
+    let refused = run(&["status", "tests/a\u{202e}b", "--server", &url]);
+    let refused = stderr(&refused);
+    assert!(refused.contains(r"\u{202e}") || refused.contains(r"\u202e"), "{refused}");
+    assert!(!refused.contains('\u{202e}'), "{refused}");
 }

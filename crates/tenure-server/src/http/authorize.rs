@@ -9,6 +9,7 @@ use std::pin::pin;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequestParts, RawPathParams, Request};
+use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::middleware::Next;
@@ -55,18 +56,20 @@ struct Names {
 }
 
 /// Reads the body of a request if the caller has the right. Returns the body, and the caller by the
-/// rules that are in force after the last byte. `most` is the maximum size of the body.
+/// rules that are in force after the last byte. `most` is the maximum size of the body. A body with
+/// `headers` must be declared as JSON in them.
 pub(super) async fn read_checked<B>(
     access: &Access,
     caller: Caller,
     (right, target): (Right, Target<'_>),
-    body: B,
+    (headers, body): (Option<&HeaderMap>, B),
     (limits, most): (&Limits, usize),
 ) -> Result<(Caller, Bytes), Problem>
 where
     B: HttpBody<Data = Bytes, Error = axum::Error>,
 {
     caller.check(right, target)?;
+    headers.map_or(Ok(()), body::check_content_type)?;
     let mut body = pin!(body::read(body, limits, most));
     match body.as_mut().now_or_never() {
         // No time has passed since the check.
@@ -124,6 +127,7 @@ impl Gate {
         let store = self.stores.current();
         let limits = store.limits();
         let most = described.max_bytes.unwrap_or(limits.max_body_bytes);
+        let body = (described.is_required.then_some(&parts.headers), body);
         let read = read_checked(&self.access, caller, (right, target), body, (limits, most));
         let (caller, body) = read.await?;
         Ok((caller, names, Body::from(body)))

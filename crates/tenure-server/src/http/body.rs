@@ -40,7 +40,8 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-/// The body of a request, parsed as `T`.
+/// The body of a request, parsed as `T`. The table of routes must require the body: then it is
+/// declared as JSON.
 pub(super) struct JsonBody<T>(pub(super) T);
 
 /// A body that may be absent.
@@ -50,8 +51,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ProblemResponse;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ProblemResponse> {
-        let (head, body) = request.into_parts();
-        Ok(Self(parse(&head.headers, &received(body).await)?))
+        Ok(Self(parse(&received(request.into_body()).await)?))
     }
 }
 
@@ -61,10 +61,11 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJ
     async fn from_request(request: Request, _: &S) -> Result<Self, ProblemResponse> {
         let (head, body) = request.into_parts();
         let body = received(body).await;
-        Ok(Self(match body.is_empty() {
-            true => T::default(),
-            false => parse(&head.headers, &body)?,
-        }))
+        if body.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        check_content_type(&head.headers)?;
+        Ok(Self(parse(&body)?))
     }
 }
 
@@ -75,7 +76,7 @@ async fn received(body: Body) -> Bytes {
 }
 
 /// Checks that the content type is `application/json`, with or without parameters.
-fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
+pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
     let declared = headers.get(CONTENT_TYPE).map(|value| value.to_str());
     let media_type = match declared {
         Some(Ok(text)) => text.split(';').next().unwrap_or("").trim(),
@@ -128,9 +129,7 @@ pub(super) async fn read(
     }
 }
 
-/// Parses the body of a request with these headers, which must declare it as JSON.
-pub(super) fn parse<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Problem> {
-    check_content_type(headers)?;
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let parsed = serde_json::from_slice(body).map(|Object(parsed)| parsed);
     parsed.map_err(|error| {
         let detail = error.to_string();

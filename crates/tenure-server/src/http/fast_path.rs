@@ -90,27 +90,18 @@ impl FastRequest {
         let needed = (verb.route().right(), Target::Lease(namespace, lease));
         let limits = store.limits();
         let (head, body) = request.into_parts();
-        let read = read_checked(
-            access,
-            caller,
-            needed,
-            body,
-            (limits, limits.max_body_bytes),
-        );
-        let (caller, body) = read.await?;
-        let (caller, headers) = (&caller, &head.headers);
+        let (body, limits) = ((Some(&head.headers), body), (limits, limits.max_body_bytes));
+        let (caller, body) = read_checked(access, caller, needed, body, limits).await?;
+        let caller = &caller;
         match verb {
             // Boxed, because a renewal would hold the memory for this future.
-            Verb::Acquire => {
-                let request = parse(headers, &body)?;
-                Box::pin(acquire_as(store, access, caller, key, request)).await
-            }
+            Verb::Acquire => Box::pin(acquire_as(store, access, caller, key, parse(&body)?)).await,
             Verb::Renew => {
-                let request = parse::<RenewRequest>(headers, &body)?;
+                let request = parse::<RenewRequest>(&body)?;
                 operate(store, caller, key, &request.check(&Rules::NATIVE)?, None).await
             }
             Verb::Release => {
-                let (operation, reason) = parse::<ReleaseRequest>(headers, &body)?.check()?;
+                let (operation, reason) = parse::<ReleaseRequest>(&body)?.check()?;
                 operate(store, caller, key, &operation, reason).await
             }
         }

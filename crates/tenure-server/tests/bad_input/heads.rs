@@ -33,7 +33,8 @@ async fn the_preface_of_http_2_gets_a_refusal_in_http_1() {
     let mut reply = Vec::new();
     let _ = socket.read_to_end(&mut reply).await;
     let reply = String::from_utf8_lossy(&reply);
-    assert!(reply.starts_with("HTTP/1.1 400"), "{reply}");
+    assert!(reply.starts_with("HTTP/1.1 400 "), "{reply}");
+    assert!(reply.contains("speaks HTTP/1.1"), "{reply}");
 }
 
 /// Each request has an exact line and headers. It is sent to the fast path, to a route, and over a
