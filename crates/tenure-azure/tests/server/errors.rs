@@ -428,7 +428,8 @@ async fn a_body_that_is_cut_off_or_slow_is_an_error_of_the_client() {
             let lines: String = lines.collect();
             let address = running.api.origin.strip_prefix("http://").unwrap();
             let mut socket = TcpStream::connect(address).await.unwrap();
-            let request = format!("PUT /{ACCOUNT}{target} HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n01234");
+            let request =
+                format!("PUT /{ACCOUNT}{target} HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n01234");
             socket.write_all(request.as_bytes()).await.unwrap();
             if is_cut {
                 socket.shutdown().await.unwrap();
