@@ -26,6 +26,7 @@ pub mod name;
 pub mod node;
 pub mod pem;
 pub mod random;
+pub mod text;
 
 pub mod bully;
 pub mod lease;

@@ -7,6 +7,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, sink};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -35,6 +36,16 @@ use crate::tls::Tls;
 
 /// The maximum number of connections to the listener for metrics.
 const METRICS_CONNECTIONS: usize = 16;
+
+/// The first bytes of a client that speaks HTTP/2 without asking (RFC 9113, section 3.4).
+const HTTP_2_PREFACE: &[u8] = b"PRI * HTTP/2.0";
+
+const NO_HTTP_2: &str = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\n\
+                         content-length: 48\r\n\r\nthe store speaks HTTP/1.1 and does not speak h2\n";
+
+/// The time for which a refused client of HTTP/2 may send more. If the store closed the connection
+/// while bytes arrive, the client would lose the answer.
+const HTTP_2_DRAIN: Duration = Duration::from_secs(1);
 
 /// Serves connections, up to the limit and some over it.
 #[derive(Debug)]
@@ -177,14 +188,19 @@ impl Connections {
                 Ok::<_, Infallible>(response)
             }))
         });
-        let serving = self.http1.serve_connection(TokioIo::new(stream), service);
-        tokio::pin!(serving);
+        let mut serving = self.http1.serve_connection(TokioIo::new(stream), service);
         // An error ends only this connection, and its client notices it.
         tokio::select! {
-            _ = &mut serving => return,
+            served = &mut serving => {
+                let parts = serving.into_parts();
+                if served.is_err() && parts.read_buf.starts_with(HTTP_2_PREFACE) {
+                    Box::pin(refuse_http_2(parts.io.into_inner())).await;
+                }
+                return;
+            }
             () = store.stopping().cancelled() => {}
         }
-        serving.as_mut().graceful_shutdown();
+        Pin::new(&mut serving).graceful_shutdown();
         let _ = serving.await;
     }
 
@@ -198,4 +214,14 @@ impl Connections {
         SockRef::from(stream).set_tcp_user_timeout(Some(self.idle_time))?;
         Ok(())
     }
+}
+
+/// Answers a client that speaks HTTP/2: otherwise it would report a broken connection.
+async fn refuse_http_2(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let refuse = async {
+        stream.write_all(NO_HTTP_2.as_bytes()).await?;
+        stream.shutdown().await?;
+        copy(&mut stream, &mut sink()).await
+    };
+    let _ = timeout(HTTP_2_DRAIN, refuse).await;
 }

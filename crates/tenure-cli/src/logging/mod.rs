@@ -149,7 +149,7 @@ pub(crate) fn print_failure(format: LogFormat, error: &str, exit_code: u8) {
 
 /// Prints a line that is not a log event, after all earlier log lines.
 pub(crate) fn print(line: impl Display) {
-    nonblocking_stderr::write_line(format!("{line}\n").as_bytes());
+    nonblocking_stderr::write_line(&format!("{line}\n"));
 }
 
 fn filter() -> anyhow::Result<EnvFilter> {

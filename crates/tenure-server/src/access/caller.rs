@@ -92,16 +92,18 @@ impl Caller {
             Self::Anyone(_) => true,
             Self::Unknown => rights::is_for(right, CredentialKind::None),
             Self::Admitted(admission) => {
-                let kind = match admission.proof {
-                    Proof::Session(_) => CredentialKind::Session,
-                    Proof::Token(_) | Proof::Identity(..) | Proof::Certificate(_) => {
-                        CredentialKind::Own
-                    }
+                let kind = match self.is_session() {
+                    true => CredentialKind::Session,
+                    false => CredentialKind::Own,
                 };
                 rights::is_for(right, kind)
                     && rights::is_allowed(&admission.principal.grants, right, target)
             }
         }
+    }
+
+    fn is_session(&self) -> bool {
+        matches!(self, Self::Admitted(admission) if matches!(admission.proof, Proof::Session(_)))
     }
 
     /// Refuses a request that the caller's grants do not allow.
@@ -131,14 +133,17 @@ impl Caller {
     pub(crate) fn forbidden(&self, right: Right, target: Target<'_>) -> Problem {
         let name = self.name().map_or("", |name| name);
         let needed = match right {
-            Right::OwnCredential | Right::CodeOrOwnCredential => {
+            Right::OwnCredential | Right::CodeOrOwnCredential if self.is_session() => {
                 let detail = format!(
                     "a session cannot make a session or a code: send the credential of {name:?} \
                      from which the session was made"
                 );
                 return Problem::new(Code::Forbidden, detail);
             }
-            Right::Open | Right::Credential => "a valid credential".to_owned(),
+            Right::Open | Right::Credential | Right::OwnCredential | Right::CodeOrOwnCredential => {
+                "a valid credential".to_owned()
+            }
+            Right::Session => "a session".to_owned(),
             Right::Role(role) => format!("the role {role}"),
             Right::Either(one, other) => format!("the role {one} or {other}"),
         };

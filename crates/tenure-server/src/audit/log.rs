@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use tenure_core::text;
 use tracing::error;
 
 use super::AuditTarget;
@@ -124,15 +125,18 @@ impl Log {
             lost,
             prev: &self.chain.hash,
         };
-        // JSON escapes line feeds, so a reason can't forge a line.
-        let line = serde_json::to_vec(&written)?;
+        // JSON escapes line feeds, so a reason can't forge a line. The others of these characters
+        // could hide a part of the line from its reader.
+        let line = serde_json::to_string(&written)?;
+        let line = text::escape_document(&line);
+        let line = line.as_bytes();
         match &self.target {
-            AuditTarget::Stderr => io::stderr().write_all(&[&line[..], b"\n"].concat())?,
-            AuditTarget::File(_) => self.current()?.append(&line)?,
+            AuditTarget::Stderr => io::stderr().write_all(&[line, b"\n"].concat())?,
+            AuditTarget::File(_) => self.current()?.append(line)?,
         }
         self.chain = Chain {
             seq,
-            hash: hash_of(&line),
+            hash: hash_of(line),
         };
         Ok(())
     }

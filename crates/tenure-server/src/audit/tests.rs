@@ -150,8 +150,32 @@ async fn a_log_that_was_changed_is_found_with_the_line() {
     );
     let first = wrong(&|lines| lines[0].truncate(20));
     assert!(first.contains(":1: this is not an audit line"), "{first}");
+    for added in [
+        r#"{"at":"2026-11-22T05:00:00.000Z","kind":"break","outcome":"done"}"#,
+        r#"{"seq":"6","prev":1}"#,
+        r#" {"kind":"break"} rest"#,
+        "[]",
+        "7",
+    ] {
+        let added = wrong(&|lines| lines.insert(5, added.to_owned()));
+        assert!(added.contains(":6: this is not an audit line"), "{added}");
+    }
     let feed = wrong(&|lines| lines[4].push('\r'));
     assert!(feed.contains(":6: line 6 does not follow line 5"), "{feed}");
+}
+
+#[tokio::test]
+async fn a_reason_shows_all_of_its_characters_and_the_chain_goes_on() {
+    let fixture = Fixture::new();
+    let audit = fixture.open();
+    let reason = "a\u{202e}b\u{200b}c\u{2028}d\u{85}\u{e0041}\né";
+    for reason in [reason, "plain"] {
+        assert!(audit.record_now(entry(reason)).await);
+    }
+    let shown = r#""reason":"a\u202eb\u200bc\u2028d\u0085\udb40\udc41\né""#;
+    assert!(fixture.lines()[0].contains(shown), "{}", fixture.lines()[0]);
+    assert_eq!(fixture.values()[0]["reason"], reason);
+    assert_eq!(verify(&[fixture.path()]).unwrap(), verified(1, 2));
 }
 
 #[tokio::test]

@@ -44,9 +44,6 @@ pub(super) async fn acquire(
     _: NoQuery,
     JsonBody(request): JsonBody<AcquireRequest>,
 ) -> JsonResult<LeaseView> {
-    let target = Target::Lease(key.namespace(), key.lease());
-    // The body may have arrived long after the head.
-    access.check_again(&caller, CANDIDATE, target)?;
     acquire_as(&store, &access, &caller, &key, request).await
 }
 
@@ -110,7 +107,6 @@ where
     B: FromRequest<ServedStore, Rejection = ProblemResponse> + Send + 'static,
 {
     let handler = async move |State(store): State<Store>,
-                              Extension(access): Extension<Access>,
                               caller: Caller,
                               auditor: Auditor,
                               Lease(key): Lease,
@@ -125,8 +121,7 @@ where
             None => Role::Candidate,
         };
         let target = Target::Lease(key.namespace(), key.lease());
-        // The present rules apply: the body may have arrived long after the head.
-        access.check_again(&caller, Right::Role(role), target)?;
+        caller.check(Right::Role(role), target)?;
         let Some(kind) = kind else {
             return operate(&store, &caller, &key, &operation, reason).await;
         };
@@ -180,14 +175,10 @@ pub(super) async fn operate(
 
 pub(super) async fn verify(
     State(store): State<Store>,
-    Extension(access): Extension<Access>,
-    caller: Caller,
     Lease(key): Lease,
     _: NoQuery,
     JsonBody(request): JsonBody<VerifyRequest>,
 ) -> JsonResult<VerifyReply> {
-    let target = Target::Lease(key.namespace(), key.lease());
-    access.check_again(&caller, Right::Role(Role::Read), target)?;
     let operation = request.check()?;
     answer(&store, Duration::ZERO, store.verify(&key, &operation)).await
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Extension, Request, State};
+use axum::extract::{Extension, State};
 use tenure_core::Name;
 use tenure_core::lease::{Operation, Rules};
 use tenure_core::wire::{
     Code, MAX_RENEWALS, Problem, RenewManyRequest, RenewOne, RenewRequest, RenewResult,
 };
 
-use super::body::read;
+use super::body::JsonBody;
 use super::metrics::Scrape;
 use super::page_of_json::{PageOfJson, WrittenJson};
 use super::path::{Namespace, name};
@@ -17,27 +17,22 @@ use super::problem::ProblemResponse;
 use super::query::NoQuery;
 use super::routes::RENEW;
 use crate::Store;
-use crate::access::{Access, Caller, Target};
+use crate::access::{Caller, Target};
 use crate::table::LeaseKey;
 
 /// The maximum size of a body, in bytes: enough for a thousand renewals with names of usual
 /// lengths.
-const MAX_BYTES: usize = 256 * 1024;
+pub(super) const MAX_BYTES: usize = 256 * 1024;
 
 /// Renews many leases. Each renewal succeeds or fails independently.
 pub(super) async fn renew(
     State(store): State<Store>,
-    Extension(access): Extension<Access>,
     Extension(scrape): Extension<Arc<Scrape>>,
     caller: Caller,
     Namespace(namespace): Namespace,
     _: NoQuery,
-    request: Request,
+    JsonBody(request): JsonBody<RenewManyRequest>,
 ) -> Result<WrittenJson, ProblemResponse> {
-    let request: RenewManyRequest = read(request, store.limits(), MAX_BYTES).await?;
-    // The body may have arrived long after the head.
-    let target = Target::Namespace(namespace.as_str());
-    let caller = access.check_again(&caller, RENEW.right(), target)?;
     let count = request.leases.len();
     if count > MAX_RENEWALS {
         let detail = format!("leases has {count} renewals, at most {MAX_RENEWALS} are allowed");

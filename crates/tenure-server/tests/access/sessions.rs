@@ -139,6 +139,31 @@ async fn a_session_makes_no_session_and_no_code() {
 }
 
 #[tokio::test]
+async fn signing_out_ends_the_session_and_what_is_open_and_no_other_session() {
+    let mut guarded = two();
+    let other = guarded.sign_in("ada").await;
+    let other = other["session"].as_str().unwrap();
+    guarded.sign_in("ada").await;
+    let stream = guarded.stream("session:ada", "/v1/events").await;
+    let end = async |name: &str| {
+        let ended = guarded
+            .send(name, Method::DELETE, SESSION, Value::Null)
+            .await;
+        common::answer(ended).await
+    };
+    assert_refused(&end("ada").await, 403, "forbidden");
+    assert_refused(&end("").await, 401, "unauthenticated");
+    assert_eq!(end("session:ada").await.0, 204);
+    let mut stream = stream;
+    let ended = async { while let Ok(Some(_)) = stream.chunk().await {} };
+    tokio::time::timeout(SOON, ended).await.expect("the end");
+    assert_refused(&end("session:ada").await, 401, "unauthenticated");
+    assert_eq!(guarded.get("session:ada", "/v1/whoami").await.0, 401);
+    assert_eq!(status(&guarded, other).await, 200);
+    assert_eq!(guarded.get("ada", "/v1/whoami").await.0, 200);
+}
+
+#[tokio::test]
 async fn a_session_and_a_code_end_with_the_token_from_which_they_were_made() {
     let mut guarded = two();
     guarded.sign_in("ada").await;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::Response;
 use base64::Engine as _;
@@ -143,7 +142,7 @@ fn most_results(text: &str) -> Result<usize> {
 }
 
 /// "List Containers".
-pub(in crate::server) async fn containers(call: Call, _: Body) -> Result<Response> {
+pub(in crate::server) async fn containers(call: Call) -> Result<Response> {
     let page = Page {
         delimiter: "",
         ..Page::of(&call)?
@@ -156,7 +155,7 @@ pub(in crate::server) async fn containers(call: Call, _: Body) -> Result<Respons
 }
 
 /// "List Blobs".
-pub(in crate::server) async fn blobs(call: Call, _: Body) -> Result<Response> {
+pub(in crate::server) async fn blobs(call: Call) -> Result<Response> {
     let page = Page::of(&call)?;
     call.check_access(BlobAccess::Read, AccessEffect::Keep)
         .await?;
@@ -271,7 +270,7 @@ fn write_properties(xml: &mut Xml, item: &Item, snapshot: LeaseSnapshot, is_blob
 
 /// Returns the URL of the account, as the client sees it.
 fn endpoint(call: &Call) -> String {
-    let host = call.headers.get(header::HOST);
+    let host = call.head.headers.get(header::HOST);
     let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
     let scheme = if call.service.guard.is_secure() {
         "https"

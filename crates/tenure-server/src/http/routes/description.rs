@@ -73,6 +73,8 @@ pub(in crate::http) struct Parameter {
 pub(in crate::http) struct Body {
     pub(in crate::http) schema: SchemaOf,
     pub(in crate::http) is_required: bool,
+    /// The maximum size, if it is not that of the store's limits.
+    pub(in crate::http) max_bytes: Option<usize>,
 }
 
 /// An answer to a request that succeeds. The codes of a route describe its refusals.
@@ -96,6 +98,15 @@ pub(super) const fn required<T: JsonSchema>() -> Option<Body> {
     Some(Body {
         schema: SchemaGenerator::subschema_for::<T>,
         is_required: true,
+        max_bytes: None,
+    })
+}
+
+pub(super) const fn required_up_to<T: JsonSchema>(max_bytes: usize) -> Option<Body> {
+    Some(Body {
+        schema: SchemaGenerator::subschema_for::<T>,
+        is_required: true,
+        max_bytes: Some(max_bytes),
     })
 }
 
@@ -103,6 +114,7 @@ pub(super) const fn optional<T: JsonSchema>() -> Option<Body> {
     Some(Body {
         schema: SchemaGenerator::subschema_for::<T>,
         is_required: false,
+        max_bytes: None,
     })
 }
 

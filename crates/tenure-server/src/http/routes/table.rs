@@ -11,7 +11,9 @@ use tenure_core::wire::{
     VerifyReply, VerifyRequest, WaiterList,
 };
 
-use super::description::{Kind, Tag, event_stream, file, json, nothing, optional, required, text};
+use super::description::{
+    Kind, Tag, event_stream, file, json, nothing, optional, required, required_up_to, text,
+};
 use super::{Route, TargetOf};
 use crate::access::{Right, Role};
 use crate::http::query::{HISTORY, LIST, NAMESPACES, OVERVIEW, POLL, STREAM};
@@ -24,7 +26,7 @@ const CANDIDATE: Right = Right::Role(Role::Candidate);
 const OPERATOR: Right = Right::Role(Role::Operator);
 
 /// All routes. A route without a right, or without the columns that describe it, does not compile.
-pub(crate) static ROUTES: [Route; 32] = [
+pub(crate) static ROUTES: [Route; 33] = [
     Route {
         method: Method::GET,
         path: "/",
@@ -195,6 +197,21 @@ pub(crate) static ROUTES: [Route; 32] = [
     },
     SESSION,
     Route {
+        method: Method::DELETE,
+        path: "/v1/session",
+        right: Right::Session,
+        target: TargetOf::Store,
+        label: "session_end",
+        tag: Tag::Access,
+        description: "ends the session that the request has as its credential",
+        kind: Kind::Immediate,
+        query: &[],
+        body: None,
+        answers: &[nothing(204)],
+        codes: &[],
+        handler: || delete(session::end),
+    },
+    Route {
         method: Method::POST,
         path: "/v1/session/code",
         right: Right::OwnCredential,
@@ -294,7 +311,7 @@ pub(crate) static ROUTES: [Route; 32] = [
         description: "renews many leases; each succeeds or fails independently",
         kind: Kind::Renewals,
         query: &[],
-        body: required::<RenewManyRequest>(),
+        body: required_up_to::<RenewManyRequest>(renewals::MAX_BYTES),
         answers: &[json::<RenewManyReply>(200)],
         codes: &[Code::OutOfRange],
         handler: || post(renewals::renew),
