@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tenure::Timings;
+use tenure_core::invisible::is_invisible;
 
 /// A table for people and for `cut`: columns separated by two blanks, no lines.
 pub(crate) fn table(header: &[&str]) -> Table {
@@ -125,11 +126,11 @@ pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 
-/// Replaces control characters: text from other processes must not control the terminal or add
-/// lines.
+/// Replaces invisible characters: text from other processes must not control the terminal, add lines,
+/// or turn the direction of a line.
 pub(crate) fn escape(text: &str) -> String {
     let escaped = text.chars().map(|c| {
-        if c.is_control() {
+        if is_invisible(c) {
             c.escape_default().to_string()
         } else {
             c.into()

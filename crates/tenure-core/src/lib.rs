@@ -22,6 +22,7 @@ pub mod epoch;
 pub mod fence;
 pub mod file_path;
 pub mod inline_str;
+pub mod invisible;
 pub mod name;
 pub mod node;
 pub mod random;

@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use tenure_core::invisible::is_invisible;
 use tracing::error;
 
 use super::AuditTarget;
@@ -123,8 +124,9 @@ impl Log {
             lost,
             prev: &self.chain.hash,
         };
-        // JSON escapes line feeds, so a reason can't forge a line.
-        let line = serde_json::to_vec(&written)?;
+        // JSON escapes line feeds, so a reason can't forge a line. What is invisible is escaped, too, so
+        // that a line means what it looks like.
+        let line = escape_invisible(serde_json::to_string(&written)?).into_bytes();
         match &self.target {
             AuditTarget::Stderr => io::stderr().write_all(&[&line[..], b"\n"].concat())?,
             AuditTarget::File(_) => self.current()?.append(&line)?,
@@ -212,6 +214,25 @@ impl LogFile {
 }
 
 /// Returns the SHA-256 of a line without its line feed.
+/// Replaces invisible characters by their escapes in JSON, which mean the same.
+fn escape_invisible(json: String) -> String {
+    if !json.contains(is_invisible) {
+        return json;
+    }
+    let mut escaped = String::new();
+    for c in json.chars() {
+        match is_invisible(c) {
+            true => {
+                let mut units = [0; 2];
+                let units = c.encode_utf16(&mut units);
+                escaped.extend(units.iter().map(|unit| format!("\\u{unit:04x}")));
+            }
+            false => escaped.push(c),
+        }
+    }
+    escaped
+}
+
 fn hash_of(line: &[u8]) -> String {
     use aws_lc_rs::digest::{SHA256, digest};
 
