@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tenure_core::text;
 
 use super::*;
 
