@@ -107,7 +107,7 @@ async fn the_release_of_an_expired_lease_adds_its_reason_to_the_end_of_the_term(
     let mut short = queued(1, Duration::ZERO);
     short.request.duration = LeaseDuration::Fixed(Duration::from_secs(1));
     store.acquire(&key(), &short).await.unwrap();
-    let last = async || store.history(&key()).await.unwrap().terms.remove(0);
+    let last = async || store.history(&key(), None).await.unwrap().remove(0);
     let ended = async {
         loop {
             let last = last().await;
