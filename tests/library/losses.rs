@@ -304,7 +304,7 @@ async fn after_an_outage_the_store_shows_why_the_term_ended_and_grants_the_lease
             );
             runs.assert_one_at_a_time();
             let election = ELECTION.parse().unwrap();
-            let history = world.client.history(&election).await.unwrap();
+            let history = world.client.history(&election).await.unwrap().unwrap();
             let [now, before] = &history.terms[..] else {
                 panic!("{history:?}")
             };
