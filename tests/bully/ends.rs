@@ -34,6 +34,7 @@ fn after_a_leader_is_stopped_another_one_leads_before_its_votes_expire() {
 fn a_leader_whose_peers_are_frozen_ends_within_seconds_however_long_the_lease_is() {
     let mut group = group();
     group.set("TENURE_LEASE_DURATION", "10m");
+    group.set("TENURE_BULLY_MESSAGE_LIFETIME", "20s");
     group.set("TENURE_STOP_GRACE", "1s");
     group.start_all();
     let leader = group.settled(0, &MEMBERS);

@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_millis(300);
 
 type Addresses = Vec<SocketAddr>;
 type Found = Result<Addresses, Arc<io::Error>>;
+/// The start of a lookup, and its result.
+type Running = (Instant, Shared<BoxFuture<'static, Found>>);
 
 /// Looks names up, and remembers the addresses of each name. The names are those of the
 /// configuration, so their number is limited.
@@ -38,7 +40,7 @@ struct Lookups {
 struct Known {
     last: Option<Addresses>,
     /// The lookup that is running, so that a name service that hangs gets one request at a time.
-    running: Option<(Instant, Shared<BoxFuture<'static, Found>>)>,
+    running: Option<Running>,
 }
 
 impl LastAddresses {
@@ -61,7 +63,7 @@ impl LastAddresses {
     }
 
     async fn find(&self, name: String) -> Found {
-        let (last, started, lookup) = self.0.begin(&name);
+        let (last, (started, lookup)) = self.0.begin(&name);
         let Some(last) = last else {
             return lookup.await;
         };
@@ -79,27 +81,21 @@ impl LastAddresses {
 }
 
 impl Lookups {
-    /// Begins a lookup unless one is running. Returns the last addresses, and the start and the
-    /// result of the lookup.
-    fn begin(
-        self: &Arc<Self>,
-        name: &str,
-    ) -> (
-        Option<Addresses>,
-        Instant,
-        Shared<BoxFuture<'static, Found>>,
-    ) {
+    /// Begins a lookup unless one is running. Returns the last addresses, and the lookup.
+    fn begin(self: &Arc<Self>, name: &str) -> (Option<Addresses>, Running) {
         let mut names = self.lock();
         let known = names.entry(name.into()).or_default();
-        let (started, lookup) = known.running.get_or_insert_with(|| {
+        // A lookup that ended with its runtime has not removed itself.
+        let is_over = |(_, lookup): &mut Running| lookup.peek().is_some();
+        drop(known.running.take_if(is_over));
+        let running = known.running.get_or_insert_with(|| {
             let (lookups, name) = (Arc::clone(self), name.to_owned());
             // A caller that has given up must not stop the lookup: its result is remembered.
             let task = tokio::spawn(async move { lookups.run(name).await });
             let lookup = task.map(|found| found.unwrap_or_else(|error| failed(error.to_string())));
             (Instant::now(), lookup.boxed().shared())
         });
-        let (started, lookup) = (*started, lookup.clone());
-        (known.last.clone(), started, lookup)
+        (known.last.clone(), running.clone())
     }
 
     async fn run(&self, name: String) -> Found {
