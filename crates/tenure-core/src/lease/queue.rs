@@ -97,7 +97,7 @@ impl<T> Queue<T> {
         let replaced = self.positions.get(&key).copied();
         let earlier =
             replaced.and_then(|position| Some((position, self.waiting.get(&position)?.since)));
-        let earlier = earlier.or(kept.map(|kept| (kept.position, kept.since)));
+        let earlier = earlier.or_else(|| kept.map(|kept| (kept.position, kept.since)));
         if let Some((_, since)) = earlier {
             waiting.since = since;
         }

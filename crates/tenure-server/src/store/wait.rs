@@ -41,7 +41,7 @@ impl OutcomeSender {
 
 /// The outcome of an attempt to acquire.
 enum Attempt {
-    Granted(LeaseView),
+    Granted(Box<LeaseView>),
     Waiting(Waiter),
 }
 
@@ -66,7 +66,7 @@ impl Store {
             let acquire = |transaction: &mut LeaseTransaction<'_>| {
                 let operation = transaction.bounded(queued.operation(clock::wall()));
                 match transaction.apply(&Rules::NATIVE, owner, &operation, None) {
-                    Ok(_) => Ok(Attempt::Granted(transaction.view())),
+                    Ok(_) => Ok(Attempt::Granted(transaction.view().into())),
                     Err(rejection)
                         if may_wait && rejection.is_transient() && transaction.may_change() =>
                     {
@@ -79,7 +79,7 @@ impl Store {
             let view = match seen.value.ok_or_else(stopping)?? {
                 Attempt::Granted(mut view) => {
                     view.revision = seen.revision;
-                    view
+                    *view
                 }
                 Attempt::Waiting(mut waiter) => {
                     let waited = tokio::select! {
