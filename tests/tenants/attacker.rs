@@ -64,7 +64,7 @@ enum Act {
 }
 
 impl Attack {
-    pub(crate) fn start(store: Arc<Store>, attacker: Attacker, scale: Scale) -> Self {
+    pub(crate) fn start(store: &Arc<Store>, attacker: Attacker, scale: Scale) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -73,12 +73,12 @@ impl Attack {
         let counts = Arc::<Mutex<Counts>>::default();
         let stop = Arc::<AtomicBool>::default();
         let (acts, connections, from) = match attacker {
-            Attacker::Candidate => (acts_of_candidate(&store, scale), 64, 2),
-            Attacker::Stranger => (acts_of_stranger(&store), scale.strangers(), 3),
+            Attacker::Candidate => (acts_of_candidate(store, scale), 64, 2),
+            Attacker::Stranger => (acts_of_stranger(store), scale.strangers(), 3),
         };
         let acts: Arc<[Act]> = acts.into();
         for number in 0..connections {
-            let (store, acts) = (Arc::clone(&store), Arc::clone(&acts));
+            let (store, acts) = (Arc::clone(store), Arc::clone(&acts));
             let (counts, stop) = (Arc::clone(&counts), Arc::clone(&stop));
             runtime.spawn(async move {
                 // Every connection does something else, and all do everything.

@@ -25,8 +25,16 @@ use tenure_tests::needs::can_run;
 /// not asserted, because other machines are slower or busy.
 const TARGET: Duration = Duration::from_secs(1);
 
-/// Lets an attacker do all it can for this time.
-fn run(test: &str, attacker: Attacker, over_tls: bool, scale: Scale, time: Duration) {
+/// Lets an attacker do all it can: for some seconds, or for ten minutes in the long form.
+fn run(test: &str, attacker: Attacker, over_tls: bool, scale: Scale) {
+    let minutes = std::env::var("TENURE_MINUTES").ok();
+    let time = match scale {
+        Scale::Short => Duration::from_secs(6),
+        Scale::Long => {
+            let minutes = minutes.and_then(|minutes| minutes.parse().ok());
+            Duration::from_secs(60 * minutes.unwrap_or(10))
+        }
+    };
     if !can_run(test, "4,096 open files", store::may_open(4_096)) {
         return;
     }
@@ -34,7 +42,7 @@ fn run(test: &str, attacker: Attacker, over_tls: bool, scale: Scale, time: Durat
     store.fill(scale);
     let stop = Arc::new(AtomicBool::new(false));
     let leaders = Leaders::start(Arc::clone(&store), Arc::clone(&stop), scale);
-    let attack = Attack::start(Arc::clone(&store), attacker, scale);
+    let attack = Attack::start(&store, attacker, scale);
     std::thread::sleep(time);
     let counts = attack.stop();
     stop.store(true, Ordering::Relaxed);
@@ -61,32 +69,90 @@ fn run(test: &str, attacker: Attacker, over_tls: bool, scale: Scale, time: Durat
     assert!(peak < limit, "{peak} bytes of memory");
 }
 
-macro_rules! checks {
-    ($($name:ident: $attacker:ident, $over_tls:literal;)*) => {
-        $(#[test]
-        fn $name() {
-            let time = Duration::from_secs(6);
-            run(stringify!($name), Attacker::$attacker, $over_tls, Scale::Short, time);
-        })*
-
-        mod long_form {
-            use super::*;
-
-            $(#[test]
-            #[ignore = "takes ten minutes, and needs a machine of its own"]
-            fn $name() {
-                let minutes = std::env::var("TENURE_MINUTES").ok();
-                let minutes = minutes.and_then(|minutes| minutes.parse().ok()).unwrap_or(10);
-                let time = Duration::from_secs(60 * minutes);
-                run(stringify!($name), Attacker::$attacker, $over_tls, Scale::Long, time);
-            })*
-        }
-    };
+#[test]
+fn a_candidate_of_another_namespace_costs_no_leader_its_term() {
+    run(
+        "a_candidate_of_another_namespace_costs_no_leader_its_term",
+        Attacker::Candidate,
+        false,
+        Scale::Short,
+    );
 }
 
-checks! {
-    a_candidate_of_another_namespace_costs_no_leader_its_term: Candidate, false;
-    a_candidate_of_another_namespace_costs_no_leader_its_term_over_tls: Candidate, true;
-    a_client_without_a_credential_costs_no_leader_its_term: Stranger, false;
-    a_client_without_a_credential_costs_no_leader_its_term_over_tls: Stranger, true;
+#[test]
+fn a_candidate_of_another_namespace_costs_no_leader_its_term_over_tls() {
+    run(
+        "a_candidate_of_another_namespace_costs_no_leader_its_term_over_tls",
+        Attacker::Candidate,
+        true,
+        Scale::Short,
+    );
+}
+
+#[test]
+fn a_client_without_a_credential_costs_no_leader_its_term() {
+    run(
+        "a_client_without_a_credential_costs_no_leader_its_term",
+        Attacker::Stranger,
+        false,
+        Scale::Short,
+    );
+}
+
+#[test]
+fn a_client_without_a_credential_costs_no_leader_its_term_over_tls() {
+    run(
+        "a_client_without_a_credential_costs_no_leader_its_term_over_tls",
+        Attacker::Stranger,
+        true,
+        Scale::Short,
+    );
+}
+
+mod long_form {
+    use super::*;
+
+    #[test]
+    #[ignore = "takes ten minutes, and needs a machine of its own"]
+    fn a_candidate_of_another_namespace_costs_no_leader_its_term_in_ten_minutes() {
+        run(
+            "a_candidate_of_another_namespace_costs_no_leader_its_term_in_ten_minutes",
+            Attacker::Candidate,
+            false,
+            Scale::Long,
+        );
+    }
+
+    #[test]
+    #[ignore = "takes ten minutes, and needs a machine of its own"]
+    fn a_candidate_of_another_namespace_costs_no_leader_its_term_in_ten_minutes_over_tls() {
+        run(
+            "a_candidate_of_another_namespace_costs_no_leader_its_term_in_ten_minutes_over_tls",
+            Attacker::Candidate,
+            true,
+            Scale::Long,
+        );
+    }
+
+    #[test]
+    #[ignore = "takes ten minutes, and needs a machine of its own"]
+    fn a_client_without_a_credential_costs_no_leader_its_term_in_ten_minutes() {
+        run(
+            "a_client_without_a_credential_costs_no_leader_its_term_in_ten_minutes",
+            Attacker::Stranger,
+            false,
+            Scale::Long,
+        );
+    }
+
+    #[test]
+    #[ignore = "takes ten minutes, and needs a machine of its own"]
+    fn a_client_without_a_credential_costs_no_leader_its_term_in_ten_minutes_over_tls() {
+        run(
+            "a_client_without_a_credential_costs_no_leader_its_term_in_ten_minutes_over_tls",
+            Attacker::Stranger,
+            true,
+            Scale::Long,
+        );
+    }
 }

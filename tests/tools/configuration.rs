@@ -303,6 +303,7 @@ fn each_value_in_effect_is_shown_with_its_origin() {
             "environment variable TENURE_STOP_GRACE".into(),
         ),
         ("candidate", "priority", json!(7), "flag --priority".into()),
+        ("candidate", "on_overrun", json!("exit"), "default".into()),
         ("candidate", "cool_down", json!("5s"), "default".into()),
         (
             "candidate",

@@ -126,12 +126,10 @@ fn with_rules(command: clap::Command) -> clap::Command {
         if argument.get_value_parser().type_id() != TypeId::of::<PathBuf>() {
             return argument;
         }
-        argument.value_parser(PathBufValueParser::new().try_map(|path| {
-            match check_path(&path.to_string_lossy()) {
-                Ok(()) => Ok(path),
-                Err(error) => Err(error),
-            }
-        }))
+        argument.value_parser(
+            PathBufValueParser::new()
+                .try_map(|path| check_path(&path.to_string_lossy()).map(|()| path)),
+        )
     });
     command.mut_subcommands(with_rules)
 }

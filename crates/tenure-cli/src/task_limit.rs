@@ -34,7 +34,7 @@ pub(crate) fn require(tasks: usize, command: &str) -> anyhow::Result<()> {
                     let what = format!(
                         "{command} needs {tasks} more processes and threads, and the system allows {started}"
                     );
-                    explained(&what, error)
+                    explained(&what, &error)
                 });
             started?;
         }
@@ -52,7 +52,7 @@ pub(crate) fn require_this_program() -> anyhow::Result<()> {
 
 /// The error of a process or thread that the system did not start, with its exit code. If a limit
 /// may be the reason, the text names the limits.
-pub(crate) fn explained(what: &str, error: io::Error) -> anyhow::Error {
+pub(crate) fn explained(what: &str, error: &io::Error) -> anyhow::Error {
     let is_limit = error.raw_os_error() == Some(Errno::EAGAIN as i32);
     let limits = if is_limit { limits() } else { String::new() };
     exit::error(SYSTEM, anyhow!("{what}: {error}{limits}"))
@@ -82,12 +82,11 @@ fn pids_max() -> Option<String> {
             _ if controllers.split(',').any(|it| it == "pids") => "/sys/fs/cgroup/pids",
             _ => return None,
         };
-        let nearest = Path::new(path).ancestors().find_map(|group| {
+        Path::new(path).ancestors().find_map(|group| {
             let group = group.strip_prefix("/").unwrap_or(group);
             let limit = fs::read_to_string(Path::new(root).join(group).join("pids.max")).ok()?;
             let limit = limit.trim().to_owned();
             limit.parse::<u64>().is_ok().then_some(limit)
-        });
-        nearest
+        })
     })
 }

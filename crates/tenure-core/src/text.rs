@@ -30,14 +30,11 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     escape_if(text, is_unprintable)
 }
 
-/// Replaces the unprintable characters of a whole document beyond ASCII. Its ASCII control
-/// characters are part of its format. JSON has the same meaning afterwards.
+/// Replaces the unprintable characters of a whole document, but for the ASCII control characters below
+/// the blank, which are part of its format. JSON has the same meaning afterwards.
 #[must_use]
 pub fn escape_document(document: &str) -> Cow<'_, str> {
-    if document.is_ascii() {
-        return Cow::Borrowed(document);
-    }
-    escape_if(document, |c| !c.is_ascii() && is_unprintable(c))
+    escape_if(document, |c| c > ' ' && is_unprintable(c))
 }
 
 fn escape_if(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {

@@ -82,8 +82,11 @@ fn config(candidate: &str) -> Config {
     Config::new("a".parse().unwrap()).with_candidate(candidate.parse().unwrap())
 }
 
+/// The name of a kind of parts, and a function that begins one.
+type Blocking = (&'static str, fn(&Leadership, Gate));
+
 /// Starts a part of each kind that runs until the gate opens, whatever happens.
-fn blocking_parts() -> [(&'static str, fn(&Leadership, Gate)); 3] {
+fn blocking_parts() -> [Blocking; 3] {
     [
         ("hold()", |leadership, gate| {
             let hold = leadership.hold().unwrap();

@@ -84,7 +84,9 @@ pub(crate) fn start(format: LogFormat, service: Option<&'static str>) -> anyhow:
         )
         .init();
     if let LogFormat::Json = format {
-        std::panic::set_hook(Box::new(|panic| error!(%panic, "a thread has panicked")));
+        std::panic::set_hook(Box::new(
+            |panic| error!(error = %panic, "a thread has panicked"),
+        ));
     }
     if let Some(error) = failure {
         // Elections do not depend on traces.

@@ -141,9 +141,6 @@ impl<T> Queue<T> {
         let left = self.waiting.remove(&position)?;
         let key = left.key();
         self.positions.remove(&key);
-        if self.kept.len() >= KEPT_LIMIT {
-            self.forget_places(now);
-        }
         if self.kept.len() < KEPT_LIMIT {
             let place = KeptPlace {
                 position,
@@ -342,16 +339,13 @@ mod tests {
     #[test]
     fn the_number_of_kept_places_is_limited() {
         let mut queue = Queue::default();
-        let mut leave = |number, secs| {
+        let leave = |number| {
             queue.join(100, waiting(number, "one"));
             let id = LeaseId::from_random_bits(0, number);
-            queue.leave(id, at(secs), |_| true).unwrap();
+            queue.leave(id, at(0), |_| true).unwrap();
             queue.kept.len()
         };
-        let most = KEPT_LIMIT as u64;
-        let counts = (0..=most).map(|number| leave(number, 0));
+        let counts = (0..=KEPT_LIMIT as u64).map(leave);
         assert_eq!(counts.max(), Some(KEPT_LIMIT));
-        // The old ones are forgotten when there is no room.
-        assert_eq!(leave(most, 10), 1);
     }
 }

@@ -16,7 +16,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use tenure_core::Name;
-use tenure_core::wire::Problem;
+use tenure_core::wire::{Code, Problem};
 
 use super::caller::{Admission, Proof};
 use super::failures::{AuthFailure, Refusal};

@@ -248,6 +248,21 @@ async fn a_line_that_a_kill_cut_short_is_named_and_the_chain_goes_on_after_it() 
 }
 
 #[tokio::test]
+async fn a_reason_is_written_without_invisible_characters_and_means_the_same() {
+    let fixture = Fixture::new();
+    let reason = "\u{202e}turned\u{2028}\u{200b}\u{7f}\u{e0041} é雪";
+    assert!(fixture.open().record_now(entry(reason)).await);
+    let line = &fixture.lines()[0];
+    assert!(!line.contains(text::is_unprintable), "{line:?}");
+    assert!(
+        line.contains("\\u202eturned\\u2028\\u200b\\u007f\\udb40\\udc41 é雪"),
+        "{line}"
+    );
+    assert_eq!(fixture.values()[0]["reason"], reason);
+    verify(&[fixture.path()]).unwrap();
+}
+
+#[tokio::test]
 async fn a_reason_can_not_forge_a_line() {
     let fixture = Fixture::new();
     let forged = "x\"}\r\n{\"seq\":2,\"kind\":\"start\",\"prev\":\"\"}\u{2028}\u{0}\\\"";

@@ -60,7 +60,7 @@ impl PageOfJson {
             return Ok(false);
         }
         self.items += 1;
-        if self.items % TURN == 0 {
+        if self.items.is_multiple_of(TURN) {
             tokio::task::yield_now().await;
         }
         Ok(true)

@@ -109,7 +109,7 @@ impl Run {
         let runtime = runtime::current_thread()?;
         let first_process = FirstProcess::default();
         let inside = runtime.enter();
-        let shutdown = signals::handle(first_process.clone())?;
+        let shutdown = signals::handle(&first_process)?;
         drop(inside);
         let settings = self.settings()?;
         let mut config = self.config(&settings)?;

@@ -58,7 +58,7 @@ impl FirstProcess {
 /// Handles the signals of this process from now on, on the current runtime. The token is cancelled
 /// by SIGTERM, by Ctrl-C, and by the end of the terminal. After that, SIGTERM or Ctrl-C kills the
 /// command and ends this process, without a release of the lease.
-pub(super) fn handle(command: FirstProcess) -> io::Result<CancellationToken> {
+pub(super) fn handle(command: &FirstProcess) -> io::Result<CancellationToken> {
     let (sender, mut stops) = mpsc::unbounded_channel();
     for stop in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         // A process that was started by `nohup` must continue.

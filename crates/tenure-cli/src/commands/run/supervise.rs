@@ -124,7 +124,7 @@ fn start(
         .stdin(stdin)
         .process_group(0)
         .spawn()
-        .map_err(|error| explained("can't start the watchdog", error))
+        .map_err(|error| explained("can't start the watchdog", &error))
 }
 
 /// Starts the second watchdog in the group of the first one.
@@ -146,7 +146,7 @@ fn start_second(
     let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let second = watchdog.spawn();
     mask.thread_set_mask()?;
-    second.map_err(|error| explained("can't start the second watchdog", error))
+    second.map_err(|error| explained("can't start the second watchdog", &error))
 }
 
 /// Lets the next process that starts inherit this end of a pipe. No process inherits the other end,

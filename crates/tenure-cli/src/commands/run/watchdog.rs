@@ -218,7 +218,7 @@ fn start(arguments: &Watchdog) -> anyhow::Result<Child> {
         .arg("--")
         .args(&arguments.command)
         .spawn()
-        .map_err(|error| explained("can't start the command", error))?;
+        .map_err(|error| explained("can't start the command", &error))?;
     // Only the child has it now, so it ends with the child or when the child becomes the command.
     close(arguments.started)?;
     Ok(child)
@@ -283,6 +283,6 @@ fn read_deadlines(pipe: i32, group: Pid) -> anyhow::Result<watch::Receiver<Durat
         }
         let _ = killpg(group, Signal::SIGKILL);
     });
-    started.map_err(|error| explained("can't start a thread of a watchdog", error))?;
+    started.map_err(|error| explained("can't start a thread of a watchdog", &error))?;
     Ok(receiver)
 }

@@ -227,9 +227,8 @@ fn a_member_that_led_waits_after_a_restart_unless_it_has_released_its_term() {
     node.task_ended(at(20), TaskEnd::Returned, &mut SplitMix64::new(0));
     let said = drain(&mut node);
     let released = |output: &Output<PeerEffect>| {
-        let message = match output {
-            Output::Effect(PeerEffect::Send { message, .. }) => message,
-            _ => return false,
+        let Output::Effect(PeerEffect::Send { message, .. }) = output else {
+            return false;
         };
         matches!(message, PeerMessage::Quorum(QuorumMessage::Release { .. }))
     };

@@ -235,8 +235,8 @@ impl<W> Lease<W> {
     }
 
     /// Removes the request with this number from the queue, and keeps its place for
-    /// [`PLACE_KEPT_FOR`](super::PLACE_KEPT_FOR). Returns `None` if it does not wait: it was granted, or a later request with
-    /// the same lease id has replaced it.
+    /// [`PLACE_KEPT_FOR`](super::PLACE_KEPT_FOR). Returns `None` if it does not wait: it was granted,
+    /// or a later request with the same lease id has replaced it.
     pub fn leave(
         &mut self,
         lease_id: LeaseId,

@@ -99,7 +99,7 @@ fn an_error_that_is_not_known_to_be_harmless_leaves_the_outcome_unknown() {
         (ffi::SQLITE_FULL, true),
         (ffi::SQLITE_BUSY, true),
         (ffi::SQLITE_IOERR_FSYNC, false),
-        (ffi::SQLITE_IOERR_WRITE, false),
+        (SQLITE_IOERR_WRITE, false),
         (ffi::SQLITE_IOERR, false),
         (ffi::SQLITE_CORRUPT, false),
         (ffi::SQLITE_READONLY, false),
@@ -109,7 +109,7 @@ fn an_error_that_is_not_known_to_be_harmless_leaves_the_outcome_unknown() {
         let is_fatal = |at_limit| matches!(classify(&error, at_limit), AppendError::Unknown(_));
         assert_eq!(is_fatal(false), !harmless, "{code}");
         // A file that may not grow is a full disk, and nothing else changes with it.
-        let is_write = code == ffi::SQLITE_IOERR_WRITE;
+        let is_write = code == SQLITE_IOERR_WRITE;
         assert_eq!(is_fatal(true), !harmless && !is_write, "{code}");
     }
 }
