@@ -396,8 +396,10 @@ async fn malformed_and_unknown_resources_are_refused_with_their_codes() {
 
 #[tokio::test]
 async fn a_body_that_is_cut_off_or_slow_is_an_error_of_the_client() {
-    let mut limits = Limits::default();
-    limits.request_time = Duration::from_millis(500);
+    let limits = Limits {
+        request_time: Duration::from_millis(500),
+        ..Limits::default()
+    };
     let config = StoreConfig::memory().with_limits(limits);
     let (running, az) = start(config, development());
     az.put("/con?restype=container", &[]).await.assert(201);

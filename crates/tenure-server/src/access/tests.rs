@@ -568,7 +568,8 @@ async fn what_an_authority_vouched_for_ends_with_its_key_its_issuer_and_its_audi
             replace(access, &signer);
         }
     };
-    let changes: [&dyn Fn(&Fixture, &Access); 4] = [
+    type Change<'a> = &'a dyn Fn(&Fixture, &Access);
+    let changes: [Change<'_>; 4] = [
         &|_, access| replace(access, &Signer::new()),
         &|fixture, access| reload(fixture, access, "version = 1\n"),
         &|fixture, access| reload(fixture, access, &other_audience),
