@@ -9,11 +9,14 @@ use std::thread;
 
 use nix::unistd::{Uid, User};
 use tempfile::TempDir;
-use tenure_tests::needs::can_run;
+use tenure_tests::needs::{can_run, has_program};
 use tenure_tests::process::{command, output};
 
 /// The number of tries of a race. Without the protection, most tries succeed.
 const TRIES: usize = 20;
+
+/// The system calls that change an owner or a mode by path.
+const BY_PATH: &str = "?chown,?lchown,?fchownat,?chmod,?fchmodat";
 
 /// A directory of a user, beside one of root.
 struct Home {
@@ -27,7 +30,8 @@ impl Home {
         let person = User::from_name("nobody")
             .expect("the users")
             .expect("a user");
-        if !can_run(test, "root", Uid::effective().is_root()) {
+        let is_met = Uid::effective().is_root() && has_program("strace");
+        if !can_run(test, "root and strace", is_met) {
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
@@ -56,10 +60,14 @@ impl Home {
     }
 
     /// Runs a command as root, which the person has called by sudo, with a umask that takes nothing.
+    /// Each change of an owner or a mode by path comes late, so that a link can come before it.
     fn sudo(&self, arguments: &[&str]) -> Output {
         let inner = command(arguments);
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "umask 0; exec \"$0\" \"$@\""]);
+        let mut shell = Command::new("strace");
+        let trace = format!("trace={BY_PATH}");
+        let inject = format!("inject={BY_PATH}:delay_enter=20ms");
+        shell.args(["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject]);
+        shell.args(["sh", "-c", "umask 0; exec \"$0\" \"$@\""]);
         shell.arg(inner.get_program()).args(inner.get_args());
         for (name, value) in inner.get_envs() {
             match value {

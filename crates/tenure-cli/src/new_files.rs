@@ -158,7 +158,7 @@ fn owner_of(path: &Path) -> io::Result<Option<Owner>> {
             if metadata.uid() != 0 {
                 let uid = Uid::from_raw(metadata.uid());
                 let user = User::from_uid(uid).ok().flatten();
-                let gid = user.map_or(Gid::from_raw(metadata.gid()), |user| user.gid);
+                let gid = user.map_or_else(|| Gid::from_raw(metadata.gid()), |user| user.gid);
                 return Ok(Some(Owner { uid, gid }));
             }
         }

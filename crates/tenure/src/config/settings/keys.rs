@@ -176,7 +176,7 @@ pub(super) fn hint(table: &str, name: &str, is_table: bool) -> String {
     let keys = keys.filter_map(|key| of_table(&key));
     let near_table = nearest_table(name).filter(|_| table.is_empty());
     let near_key = nearest(name, keys.clone()).filter(|_| !is_table || !table.is_empty());
-    if let Some(near) = near_key.map(full).or(near_table.map(bracketed)) {
+    if let Some(near) = near_key.map(full).or_else(|| near_table.map(bracketed)) {
         return format!("; did you mean {near}?");
     }
     let known: Vec<_> = match is_table {
