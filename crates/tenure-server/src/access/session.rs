@@ -307,7 +307,6 @@ mod tests {
     use super::super::rights::Principal;
     use super::*;
     use tenure_core::lease::Owner;
-    use tenure_core::wire::Code;
 
     fn admission(expires: Option<SystemTime>) -> Arc<Admission> {
         admission_of("ada", expires)
