@@ -1,9 +1,12 @@
 //! Tests of tokens of candidates and of people.
 
 use std::fs;
+use std::os::unix::fs::chown;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::unistd::Uid;
+use tenure_tests::needs::can_run;
 use tenure_tests::process::{Process, output};
 use tenure_tests::wait_for;
 
@@ -170,7 +173,7 @@ fn a_token_is_not_sent_to_another_machine_without_tls() {
 }
 
 #[test]
-fn a_configuration_with_a_token_is_for_its_owner_alone() {
+fn a_configuration_with_a_token_is_for_its_owner_and_the_group_of_a_file_of_root() {
     use std::os::unix::fs::PermissionsExt;
 
     let place = Place::new();
@@ -193,9 +196,24 @@ fn a_configuration_with_a_token_is_for_its_owner_alone() {
     ];
     let error = place.fail(2, &run);
     assert!(error.contains(&format!("chmod go-rwx {bundle}")), "{error}");
+    if can_run(
+        "the group of a file of root",
+        "root",
+        Uid::effective().is_root(),
+    ) {
+        let store = place.serve();
+        for mode in [0o640, 0o440] {
+            fs::set_permissions(&bundle, fs::Permissions::from_mode(mode)).expect("another mode");
+            place.succeed(&["list", "--namespace", "tests", "--config", &bundle]);
+        }
+        drop(store);
+        chown(&bundle, Some(1), None).expect("another owner");
+        let error = place.fail(2, &["list", "--config", &bundle]);
+        assert!(error.contains("mode 0440"), "{error}");
+    }
     // The check includes the contexts of a person, which contain tokens.
     let contexts = place.path("home/tenure/config.toml");
-    fs::set_permissions(&contexts, fs::Permissions::from_mode(0o640)).expect("another mode");
+    fs::set_permissions(&contexts, fs::Permissions::from_mode(0o604)).expect("another mode");
     let error = place.fail(2, &["list"]);
     assert!(
         error.contains("chmod go-rwx") && !error.contains("tnr1_"),

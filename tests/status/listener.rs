@@ -158,17 +158,9 @@ fn a_busy_port_is_an_error_of_the_configuration_before_the_campaign() {
     let text = stderr(&wrong);
     assert_eq!(wrong.status.code(), Some(2), "{text}");
     assert!(text.contains("such as 127.0.0.1:7410"), "{text}");
-    // An empty value is no listener, also if a file sets one.
-    let mut none = command(&[
-        "run",
-        "--once",
-        "--election",
-        "tests/none",
-        "--config",
-        file,
-    ]);
-    none.args(["--server", &bench.store.url(), "--", "true"]);
-    let none = output(none.env("TENURE_STATUS_LISTEN", ""));
+    // An empty flag is no listener, also if a file sets one. An empty variable is not set.
+    busy(run(&["--config", file], Some("")), "tenure.toml:1");
+    let none = run(&["--once", "--config", file, "--status-listen", ""], None);
     assert_eq!(none.status.code(), Some(0), "{}", stderr(&none));
 }
 

@@ -54,14 +54,11 @@ pub(super) fn check_configuration(path: &Path) -> Result<(), String> {
 }
 
 fn check(mode: u32, owner: u32) -> Result<(), String> {
-    let (allowed, fix) = match owner {
-        0 => (0o040, "g-wx,o-rwx"),
-        _ => (0, "go-rwx"),
-    };
+    let allowed = if owner == 0 { 0o040 } else { 0 };
     match mode & 0o077 & !allowed {
         0 => Ok(()),
         _ => Err(format!(
-            "other users can read the token (mode {mode:04o}); run: chmod {fix}"
+            "other users can read the token (mode {mode:04o}); run: chmod go-rwx"
         )),
     }
 }

@@ -104,7 +104,7 @@ impl MemoryLease {
         // The release of a lease that has expired adds the reason.
         let is_late = running.is_none() && self.lease.record().state(now) == State::Available;
         if let Some(term) = self.terms.last_mut().filter(|_| is_late) {
-            term.reason = term.reason.take().or(reason.map(Into::into));
+            term.reason = term.reason.take().or_else(|| reason.map(Into::into));
         }
         let ended = running.and_then(|running| running.ended(self.lease.record(), now));
         if let (Some(term), Some((end, at))) = (self.terms.last_mut(), ended) {
