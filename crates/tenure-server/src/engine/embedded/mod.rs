@@ -59,8 +59,8 @@ use self::schema::Meta;
 use self::term_reader::TermReader;
 use super::wal::{self, Checkpoint};
 use super::{AppendError, Batch, Load, Loaded, LoadedLease, Log, OpenError, Progress, TermHistory};
-use crate::disk_full::is_at_limit;
 use crate::clock;
+use crate::disk_full::is_at_limit;
 use crate::model::{ChangeSet, Content};
 
 pub(super) use backup_file::BackupFile;
