@@ -135,7 +135,7 @@ fn a_history_and_a_status_show_when_a_term_was_led_without_the_store() {
          "ended_at": "2026-11-21T02:05:09Z", "end": "released", "reason": null, "without_store": often},
         {"epoch": 6, "holder": "worker-1", "began_at": "2026-11-21T00:05:10.385Z",
          "ended_at": "2026-11-21T00:05:09Z", "end": "released", "reason": null},
-    ]});
+    ], "next": null});
     let view = json!({"namespace": "tests", "lease": "job", "state": "leased", "holder": "worker-2", "epoch": 8,
         "duration_ms": 15_000, "remaining_ms": 9_000, "granted_at": "2026-11-21T02:05:10.385Z",
         "metadata": {}, "waiters": 0, "revision": 7, "without_store": once});
@@ -173,7 +173,7 @@ fn a_history_is_a_table_or_the_json_of_the_store() {
          "ended_at": null, "end": null, "reason": null},
         {"epoch": 7, "holder": "worker-1", "began_at": "2026-11-21T01:05:10.385Z",
          "ended_at": "2026-11-21T02:05:09Z", "end": "handed_over", "reason": "bad\u{1b}[31m"},
-    ]});
+    ], "next": null});
     let answer = terms.to_string();
     let store = fake(Duration::ZERO, move |path| match path {
         "/v1/namespaces/tests/leases/job/history" => (200, answer.clone()),
@@ -200,7 +200,7 @@ fn a_history_is_a_table_or_the_json_of_the_store() {
         ["8", "worker-2", "2026-11-21 02:05:10", "-", "-", "-"]
     );
     assert!(
-        lines[2].contains("handed over") && lines[2].contains(r"bad\u{1b}"),
+        lines[2].contains("handed over") && lines[2].contains(r"bad\u001b"),
         "{text}"
     );
     let output = run(&["history", ELECTION, "--json", "--server", &url]);

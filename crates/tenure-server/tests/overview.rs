@@ -207,7 +207,7 @@ async fn namespaces_are_listed_with_their_numbers_of_leases() {
     let running = with_leases().await;
     let seen = get(&running.api, "/v1/namespaces").await;
     let expected = json!({"namespaces": [
-        {"namespace": "ns", "leases": 5}, {"namespace": "ns-2", "leases": 1}]});
+        {"namespace": "ns", "leases": 5}, {"namespace": "ns-2", "leases": 1}], "next": null});
     assert_eq!(seen, (200, expected));
     let refused = get(&running.api, "/v1/namespaces?limit=1").await;
     assert_refused(&refused, 400, "unknown_field");

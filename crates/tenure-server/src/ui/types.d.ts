@@ -57,9 +57,9 @@ interface Overview {
 }
 
 interface View extends Lease {
-  lock_delay_remaining_ms?: number;
-  reserved_for?: string;
-  reserved_remaining_ms?: number;
+  lock_delay_remaining_ms?: number | null;
+  reserved_for?: string | null;
+  reserved_remaining_ms?: number | null;
   metadata: Record<string, string> | null;
   revision: number;
 }

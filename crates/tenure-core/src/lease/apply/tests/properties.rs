@@ -115,6 +115,8 @@ impl Model {
         if self.lease.record.settle(now).is_some() {
             self.write();
         }
+        let known = self.known.as_ref();
+        let was_over = known.is_none_or(|known| known.end.cmp_to(now) != Ordering::Greater);
         let Ok(applied) = self.lease.apply(operation) else {
             return;
         };
@@ -179,6 +181,15 @@ impl Model {
                 let known = self.known.as_mut().unwrap();
                 known.end = End::At(now + left);
                 known.is_broken = true;
+            }
+            // An operator lifts the reservation and the lock delay of a lease that nobody holds.
+            (Operation::Break(_), Change::Broken) if was_over => {
+                if let Some(known) = &mut self.known {
+                    known.is_broken = true;
+                    if *operation == Operation::Break(Some(Duration::ZERO)) {
+                        known.lock_delay = Duration::ZERO;
+                    }
+                }
             }
             (Operation::Break(_) | Operation::SwitchOver { .. }, Change::Broken) => {
                 let known = self.known.as_mut().unwrap();
